@@ -83,7 +83,7 @@ class Game:
             for obj in world.objects:
                 if isinstance(obj, Zombie):
                     world.remove(obj)
-        self._watch_free_observation()
+        self._watch_nearby()
 
     def step(self, action: str) -> None:
         """Advance by one tick. `action` is one of upstream's names."""
@@ -98,8 +98,8 @@ class Game:
             if abs(obj.x - x) + abs(obj.y - y) < REACH:
                 obj.update()
         if self.step_count % BALANCE_EVERY == 0:
-            self._reconciliation()
-            self._watch_free_observation()
+            self._balance()
+            self._watch_nearby()
         if world.daylight < 0.5:
             world.random.random_sample(NIGHT_DRAWS)
 
@@ -122,7 +122,7 @@ class Game:
         belongings = self._belongings(self.player.inventory, (unit, unit))
         return np.concatenate([landscape, belongings], axis=1).astype(np.uint8).transpose((1, 0, 2))
 
-    def _watch_free_observation(self) -> None:
+    def _watch_nearby(self) -> None:
         """List the objects that can come within reach before the next balancing; those farther away do not
         move."""
         player = self.player
@@ -139,7 +139,7 @@ class Game:
         self._around = [obj for obj in self._around if not obj.removed]
         return self._around
 
-    def _reconciliation(self) -> None:
+    def _balance(self) -> None:
         light = self.world.daylight
         frequency = self._zombie_frequency
         zombies = int(frequency * (3.5 - 3 * light))

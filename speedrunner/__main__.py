@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def main() -> None:
-    """Carry out the command; Ctrl-C ends it without a word, even while its modules are being read."""
+    """Run the command; Ctrl-C ends it silently, even while its modules are imported."""
     try:
         from speedrunner.cli.main import main as carry_out_command
 
@@ -17,7 +17,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    # `python -m` puts the current directory first: files in it would take the place of the libraries'.
+    # `python -m` puts the current directory first, so files in it would replace libraries.
     if not sys.flags.safe_path and Path(sys.path[0]) != Path(__file__).parents[1]:
         sys.path.pop(0)
     main()

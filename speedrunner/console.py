@@ -1,4 +1,4 @@
-"""Text on a terminal: from outside, in columns, and as the status of long work."""
+"""Print text on a terminal: untrusted text, columns, and the status of long work."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ Status = Callable[[str], None]
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
-    r"\u061c\u202a-\u202e"  # directions of writing
-    r"\xad\u180e\u200b-\u200f\u2060-\u206f\ufeff\U000e0000-\U000e0fff"  # what no one sees, and directions
-    r"\u2028\u2029\ud800-\udfff]"  # ends of lines and of paragraphs; half characters
+    r"\u061c\u202a-\u202e"  # writing directions
+    r"\xad\u180e\u200b-\u200f\u2060-\u206f\ufeff\U000e0000-\U000e0fff"  # invisible characters, and directions
+    r"\u2028\u2029\ud800-\udfff]"  # line and paragraph separators; lone surrogates
 )
 
 
 def visible(text: str) -> str:
-    """`text` with control characters other than tab and newline written out, so that no skill, game or log
-    can steer the terminal on which it is shown, or show there what it does not say."""
+    """Return `text` with control characters escaped, except tab and newline. No skill, game or log can then
+    control the terminal or display something else there."""
     return _CONTROL.sub(lambda found: _written(ord(found.group())), text)
 
 
 def json_text(value: Any) -> str:
-    """Return JSON in one line, with the same characters escaped, so that it can be printed as it is."""
+    """Return JSON in one line, with the same characters escaped, so that it can be printed."""
     text = msgspec.json.encode(value).decode()
     return _CONTROL.sub(lambda found: json.dumps(found.group())[1:-1], text)
 
@@ -37,12 +37,12 @@ def _written(code: int) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines of cells, those of the first column flush left and the others flush right."""
+    """Return lines of cells, with the first column aligned left and the others right."""
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
 
 
 def within(status: Status, doing: str) -> Status:
-    """Return the status of a part: its lines begin with `doing`."""
+    """Return the status of a part: its lines start with `doing`."""
     status(doing)
     return lambda line: status(f"{doing}: {line}")

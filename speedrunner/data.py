@@ -56,17 +56,17 @@ __all__ = [
 
 
 class Runs:
-    """Several runs, whose tables are put together."""
+    """Several runs with joint tables."""
 
     def __init__(self, runs: Sequence[RunData]) -> None:
         self.runs = list(runs)
 
     def frame(self, table: Table) -> pandas.DataFrame:
-        """A table of all runs. Before its columns stand `run` (the folder's path), `env`, `method`,
-        `model_config` (the models'; all three as folders are named) and `seed`.
+        """Return a table of all runs. The first columns are `run` (the folder's path), `env`, `method`,
+        `model_config` (the models'; all three as in folder names) and `seed`.
 
         Raises:
-            ValueError: there is no such table.
+            ValueError: the table is unknown.
             StorageError, InvalidConfig: a run cannot be read.
         """
         import pandas
@@ -85,10 +85,10 @@ class Runs:
 
 
 def load_all(*folders: Path | str) -> Runs:
-    """Open all runs in folders and those below them, finished or not.
+    """Open all runs in folders and their subfolders, finished or not.
 
     Raises:
-        StorageError: there is no such folder, or no run in them.
+        StorageError: a folder does not exist, or there is no run in them.
     """
     paths = dict.fromkeys(path for folder in folders for path in runs_below(Path(folder)))
     if not paths:

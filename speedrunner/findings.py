@@ -1,7 +1,7 @@
-"""What a check has found: one record, one way to print it and one form in JSON, for all commands that check.
+"""Findings of a check: one record with one text and one JSON form, for all commands that check.
 
-`speedrunner doctor`, `verify`, `check env` and `check method` print findings as they come, and exit with
-status 1 if one of them failed.
+`speedrunner doctor`, `verify`, `check env` and `check method` print findings at once, and exit with status 1
+if one of them failed.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import msgspec
 Level = Literal["ok", "warning", "failed", "not checked"]
 
 INDENT = " " * 13
-"""Below the level of a finding."""
+"""Indentation below the level of a finding."""
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that was checked.
+    """The result of one check.
 
     Attributes:
-        name: what was checked.
+        name: the checked item.
         level: `failed`: a run would not start or finish, its records are wrong, or a promise is broken.
-        text: what was found; of a check that was not made, why.
-        remedy: what to do; empty where nothing is to be done.
-        details: the first single differences, each with its place.
-        found: how many differences there are in all.
+        text: the result; for a skipped check, the reason.
+        remedy: what to do; empty if nothing needs to be done.
+        details: the first differences, each with its place.
+        found: total number of differences.
         is_late: whether the time was over before the check ended.
     """
 
@@ -40,7 +40,7 @@ class Finding(msgspec.Struct, frozen=True):
     is_late: bool = False
 
     def lines(self) -> list[str]:
-        """Return the finding as people read it: one line, then one for each detail and for the remedy."""
+        """Return the finding as text: one line, then one for each detail and for the remedy."""
         level = "FAILED" if self.level == "failed" else self.level
         more = self.found - len(self.details)
         return [
@@ -52,12 +52,12 @@ class Finding(msgspec.Struct, frozen=True):
 
 
 class Report(msgspec.Struct, frozen=True):
-    """All that a command has found, which is its JSON form.
+    """All findings of a command, in its JSON form.
 
     Attributes:
         subject: the run, or the machine.
         passed: whether no finding failed or was late.
-        notes: what else there is to know about the findings.
+        notes: further information about the findings.
     """
 
     subject: str
@@ -79,15 +79,15 @@ def report(subject: str, findings: Sequence[Finding], notes: Sequence[str] = ())
 
 
 def ok(name: str, text: str) -> Finding:
-    """Return a finding that nothing is wrong."""
+    """Return a finding without a problem."""
     return Finding(name, "ok", text)
 
 
 def warning(name: str, text: str, remedy: str) -> Finding:
-    """Return a finding that something may go wrong, or be slow."""
+    """Return a finding about something that may go wrong, or be slow."""
     return Finding(name, "warning", text, remedy)
 
 
 def failure(name: str, text: str, remedy: str = "") -> Finding:
-    """Return a finding that failed."""
+    """Return a failed finding."""
     return Finding(name, "failed", text, remedy)

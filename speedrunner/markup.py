@@ -1,4 +1,4 @@
-"""HTML from templates: every text is escaped, and without characters that steer who reads it."""
+"""Render HTML from templates: every text is escaped, without control characters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from speedrunner.console import visible
 
 
 def templates(package: str) -> jinja2.Environment:
-    """The templates that lie in a package."""
+    """Return the templates in a package."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader(package, "."),
         autoescape=True,

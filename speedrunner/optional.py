@@ -1,4 +1,4 @@
-"""Packages that only some commands need, and only where somebody asks for them."""
+"""Import packages that only some commands need."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from types import ModuleType
 
 
 class NotInstalled(Exception):
-    """A package that was asked for is not there."""
+    """An optional package is missing."""
 
 
 def optional(module: str, package: str, what: str) -> ModuleType:
     """Import a module of an optional package.
 
     Args:
-        package: what brings it, as pip calls it.
-        what: that needs it, such as `logging=wandb`.
+        package: the package's name for pip.
+        what: the feature that needs it, such as `logging=wandb`.
 
     Raises:
-        NotInstalled: it is not there.
+        NotInstalled: the package is missing.
     """
     try:
         return import_module(module)

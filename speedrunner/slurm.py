@@ -1,4 +1,4 @@
-"""What Slurm says of jobs, asked through its own commands."""
+"""Query Slurm about jobs through its own commands."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ import subprocess
 import time
 
 RESERVE_S = 30.0
-"""Seconds of a job that are kept for stopping its server and writing accounts."""
+"""Seconds of a job reserved for stopping its server and writing token reconciliations."""
 
 ANSWER_S = 30.0
-"""Seconds that Slurm's controller, which may be busy, has for an answer."""
+"""Timeout in seconds for Slurm's controller, which may be busy."""
 
 TRIES, PAUSE_S = 3, 2.0
 
@@ -20,17 +20,17 @@ _LEFT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
 class SlurmRefused(Exception):
-    """A command of Slurm is not there, or says no. Its text is a line for people."""
+    """A command of Slurm is missing or fails. The text is a line for people."""
 
 
 def asked(*command: str, text: str = "") -> str:
-    """What a command of Slurm prints, when it is given a text. Raises `SlurmRefused`."""
+    """Return the output of a Slurm command, with `text` as its input. Raises `SlurmRefused`."""
     try:
         done = subprocess.run(
             command,
             input=text,
             capture_output=True,
-            encoding="utf-8",  # whatever the locale
+            encoding="utf-8",  # independent of the locale
             errors="replace",
             timeout=ANSWER_S,
             check=False,
@@ -46,27 +46,27 @@ def asked(*command: str, text: str = "") -> str:
 
 
 def own_job() -> str | None:
-    """The job that this process is in, as Slurm's commands name it; `None` outside of one.
+    """Return the job of this process, as Slurm's commands name it; `None` outside of a job.
 
-    One task of an array has the plain number of the whole array, so tasks are named by array and place.
+    One task of an array has the plain number of the whole array, so tasks are named by array and index.
     """
     array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
     return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
 
 
 def has_ended(job: str) -> bool:
-    """Whether Slurm knows that no process of a job runs: it has ended, or waits to be started again."""
+    """Return whether Slurm reports that no process of a job runs: it has ended, or waits for a restart."""
     try:
         states = asked("squeue", "--noheader", f"--jobs={job}", "--format=%T").split()
     except SlurmRefused as error:
-        return "Invalid job id" in str(error)  # of one that has ended minutes ago
+        return "Invalid job id" in str(error)  # the job ended minutes ago
     return set(states) <= {"PENDING"}
 
 
 def time_left_s() -> float | None:
-    """Seconds that the job of this process has for work, until its end less `RESERVE_S`.
+    """Return the seconds that this process's job has for work, until its end minus `RESERVE_S`.
 
-    `None` outside of a job, in one without a limit, and where its end cannot be known, which is logged.
+    `None` outside of a job, in one without a limit, or if its end is unknown, which is logged.
     """
     job = own_job()
     if job is None:
@@ -84,7 +84,7 @@ def time_left_s() -> float | None:
 
 
 def _left(job: str) -> str:
-    """The time that Slurm gives a job, in its form, or why it does not tell."""
+    """Return a job's remaining time in Slurm's format, or Slurm's error."""
     why = ""
     for number in range(TRIES):
         time.sleep(PAUSE_S if number else 0)

@@ -1,1 +1,1 @@
-"""Agents: the loop, the actor, tools, replies, prompts."""
+"""The agent loop, the actor, tools, tool replies and prompts."""

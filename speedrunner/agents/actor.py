@@ -1,4 +1,4 @@
-"""The actor: what it is told, what it may call, what it reads then (paper, section 3, wake phase)."""
+"""The actor: its prompt, its tools, and the replies that it reads (paper, section 3, wake phase)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from speedrunner.store.records import CallNode, Message, Policy
 from speedrunner.workers.worker_messages import Executed
 
 DONE_SHOWN = 10
-"""Last primitive calls of a skill that failed which the actor is shown; equal ones in a row are one."""
+"""Number of a failed skill's last primitive calls that the actor is shown; equal calls in a row count as one.
+"""
 
 SUBMIT_ANSWER = ToolSpec(
     name="submit_answer",
@@ -35,11 +36,11 @@ SUBMIT_ANSWER = ToolSpec(
 
 @dataclass(frozen=True, slots=True)
 class EpisodeLimits:
-    """What an actor can use up in one episode.
+    """Limits of one episode.
 
     Attributes:
         llm_calls: requests.
-        actions: primitive calls that advance the world; `None`: any number.
+        actions: primitive calls that advance the world; `None`: unlimited.
         wall_s: seconds of tool calls, or of the whole episode if `answers_count`.
         context: tokens of the conversation.
     """
@@ -53,15 +54,15 @@ class EpisodeLimits:
 
 @dataclass(frozen=True, slots=True)
 class ActorSpec:
-    """What a method gives its actor.
+    """Specification of an actor, made by the method.
 
     Attributes:
         library: the skills that can be called.
-        notes: what earlier episodes taught, at the end of its system prompt, under a heading.
-        instructions: how it acts, in its system prompt, if that differs from single tool calls.
-        tools: what it may call; `None` for primitives and public skills. A method that names others runs them
-            itself, see `speedrunner.methods.Method.play`.
-        role: whose sampling and budgets hold, and whose model plays it; see `ModelConfig.role`.
+        notes: lessons from earlier episodes, at the end of the system prompt under a heading.
+        instructions: how to act, for the system prompt, if this differs from single tool calls.
+        tools: what it may call; `None`: primitives and public skills. A method that names other tools runs
+            them itself, see `speedrunner.methods.Method.play`.
+        role: the role with the sampling, budgets and model to use; see `ModelConfig.role`.
     """
 
     library: Library
@@ -71,12 +72,14 @@ class ActorSpec:
     instructions: str = ""
 
     def offered(self, env: TextEnv) -> list[ToolSpec]:
-        """What the actor may call: primitives, public skills, and `submit_answer` where the task wants it."""
+        """Return the tools that the actor may call: primitives, public skills, and `submit_answer` if the
+        task wants it.
+        """
         own = self.library.tools() if self.tools is None else self.tools
         return [*own, *([SUBMIT_ANSWER] if env.submits else [])]
 
     def messages(self, env: TextEnv, opening: Opening) -> list[Message]:
-        """The first messages. The system message is the same for all episodes of a spec."""
+        """Return the first messages. The system message is the same for all episodes of a spec."""
         system = render(
             __package__,
             "system",
@@ -89,11 +92,11 @@ class ActorSpec:
         return [Message("system", system), Message("user", task_text(opening))]
 
     def prompt_hash(self, env: TextEnv, messages: list[Message]) -> str:
-        """SHA-256 of an actor's first prompt: its messages and tools."""
+        """Return the SHA-256 of an actor's first prompt: its messages and tools."""
         return hashlib.sha256(msgspec.json.encode([messages, self.offered(env)])).hexdigest()
 
     def last_visible(self, count: int | None) -> ActorSpec:
-        """The same with only so many of its skills for the actor; `None`: all."""
+        """Return this spec with only the last `count` skills visible to the actor; `None`: all of them."""
         return self if count is None else replace(self, library=self.library.last_visible(count))
 
 
@@ -101,10 +104,10 @@ class Actor:
     """The actor of one environment, played by one model.
 
     Args:
-        env: read for its rules only; episodes run in workers.
-        model: what plays it.
-        config: has the budgets of an episode beside the environment's own, and those of the sandbox.
-        others: plays every other role of an episode; `None`: the same model.
+        env: only its rules are read; episodes run in workers.
+        model: the model that plays the actor.
+        config: sets the budgets of an episode (next to the environment's limits) and of the sandbox.
+        others: the model for every other role of an episode; `None`: the same model.
     """
 
     def __init__(self, env: TextEnv, model: Model, config: Config, others: Model | None = None) -> None:
@@ -114,12 +117,12 @@ class Actor:
         self._others = others or model
 
     def model(self, role: str) -> Model:
-        """What plays a role."""
+        """Return the model that plays a role."""
         return self._model if role == "actor" else self._others
 
     @property
     def limits(self) -> EpisodeLimits:
-        """The limits of one episode."""
+        """Return the limits of one episode."""
         run = self.config.run
         return EpisodeLimits(
             llm_calls=self.llm_calls,
@@ -131,24 +134,27 @@ class Actor:
 
     @property
     def llm_calls(self) -> int:
-        """Requests of one episode: the environment's limit, or the model config's if that is less."""
+        """Return the requests per episode: the smaller of the environment's limit and the model config's."""
         return self._model.model_config.role("actor").calls(self.env.limits.llm_calls)
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
-        """The token ids with which every episode of `spec` begins; none on chat and responses APIs."""
+        """Return the token ids that every episode of `spec` starts with; empty on the chat and responses
+        APIs.
+        """
         messages, tools = self._any_messages(spec), spec.offered(self.env)
         return self.model(spec.role).shared_prefix(spec.role, messages, tools)
 
     async def warm(self, spec: ActorSpec, labels: Labels) -> list[tuple[int, Usage]]:
-        """Send that prefix alone, before the episodes begin. See `serving.model.Model.warm`."""
+        """Send the shared prefix alone, before the episodes start. See `serving.model.Model.warm`."""
         messages, tools = self._any_messages(spec), spec.offered(self.env)
         return await self.model(spec.role).warm(spec.role, messages, tools, labels.plain())
 
     def library(self, policy: Policy) -> Library:
-        """The policy's skills, to be edited: what the actor could not call, or cannot be loaded, is refused.
+        """Return the policy's skills for editing. The library refuses skills that the actor could not call or
+        load.
 
         Raises:
-            InvalidPolicy: somebody has damaged it.
+            InvalidPolicy: the policy on disk is damaged.
         """
         load = partial(load_failure, self.config.sandbox.limits)
         return Library(self.env.primitives, check=self._model.check_tool, load=load).of(policy)
@@ -158,20 +164,20 @@ class Actor:
 
 
 def task_text(opening: Opening) -> str:
-    """What the actor is told of its task."""
+    """Return the user message with the actor's task."""
     return render(__package__, "user", instruction=opening.instruction, observation=opening.observation)
 
 
 def actor_view(executed: Executed, limit_chars: int) -> str:
     """Return the text of the tool reply, the same for every method.
 
-    It is the call's return value or error, and after an error what the skill had done. Where that does not
-    contain the text of the last primitive, the text follows under "Last observation:"; the environment's
-    free observation come last, unless what has been said contains them.
+    The text is the call's return value or error. After an error it also says what the skill had done. The
+    text of the last primitive follows under the heading "Last observation:", unless the text above contains
+    it. The environment's free observation comes last, under the same condition.
 
     Args:
-        executed: what the worker reported, which stays whole on disk.
-        limit_chars: characters after which each part is cut, saying so.
+        executed: the worker's report, which is stored in full.
+        limit_chars: characters after which each part is truncated, with a note.
     """
     node = executed.node
     parts = []
@@ -183,7 +189,7 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
     elif node.result is not None or executed.observation is None:
         parts.append(_cut(_text(node.result), limit_chars))
     for title, text in (("Last observation:\n", executed.observation), ("", executed.free_observation)):
-        # It is said where the parts show as much of it as it would show itself.
+        # Skip it if the parts already show as much of it as would be shown here.
         if text is not None and not any(text[:limit_chars] in part for part in parts):
             parts.append(title + _cut(text, limit_chars))
     return "\n\n".join(parts)
@@ -203,7 +209,7 @@ def _done(node: CallNode) -> str | None:
 
 def _text(result: object) -> str:
     if result is None:
-        return "None"  # as Python says it: what most primitives of Crafter return (paper, Appendix D.2)
+        return "None"  # as Python prints it: most primitives of Crafter return None (paper, Appendix D.2)
     return result if isinstance(result, str) else msgspec.json.encode(result).decode()
 
 

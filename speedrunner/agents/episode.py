@@ -1,4 +1,4 @@
-"""One episode from its opening to its end, whatever that is, and what a method plays it with."""
+"""One episode from start to termination, and the context that a method plays it with."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from speedrunner.store.records import (
 from speedrunner.workers.env_worker import EnvWorker, WorkerError, WorkerFault
 
 Watch = Callable[[str, Conversation, Turn | None], None]
-"""A spectator: called with the episode's key and its conversation when one is opened (the turn is `None`),
-and after each turn."""
+"""A spectator. It is called with the episode's key and its conversation when one is opened (the turn is
+`None`), and after each turn.
+"""
 
 
 @dataclass(eq=False)
 class EpisodeContext:
-    """What a method plays one episode with. Made by `play_episode`.
+    """A method's access to one episode. `play_episode` creates it.
 
-    Every conversation draws on the same budgets and counts as cost of the episode. Every turn is recorded
-    when it is complete: one in whose tool call another role worked stands behind that role's.
+    All conversations share the same budgets and count as cost of the episode. A turn is recorded when it is
+    complete. If another role worked inside a tool call, the caller's turn comes after that role's turns.
 
     Attributes:
         task: the world.
-        env: its environment, to be read for its rules only.
+        env: its environment; only read its rules.
         opening: its first texts.
-        training: whether it is a training rollout; what is held out says nothing to any sleep.
-        limits: what is left of the episode's requests and time.
+        training: whether this is a training rollout; no sleep sees held-out episodes.
+        limits: requests and time that are left.
         observation: the last text of the world.
-        method_state: the method's own JSON about the episode, recorded with it for the sleep to read; to be
-        filled.
-        library: returns a policy's skills, to be edited; see `Actor.library`.
-        model: returns what plays a role.
+        method_state: the method's JSON about the episode, filled by the method and recorded for the sleep.
+        library: returns a policy's skills for editing; see `Actor.library`.
+        model: returns the model that plays a role.
     """
 
     opening: Opening
@@ -76,8 +76,8 @@ class EpisodeContext:
         self.model = self._actor.model
         self.env = self._actor.env
         self._conversations = 0
-        self._open: list[Conversation] = []  # each but the last waits for the next one
-        self._asked: list[CallNode | list[Hunk]] = []  # of the world, calls and loads in their order
+        self._open: list[Conversation] = []  # all but the last wait for the next one
+        self._asked: list[CallNode | list[Hunk]] = []  # calls to the world and loads of libraries, in order
 
     async def act(
         self,
@@ -86,19 +86,19 @@ class EpisodeContext:
         instruction: str | None = None,
         llm_calls: int | None = None,
     ) -> Termination:
-        """Let the actor play on, in a conversation of its own: the task, and the world as it is now.
+        """Let the actor play in a separate conversation that starts with the task and the current world.
 
         Args:
-            toolbox: runs its calls, where the spec names tools of the method's own; `None`: the world does.
-            instruction: what it is to do; `None`: the task's own.
-            llm_calls: requests that it may make at most; `None`: all that are left of the episode.
+            toolbox: runs the calls if the spec names tools of the method; `None`: the world runs them.
+            instruction: what the actor is to do; `None`: the task's instruction.
+            llm_calls: maximum number of requests; `None`: all that are left of the episode.
 
         Returns:
-            How the episode ended, or with what a tool ended the conversation; `CALL_LIMIT` where `llm_calls`
-            were used up.
+            How the episode ended, or the termination that a tool set for the conversation; `CALL_LIMIT` after
+            `llm_calls` requests.
 
         Raises:
-            ServingError, WorkerError: ours; not to be caught.
+            ServingError, WorkerError: infrastructure errors; do not catch them.
         """
         now = Opening(instruction or self.opening.instruction, self.observation)
         messages, tools = spec.messages(self.env, now), spec.offered(self.env)
@@ -111,25 +111,25 @@ class EpisodeContext:
         """Let another role work with its own tools until it finishes.
 
         Args:
-            role: `curriculum`, `critic` and so on; chooses sampling and budgets from the model's config.
-            llm_calls: requests that it may make at most, the model config's number where that is less;
-            `None`: all
-                that are left of the episode.
+            role: `curriculum`, `critic` and so on; selects sampling and budgets from the model config.
+            llm_calls: maximum number of requests, or the model config's number if that is smaller; `None`:
+                all that are left of the episode.
 
         Returns:
-            `SUBMITTED` when it finished; `CALL_LIMIT`, `WALL_CLOCK` or `CONTEXT_OVERFLOW` when it could not;
-            how the episode ended when one of its tools ended that.
+            `SUBMITTED` if it finished; `CALL_LIMIT`, `WALL_CLOCK` or `CONTEXT_OVERFLOW` if it could not; how
+            the episode ended if one of its tools ended that.
 
         Raises:
-            ServingError, WorkerError: ours; not to be caught.
+            ServingError, WorkerError: infrastructure errors; do not catch them.
         """
         execute = self._tools(toolbox, role)
         return await self._converse(role, messages, toolbox.specs, execute, llm_calls)
 
     async def execute(self, call: ToolCall) -> ToolReply:
-        """Run a primitive or a public skill in the world; what is wrong with the call is in the reply.
+        """Run a primitive or a public skill in the world. The reply contains any error of the call.
 
-        A tool of a role that acts here returns this reply as its own: so the call is recorded.
+        If a role's tool acts through this method, it returns this reply as its own, so that the call is
+        recorded.
 
         Raises:
             WorkerError: the environment broke.
@@ -145,10 +145,11 @@ class EpisodeContext:
         return ToolReply(actor_view(executed, config.run.reply_chars), executed.node, executed.termination)
 
     async def load(self, library: Library) -> None:
-        """Make another library's skills the ones that can be called, at once; the world goes on.
+        """Replace the callable skills with another library's, at once; the world stays as it is.
 
         Raises:
-            InvalidSkill: it cannot be loaded (told of a library that `library` has made); nothing is changed.
+            InvalidSkill: the library cannot be loaded; nothing has changed. Only libraries made by `library`
+                are checked.
             WorkerError, SandboxError: the worker or the sandbox failed.
         """
         await library.check_loading()
@@ -157,10 +158,10 @@ class EpisodeContext:
         self._asked.append(hunks(before, self._module))
 
     def world(self) -> list[WorldStep]:
-        """All that was asked of the world so far; what a turn shows stands there alone."""
+        """Return everything done in the world so far. Calls that a turn shows are references to the turn."""
         shown: dict[int, int] = {}
         for number, turn in enumerate(self._trajectory.turns):
-            if turn.executed is not None:  # of a tool of the method's, what it did in the world is its call
+            if turn.executed is not None:  # for a tool of the method, its call is the call in the world
                 shown |= {id(each): number for each in (turn.executed, *turn.executed.calls[:1])}
         return [
             WorldStep(load=each)
@@ -172,7 +173,7 @@ class EpisodeContext:
         ]
 
     def _tools(self, toolbox: Toolbox, role: str) -> Execute:
-        """What runs a role's calls: its own tools, and what any actor may call."""
+        """Return the function that runs a role's calls: its own tools and `submit_answer`."""
         most = self._actor.model(role).model_config.role(role).string_tokens
 
         async def execute(call: ToolCall) -> ToolReply:
@@ -215,11 +216,11 @@ class Episode:
     """One planned episode.
 
     Attributes:
-        key: names it within the run.
+        key: unique within the run.
         policy: version of the policy that plays it.
         attempt: number of this attempt.
-        stored: the policy's skills, where it may be played with others.
-        seed: of the skills' random numbers.
+        stored: the policy's skills, if the episode may be played with different ones.
+        seed: seed of the skills' random numbers.
     """
 
     key: str
@@ -231,11 +232,11 @@ class Episode:
 
 
 Play = Callable[[EpisodeContext, ActorSpec], Awaitable[Termination]]
-"""How an episode is played once its world is open."""
+"""Plays an episode in its open world."""
 
 
 def unwatched(key: str, conversation: Conversation, turn: Turn | None) -> None:
-    """Nobody looks."""
+    """Ignore all turns; the default `Watch`."""
 
 
 async def play_episode(
@@ -250,13 +251,13 @@ async def play_episode(
 ) -> Trajectory:
     """Play one episode to its end.
 
-    Faults of ours that concern this episode alone are its ending; what concerns the whole run (a dead engine,
-    a spending cap, a full disk) is raised.
+    An infrastructure error that affects only this episode becomes its termination. One that affects the whole
+    run (a dead engine, a spending cap, a full disk) is raised.
 
     Args:
-        spec: what the actor gets; its library can be called from the start.
-        labels: of the ledger rows; the episode's key and attempt join those that name none.
-        play: a method's way; by default the actor plays alone.
+        spec: the actor's specification; its library can be called from the start.
+        labels: labels of the ledger rows; the episode's key and attempt are added if they are missing.
+        play: the method's way to play; by default the actor plays alone.
 
     Raises:
         EngineDead, SpendingCapReached: see `serving.errors`.

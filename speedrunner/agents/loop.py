@@ -1,4 +1,4 @@
-"""The agent loop: ask, run the one tool call, tell. Actor, inducer and every other role use it."""
+"""The agent loop: ask the model, run its tool call, send the reply. Every role uses it."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from speedrunner.store.records import CallNode, Message, Termination, Turn
 
 @dataclass(frozen=True, slots=True)
 class ToolReply:
-    """What a tool call came to.
+    """The result of a tool call.
 
     Attributes:
-        text: what the agent is told.
-        executed: the tree of what was run.
-        ending: set when the agent's work is over.
+        text: the reply that the agent reads.
+        executed: the tree of executed calls.
+        termination: set if the agent's work is over.
     """
 
     text: str
@@ -35,14 +35,13 @@ Execute = Callable[[ToolCall], Awaitable[ToolReply]]
 
 @dataclass(slots=True)
 class AgentLimits:
-    """Budgets of one piece of work, which several agents may share: what is used up is subtracted.
+    """Budgets that one or several agents share; each use is subtracted.
 
     Attributes:
-        llm_calls: requests to the model that are left, answers without a valid call included.
-        deadline: moment of `time.monotonic()` at which the work is ended; `None` for none. Time during which
-            we hold the agent back ourselves moves it.
-        answers_count: whether the time that the model takes to answer counts; otherwise it moves the deadline
-            as well.
+        llm_calls: remaining requests to the model; answers without a valid call count.
+        deadline: value of `time.monotonic()` at which the work is ended; `None`: no deadline. Time in the
+            admission queue moves the deadline.
+        answers_count: whether the model's answer time counts; if not, it moves the deadline as well.
     """
 
     llm_calls: int
@@ -51,12 +50,12 @@ class AgentLimits:
 
     @property
     def remaining_s(self) -> float:
-        """Seconds until the deadline."""
+        """Return the seconds until the deadline."""
         return float("inf") if self.deadline is None else self.deadline - time.monotonic()
 
 
 def plain_messages(messages: list[Message]) -> list[dict[str, str]]:
-    """Messages as chat templates and chat completions take them."""
+    """Return messages in the form that chat templates and chat completions take."""
     return [{"role": message.role, "content": message.content} for message in messages]
 
 
@@ -73,15 +72,15 @@ async def run_agent(
 
     Args:
         conversation: opened with the messages of `opening`.
-        limits: get less with every request.
-        record: gets each turn as soon as it is complete.
-        status: called with each reply and the usage of the answer to it; returns the reply as the agent is
-            to see it.
-        most: requests of this agent; `None`: all that are left.
+        limits: reduced by every request.
+        record: called with each turn as soon as it is complete.
+        status: called with each reply and the usage of the answer before it; returns the reply that the agent
+            sees.
+        most: maximum number of requests of this agent; `None`: all that are left.
 
     Raises:
         ServingError: the engine failed (never for the model's own mistakes).
-        Exception: whatever `execute` raises.
+        Exception: any error that `execute` raises.
     """
     messages = opening
     asked = 0

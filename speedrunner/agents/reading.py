@@ -1,7 +1,7 @@
-"""Recorded episodes as text, with their indented call trees: one form for agents, people and code of agents.
+"""Recorded episodes as text with indented call trees: one format for agents, people and the inducer's code.
 
-It takes episodes as a run's files hold them, plain JSON values, and needs the standard library alone: the
-inducer's Python session in the sandbox has it, too.
+The functions take plain JSON values, as stored in a run's files. They need only the standard library, because
+the inducer's Python session in the sandbox uses them, too.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ TASK_CHARS = 200
 """Characters of a task that a headline shows."""
 
 SUMMARY_CHARS, REFUSALS_SHOWN = 300, 3
-"""Characters of a line on an earlier sleep; refused edits, the last ones, that are told of it."""
+"""Characters of each line about an earlier sleep; number of refused edits shown, the last ones."""
 
 
 def headline(trajectory: Json) -> str:
-    """One line on an episode: key, policy, end, score, what it took, and its task's first paragraph."""
+    """Return one line about an episode: key, policy, termination, score, resources, and the task's first
+    paragraph.
+    """
     outcome, turns = trajectory["outcome"], trajectory["turns"]
     score = "unscored" if outcome is None else f"score {outcome['score']:g}"
     actions = sum(turn["executed"]["actions"] for turn in turns if turn["executed"] is not None)
@@ -36,7 +38,7 @@ def headline(trajectory: Json) -> str:
 
 
 def opening(trajectory: Json) -> str:
-    """What the actor was told of its task."""
+    """Return the task as the actor was shown it."""
     turns = trajectory["turns"]
     return (
         "\n".join(each["content"] for each in turns[0]["messages"] if each["role"] == "user") if turns else ""
@@ -44,7 +46,7 @@ def opening(trajectory: Json) -> str:
 
 
 def trajectory_lines(trajectory: Json, first: int = 1, last: int | None = None) -> Iterator[str]:
-    """An episode: its headline; its task as the actor was shown it, before turn 1; some turns."""
+    """Yield an episode's lines: its headline, the task before turn 1, and turns `first` to `last`."""
     yield headline(trajectory)
     if first <= 1 and (told := opening(trajectory)):
         yield from told.split("\n")
@@ -53,7 +55,7 @@ def trajectory_lines(trajectory: Json, first: int = 1, last: int | None = None) 
 
 
 def turns(trajectory: Json, first: int = 1, last: int | None = None) -> Iterator[list[str]]:
-    """The lines of each turn; see `turn_lines`."""
+    """Yield the lines of each turn; see `turn_lines`."""
     replies = _replies(trajectory["turns"])
     numbered = list(enumerate(zip(trajectory["turns"], replies, strict=True), start=1))
     for number, (turn, reply) in numbered[max(first, 1) - 1 : last]:
@@ -61,16 +63,16 @@ def turns(trajectory: Json, first: int = 1, last: int | None = None) -> Iterator
 
 
 def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[str]:
-    """One turn: what the agent thought, what it called, what came of it.
+    """Yield one turn: what the agent thought, what it called, and the result.
 
     Args:
-        reply: what it was told then. `None` where what was told and written is shown by other means.
+        reply: the reply that the agent read. `None`: reply and text are shown elsewhere.
     """
     yield f"[{number}]"
     yield from _labelled("thought: ", turn["reasoning"])
     text = turn["text"].strip()
     if reply is not None and turn["call"] is not None and text[:1] not in ("<", "{", "["):
-        yield from _labelled("text: ", text)  # beside its call; some routes give the call itself as text
+        yield from _labelled("text: ", text)  # text next to the call; some APIs return the call as text
     if turn["executed"] is not None:
         yield from call_lines(turn["executed"], 1)
         yield from _labelled("reply: ", _beyond(turn["executed"], reply or ""))
@@ -81,8 +83,9 @@ def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[st
 
 
 def slept(record: Json) -> Json:
-    """An earlier sleep in short: `sleep`, `rollouts` before it, the edits that were `accepted`, and those
-    `refused`, with their errors, the `error` that kept it from more, and the agent's own `summary`."""
+    """Summarize an earlier sleep: `sleep`, the `rollouts` before it, the `accepted` edits, the `refused` ones
+    with their errors, the `error` that ended it early, and the agent's own `summary`.
+    """
     edits = record["edits"]
     calls = [turn["call"] for agent in record["agents"] for turn in agent["turns"]]
     said = [call["arguments"]["summary"] for call in calls if call is not None and call["name"] == "finish"]
@@ -101,7 +104,7 @@ def slept(record: Json) -> Json:
 
 
 def slept_lines(record: Json) -> Iterator[str]:
-    """The same in a few lines, cut to `SUMMARY_CHARS` each."""
+    """Yield the same summary in a few lines, each cut to `SUMMARY_CHARS`."""
     told = slept(record)
     yield f"sleep {told['sleep']}: {', '.join(told['accepted']) or 'no accepted edits'}"[:SUMMARY_CHARS]
     if told["summary"]:
@@ -114,9 +117,9 @@ def slept_lines(record: Json) -> Iterator[str]:
 
 
 def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
-    """A call and the calls below it, one line each, their results indented under them.
+    """Yield a call and the calls below it, one line each, with their results indented below.
 
-    Equal calls in a row that returned None are one line, with their number.
+    Equal calls in a row that returned None become one line with their number.
     """
     pad, made = "  " * indent, written(call["name"], call["arguments"])
     if _silent(call) is not None:
@@ -139,31 +142,31 @@ def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
 
 
 def written(name: str, arguments: Json) -> str:
-    """A call as Python writes it."""
+    """Return a call in Python syntax."""
     return f"{name}({', '.join(f'{each}={value!r}' for each, value in arguments.items())})"
 
 
 def counted(texts: Iterable[str]) -> list[str]:
-    """Each text, and where it stands several times in a row, how often."""
+    """Return the texts with equal neighbours merged into one that ends with its count."""
     runs = ((text, len(list(run))) for text, run in itertools.groupby(texts))
     return [text if times == 1 else f"{text} x{times}" for text, times in runs]
 
 
 def _silent(call: Json) -> str | None:
-    """A call of which there is nothing to say but that it was made."""
+    """Return a call without result, error or children as text; `None` for any other call."""
     said = call["calls"] or call["omitted"] or call["error"] is not None or call["result"] is not None
     return None if said else written(call["name"], call["arguments"])
 
 
 def result_text(result: Any) -> str:
-    """A result as the actor reads it, but `None`, which is said in words of its own there."""
+    """Return a result as the actor reads it; `None` becomes "None"."""
     if result is None or isinstance(result, str):
         return str(result)
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
 
 
 def _replies(turns: list[Json]) -> list[str]:
-    """What was told after each turn: what stands before the next one of its conversation."""
+    """Return the reply after each turn, which is stored with the next turn of its conversation."""
     told: dict[int, str] = {}
     replies = []
     for turn in reversed(turns):
@@ -173,7 +176,7 @@ def _replies(turns: list[Json]) -> list[str]:
 
 
 def _beyond(call: Json, reply: str) -> str:
-    """What a reply says beyond the call's result, or its error without the traceback."""
+    """Return what a reply adds to the call's result, or to its error without the traceback."""
     said = result_text(call["result"]) if call["error"] is None else f"Error: {call['error']}"
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(said, reply, strict=False))
     rest = reply[sum(1 for _ in same) :]
@@ -181,7 +184,7 @@ def _beyond(call: Json, reply: str) -> str:
 
 
 def _labelled(label: str, text: str) -> Iterator[str]:
-    """A text with a label before it; further lines are indented."""
+    """Yield a text with a label on its first line; further lines are indented."""
     if text := text.strip("\n"):
         first, *rest = text.split("\n")
         yield from (f"  {label}{first}", *(f"    {line}".rstrip() for line in rest))

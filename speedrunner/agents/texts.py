@@ -1,4 +1,4 @@
-"""Texts for agents and people: prompts from templates, and episodes as they were told and answered."""
+"""Texts for agents and people: prompts from templates, and episodes as text."""
 
 from __future__ import annotations
 
@@ -33,37 +33,39 @@ def _quote(text: str) -> str:
 
 
 def render(package: str, name: str, **variables: Any) -> str:
-    """Fill in a prompt and strip leading and trailing blank lines.
+    """Render a prompt and strip leading and trailing blank lines.
 
     Args:
         package: the package with the folder `prompts`.
         name: the template's file name without `.jinja`.
-        variables: of the template; a missing one is an error.
+        variables: the template's variables; a missing one is an error.
     """
     return _environment(package).get_template(f"{name}.jinja").render(**variables).strip()
 
 
 def trajectory_text(trajectory: Trajectory) -> str:
-    """An episode as agents read it: its headline, then all that the actor thought, called and was told."""
+    """Return an episode as agents read it: its headline, then all thoughts, calls and replies."""
     return "\n".join(trajectory_lines(msgspec.to_builtins(trajectory)))
 
 
 def told_lines(turn: Turn) -> Iterator[str]:
-    """What the agent was told before it answered, as it was told."""
+    """Yield the messages that the agent got before it answered, verbatim."""
     for message in turn.messages:
         yield f"--- {message.role}"
         yield from message.content.split("\n")
 
 
 def answer_lines(turn: Turn) -> Iterator[str]:
-    """What it wrote then, verbatim, how long that took, and its tokens."""
+    """Yield the agent's answer, verbatim, with its time and tokens."""
     number = f" {turn.conversation}" if turn.conversation else ""
     yield f"--- {turn.role}{number} ({turn.seconds:.2f} s; tokens: {_tokens(turn.usage)})"
     yield from turn.text.split("\n")
 
 
 def whole_lines(trajectory: Trajectory) -> Iterator[str]:
-    """A whole episode, for people: all that was said, thought, called and seen, its tokens and its end."""
+    """Yield a whole episode for people: all messages, thoughts, calls and replies, the tokens and the
+    termination.
+    """
     task, plain = trajectory.task, msgspec.to_builtins(trajectory)
     yield headline(plain)
     yield f"task {task.name} {task.index} of {task.env}, attempt {trajectory.attempt}"
@@ -76,7 +78,7 @@ def whole_lines(trajectory: Trajectory) -> Iterator[str]:
 
 
 def sleep_lines(record: SleepRecord) -> Iterator[str]:
-    """A whole sleep, for people: all that its agents were told and wrote, and what came of it."""
+    """Yield a whole sleep for people: all messages and answers of its agents, and the resulting edits."""
     for agent in record.agents:
         yield from _said(agent.turns)
         yield f"=== {agent.role}: {agent.termination}"
@@ -90,6 +92,6 @@ def _said(turns: Sequence[Turn]) -> Iterator[str]:
 
 
 def _tokens(usage: Usage) -> str:
-    """By class."""
+    """Return the number of tokens by class."""
     prompt = f"{usage.uncached} uncached, {usage.cached} cached"
     return f"{prompt}, {usage.reasoning} reasoning, {usage.action} action"

@@ -14,19 +14,19 @@ Tool = Callable[..., str | ToolReply] | Callable[..., Awaitable[str | ToolReply]
 
 
 class ToolError(Exception):
-    """A tool refuses what an agent asked for; the text goes back to the agent."""
+    """Refuses an agent's request; the agent reads the text."""
 
 
 class Toolbox:
-    """Typed functions offered as tools, in their order.
+    """Typed functions offered as tools, in this order.
 
-    A tool raises `ToolError` for the agent's mistakes; everything else it raises is a mistake of ours and is
-    raised again.
+    A tool raises `ToolError` for the agent's mistakes. Any other exception is a bug or an infrastructure
+    error and is re-raised.
 
     Args:
-        tools: documented, annotated functions, async or not, that return the reply's text; one that acts in
-            an episode returns the whole reply to what it did there.
-        finish: the one that ends the agent's work; without, replies of the others do.
+        tools: documented, annotated functions, async or not, that return the reply's text. A tool that acts
+            in an episode returns the `ToolReply` of that action.
+        finish: the tool that ends the agent's work; `None`: a `ToolReply` with a termination ends it.
     """
 
     def __init__(self, tools: Sequence[Tool], finish: Tool | None = None) -> None:
@@ -41,7 +41,7 @@ class Toolbox:
         """Run one call; see `speedrunner.agents.loop`.
 
         Args:
-            string_tokens: the most that a string of the agent's may have, to be told where one was cut.
+            string_tokens: maximum tokens of a string argument, used to report a truncated one.
         """
         node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
         began = time.monotonic()

@@ -1,1 +1,2 @@
-"""The command line: `main` holds the application, `command` what commands share, the others the commands."""
+"""The command line: `main` has the application, `command` the parts that commands share, the others the
+commands."""

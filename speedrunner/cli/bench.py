@@ -1,4 +1,4 @@
-"""`speedrunner bench cache | rollout | gpu`: this machine and its engine against stated targets."""
+"""`speedrunner bench cache | rollout | gpu`: compare this machine and its engine with stated targets."""
 
 from __future__ import annotations
 

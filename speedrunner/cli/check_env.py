@@ -1,4 +1,4 @@
-"""`speedrunner check env`: whether an environment does what `envs.TextEnv` promises."""
+"""`speedrunner check env`: check that an environment fulfils the contract of `envs.TextEnv`."""
 
 from __future__ import annotations
 

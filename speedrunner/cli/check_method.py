@@ -1,4 +1,4 @@
-"""`speedrunner check method`: whether a method does what `speedrunner.methods.Method` promises."""
+"""`speedrunner check method`: check that a method fulfils the contract of `speedrunner.methods.Method`."""
 
 from __future__ import annotations
 

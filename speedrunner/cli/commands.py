@@ -11,8 +11,8 @@ class Command:
 
     Attributes:
         help: the first line of the function's docstring, at most 80 characters.
-        target: `module:function` below `speedrunner.cli`; by default both are called as the command.
-        commands: those of a group.
+        target: `module:function` below `speedrunner.cli`; by default, both have the command's name.
+        commands: the commands of a group.
     """
 
     name: str
@@ -101,4 +101,4 @@ MOVED = {
     "bench sandbox": "python -m tests.bench sandbox",
     "bench envs": "python -m tests.upstream_envs",
 }
-"""Old commands with what replaces each: a command, or a developers' check in a checkout."""
+"""Old commands with their replacements: a command, or a developers' check in a checkout."""

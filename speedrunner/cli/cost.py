@@ -69,7 +69,7 @@ def cost(
 
 
 def _to_mapping(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what `--json` prints of a run."""
+    """Return the content of `--json` for a run."""
     return {
         "run": str(run.path),
         "prices": costs.book,

@@ -1,4 +1,4 @@
-"""`speedrunner doctor`: whether this machine can play."""
+"""`speedrunner doctor`: check whether this machine can play."""
 
 from __future__ import annotations
 

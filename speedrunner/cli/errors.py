@@ -1,4 +1,4 @@
-"""The line in which an error of a command is reported."""
+"""Report a command's error in one line."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ FOR_PEOPLE = (
 """Errors with a text for people. Any other error is a bug and shows its traceback."""
 
 READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
-"""Commands that only read runs, which may be someone else's."""
+"""Commands that only read runs, possibly of someone else."""
 
 UNFIT = (LookupError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError, RecursionError)
-"""Errors of readers where records are well-formed and contradict each other."""
+"""Errors of readers if records are well-formed and contradict each other."""
 
 
 def explain(error: Exception, arguments: Sequence[str]) -> str | None:
     """Return the line for a command's error; `None` for a bug, which shows its traceback.
 
-    Records of a run that contradict each other can make any step of a reader fail. These are reported with
-    the place in our code as well, so that a bug can still be found.
+    Contradicting records of a run can make any step of a reader fail. The line then also names the place in
+    the code, so that a bug can still be found.
     """
     text = str(error)
     if not isinstance(error, FOR_PEOPLE):

@@ -52,6 +52,6 @@ def export(
         else:
             what = f"{len(write_logs(paths, out))} logs"
     except BaseException:
-        shutil.rmtree(out, ignore_errors=True)  # half an export is of no use
+        shutil.rmtree(out, ignore_errors=True)  # an incomplete export is useless
         raise
     say(f"{what or 'nothing'} of {len(paths)} runs written to {out}")

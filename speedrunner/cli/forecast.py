@@ -91,7 +91,7 @@ def _cells(found: Sequence[Forecast], sums: Mapping[str, Sum | None]) -> list[st
 
 
 def _amount(sums: Mapping[str, Sum | None], measure: str, which: str) -> str:
-    """Return three digits, of large amounts in thousands, millions or billions."""
+    """Return three digits; large amounts are in thousands, millions or billions."""
     found = sums[measure]
     value: float | None = None if found is None else getattr(found, which)
     if value is None:

@@ -28,7 +28,7 @@ from typed.values import shown
 HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...). ? lists the primitives, Ctrl-D ends the episode."
 NO_LIMIT_S = 1e9
 SHOWN_CHARS = 100
-"""Largest number of characters shown of a syntax error."""
+"""Maximum characters shown of a syntax error."""
 
 
 class UnreadableLine(Exception):
@@ -36,7 +36,7 @@ class UnreadableLine(Exception):
 
 
 class Interrupts:
-    """Context manager that delays Ctrl-C until a line is read, so that calls of the environment are whole.
+    """Context manager that delays Ctrl-C until a line is read, so that calls of the environment complete.
 
     A second Ctrl-C before that ends the process at once.
     """
@@ -103,7 +103,7 @@ async def _play(config: Config, interrupts: Interrupts, say: Callable[[str], Non
 
 
 def _next_call(env: TextEnv, interrupts: Interrupts, say: Callable[[str], None]) -> ToolCall | None:
-    """Return the next call that is typed; `None` at the end of the input."""
+    """Return the next typed call; `None` at the end of the input."""
     signatures = {each.name: each.signature for each in env.primitives}
     while True:
         try:
@@ -122,9 +122,9 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
     """Return the call that a person typed.
 
     Args:
-        line: `name`, `name words`, or a call in Python with literals. Words go to the parameters in order,
-            separated by commas.
-        signatures: those of the tools, by name. A name without one gets no arguments.
+        line: `name`, `name words`, or a call in Python with literals. Words are assigned to the parameters in
+            order, separated by commas.
+        signatures: the signatures of the tools, by name. A tool without one gets no arguments.
 
     Raises `UnreadableLine`, which says how to write the call.
     """
@@ -163,7 +163,7 @@ def _literals(name: str, rest: str, signature: Signature) -> dict[str, Any]:
 
 
 def _from_word(parameter: Parameter, word: str) -> Any:
-    """Return a word as the parameter's type, or as text, which the environment then refuses."""
+    """Return a word as the parameter's type, or unchanged, which the environment then refuses."""
     with suppress(msgspec.ValidationError):
         return msgspec.convert(word, parameter.annotation, strict=False)
     return word

@@ -1,4 +1,4 @@
-"""`speedrunner init`: an environment, a method or a model configuration to start from."""
+"""`speedrunner init`: write a template of an environment, a method or a model config."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NEXT = {
         "speedrunner episode model={name}.yaml",
     ),
 }
-"""Commands that try what was written."""
+"""Commands that try the written files."""
 
 MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _, a letter first, not a keyword of Python")
 NAMES = {"model": (r"[a-zA-Z][\w.-]*", "letters, digits, _, . and -")}
 
 
 class NotWritten(Exception):
-    """A scaffold cannot be written under the name that was given."""
+    """A scaffold cannot be written under the given name."""
 
 
 def init(

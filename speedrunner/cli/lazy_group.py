@@ -17,7 +17,7 @@ ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_int
 
 
 class LazyGroup(TyperGroup):
-    """Commands of a table. Its help needs no import, and an old name reports the new one.
+    """The commands of a table. Its help imports no command, and an old name reports the new one.
 
     Args:
         table: the commands with their headings, in the order of the help.
@@ -37,13 +37,13 @@ class LazyGroup(TyperGroup):
         return _moved(old, MOVED[old]) if old in MOVED else super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that the arguments call, loaded."""
+        """Return the loaded command that the arguments call."""
         name, found, rest = super().resolve_command(ctx, args)
         return name, load(self._table[name], self._words) if name in self._table else found, rest
 
 
 def load(command: Command, words: str = "") -> TyperCommand | LazyGroup:
-    """Import a command and return it with its options; of a group, only the list of its commands."""
+    """Import a command and return it with its options; for a group, only the list of its commands."""
     name = command.name
     if command.commands:
         return LazyGroup(
@@ -59,7 +59,7 @@ def load(command: Command, words: str = "") -> TyperCommand | LazyGroup:
 
 
 def _unwrap(paragraph: str) -> str:
-    """Join the lines of a paragraph, which the terminal wraps again; examples keep theirs."""
+    """Join the lines of a paragraph, which the terminal wraps again; examples keep their lines."""
     return paragraph if paragraph.startswith("Examples:") else " ".join(paragraph.split())
 
 

@@ -130,7 +130,7 @@ def blame(run: RunPath) -> None:
 
 
 def read_module(file: Path) -> str:
-    """Return the text of a file. Raises `InvalidSkill`, whose text does not name the file."""
+    """Return the text of a file. Raises `InvalidSkill`; its text does not name the file."""
     try:
         return read_given(file, MODULE_BYTES)
     except UnicodeDecodeError as error:
@@ -150,7 +150,8 @@ def _load_policy(
     """Return the library and the notes of a stored version. Raises `InvalidPolicy`.
 
     Args:
-        primitives: those of the environment, to check the library again; `None` trusts it as stored.
+        primitives: the environment's primitives, to check the library again; `None` trusts the stored
+            library.
     """
     policy = directory.policies.load(version)
     try:

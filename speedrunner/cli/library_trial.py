@@ -1,4 +1,4 @@
-"""`speedrunner library check | try`: a module of skills that is not in a run yet."""
+"""`speedrunner library check | try`: test a module of skills before it is in a run."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     setup = set_up(compose(overrides or []))
     model_config = setup.model_config
     library = Library(setup.env.primitives, load=partial(load_failure, setup.config.sandbox.limits))
-    # The tokenizer of a hosted model is not known.
+    # The tokenizer of a hosted model is unknown.
     if model_config.api == "completions" and model_config.tool_format is not None:
         tokenizer = ChatTokenizer(prepare(model_config, say_error), model_config.revision)
         tool_check = ToolCheck(
@@ -84,7 +84,7 @@ def try_(
         call = asyncio.run(call_skill(setup, chosen_task(setup.config), source, skill, arguments))
     except InvalidSkill as error:
         call = SkillCall(error=f"{file}: {error}")
-    except Exception as error:  # reported in the object, and as without --json
+    except Exception as error:  # reported in the object as it is without --json
         if as_json:
             _say_call(SkillCall(error=str(error) or type(error).__name__))
         raise

@@ -1,4 +1,4 @@
-"""`speedrunner list`: names for settings, and all settings."""
+"""`speedrunner list`: list names for settings, and all settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The entry point of the command line. `commands` has the table of commands, each of which has a module."""
+"""The entry point of the command line. `commands` has the table of commands, each in its own module."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     try:
         make_app().main(given, "speedrunner")
     except BrokenPipeError:
-        # The reader of our output has gone (`| head`).
+        # The reader of the output has closed it (`| head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        from speedrunner.cli.errors import explain  # only an error needs the classes of all rooms
+        from speedrunner.cli.errors import explain  # imports many modules, needed for errors only
 
         line = explain(error, given)
         if line is None:
@@ -53,7 +53,7 @@ def make_app() -> LazyGroup:
 
 def _print_versions(is_given: bool) -> None:
     if is_given:
-        from speedrunner.runs.versions import versions  # no other command needs them
+        from speedrunner.runs.versions import versions  # no other command needs it
 
         found = versions()
         width = max(map(len, found))
@@ -73,4 +73,4 @@ def _read_options(
         ),
     ] = False,
 ) -> None:
-    """Hold the options before a command."""
+    """Parse the options before a command."""

@@ -1,4 +1,4 @@
-"""Everything that commands print: the one place where untrusted text becomes safe for a terminal."""
+"""Print the output of commands; the only place where untrusted text becomes safe for a terminal."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from speedrunner.console import Status, json_text, visible
 from speedrunner.findings import Finding, Report
 
 SILENT_S = 15.0
-"""How long a command may print nothing on a standard error that is not a terminal, in seconds."""
+"""Maximum seconds without output on a standard error that is not a terminal."""
 
 
 class SafeConsole(Console):
-    """A Rich console that prints each string as it is, cells of tables included, and escapes control codes.
+    """A Rich console that prints each string verbatim, cells of tables included, and escapes control codes.
 
-    Paths and games may contain what would be markup.
+    Paths and games may contain Rich markup.
     """
 
     def __init__(self, *, stderr: bool = False) -> None:
@@ -74,7 +74,7 @@ def end_report(found: Report, *, as_json: bool = False) -> None:
 
 @contextmanager
 def waiting_line() -> Iterator[Status]:
-    """Show the current step on standard error: as one line on a terminal, else as a line now and then."""
+    """Show the current step on standard error: one live line on a terminal, otherwise an occasional line."""
     console = SafeConsole(stderr=True)
     line = console.status("")
     last = time.monotonic()

@@ -1,4 +1,4 @@
-"""`speedrunner probe`: an engine's tool calls and prefix cache."""
+"""`speedrunner probe`: test an engine's tool calls and prefix cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The page docs/commands.md, from the commands themselves: `python -m speedrunner.cli.reference`."""
+"""Generate the page docs/commands.md from the commands: `python -m speedrunner.cli.reference`."""
 
 from __future__ import annotations
 

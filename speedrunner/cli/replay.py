@@ -1,4 +1,4 @@
-"""`speedrunner bench replay`: the requests of recorded runs with and without the prefix cache."""
+"""`speedrunner bench replay`: repeat the requests of recorded runs with and without the prefix cache."""
 
 from __future__ import annotations
 

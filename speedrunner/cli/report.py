@@ -86,7 +86,7 @@ def report(
 
 
 def _own_folder(folders: list[Path]) -> Path:
-    """Return `report` in the first folder. Raises `StorageError` where a link there leads elsewhere.
+    """Return `report` in the first folder. Raises `StorageError` if it is a link to another place.
 
     The folder may be someone else's: a link in it must not choose which of the user's files are written.
     """

@@ -1,4 +1,4 @@
-"""`speedrunner run`: one run, or the evaluation of a stored policy."""
+"""`speedrunner run`: play one run, or evaluate a stored policy."""
 
 from __future__ import annotations
 

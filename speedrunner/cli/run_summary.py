@@ -1,4 +1,4 @@
-"""What commands that play runs print before and after."""
+"""Output of commands that play runs, before and after."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEPT = "; finished work is recorded. Rerun the same command to resume"
 
 
 def configure_logging(config: Config) -> None:
-    """Show our own messages from the level of `verbosity` on, and warnings of other packages."""
+    """Show SpeedRunner's messages from the level of `verbosity`, and warnings of other packages."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     for package in ("serving", "envs", "speedrunner"):
         logging.getLogger(package).setLevel(config.verbosity.upper())

@@ -1,4 +1,4 @@
-"""`speedrunner serve`: a model's server in the foreground, for runs in other terminals."""
+"""`speedrunner serve`: serve a model in the foreground, for runs in other terminals."""
 
 from __future__ import annotations
 
@@ -70,7 +70,8 @@ def serve(
 
 
 def shell_command(model_config: ModelConfig, port: int | None) -> str:
-    """Return the shell command that starts a model's server, and first makes its weights if it has a recipe.
+    """Return the shell command that starts a model's server; if it has a recipe, the command creates its
+    weights first.
 
     Raises `InvalidModelConfig` for a hosted model.
     """

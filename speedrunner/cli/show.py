@@ -1,4 +1,4 @@
-"""`speedrunner show`: one recorded episode or sleep."""
+"""`speedrunner show`: print one recorded episode or sleep."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`speedrunner status`: the status of runs and their jobs."""
+"""`speedrunner status`: show the status of runs and their jobs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from speedrunner.experiments.status import status as read_status
 from speedrunner.store.files import StorageError, open_regular
 
 SHOWN = 4
-"""Largest number of runs of a job that are named."""
+"""Maximum number of runs named per job."""
 
 LOG_BYTES = 64 * 1024
 """Bytes at the end of a job's log that are searched for its last error."""
@@ -98,13 +98,13 @@ def _last_error(log: Path, folder: Path) -> str:
         with os.fdopen(open_regular(log, os.O_RDONLY), "rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - LOG_BYTES, 0))
             lines = file.read(LOG_BYTES).decode(errors="replace").splitlines()[-10:]
-    except (OSError, ValueError):  # a path that cannot be
+    except (OSError, ValueError):  # an invalid path
         return ""
     return next((f"; {line}" for line in reversed(lines) if line.startswith("error: ")), "")
 
 
 def _note(run: RunStatus) -> str:
-    """Return what else there is to know about a run."""
+    """Return further information about a run."""
     parts = [run.note] if run.note else []
     if run.state == "running":
         quiet = "" if run.quiet_s is None else f", last answer {_ago(run.quiet_s)} ago"

@@ -1,4 +1,4 @@
-"""`speedrunner submit`: a sweep as Slurm jobs."""
+"""`speedrunner submit`: submit a sweep as Slurm jobs."""
 
 from __future__ import annotations
 

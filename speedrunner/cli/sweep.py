@@ -1,4 +1,4 @@
-"""`speedrunner sweep`: the runs of an experiment or a list."""
+"""`speedrunner sweep`: play the runs of an experiment or a list."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def sweep(
     if own is not None:
         runs = parts(runs, own.of, at_once)[own.number - 1]
     logs = "" if own is None else f"part{own.number}of{own.of}_"
-    if worker_node:  # the job's script gives it the head node's words, so that both serve the same model
+    if worker_node:  # the job's script passes it the head node's words, so that both serve the same model
         asyncio.run(serve_part(runs[0].setup.services, Path(runs[0].path).parent, logs, say))
         return
     setups = [each.setup for each in runs]

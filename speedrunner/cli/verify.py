@@ -1,4 +1,4 @@
-"""`speedrunner verify`: whether a run's records are true."""
+"""`speedrunner verify`: check that a run's records are true."""
 
 from __future__ import annotations
 

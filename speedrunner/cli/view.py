@@ -1,4 +1,4 @@
-"""`speedrunner view`: runs, episodes, skills and sleeps in a browser."""
+"""`speedrunner view`: browse runs, episodes, skills and sleeps."""
 
 from __future__ import annotations
 

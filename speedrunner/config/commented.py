@@ -1,4 +1,4 @@
-"""A configuration as YAML in which comments explain the keys."""
+"""Print a configuration as YAML with comments that explain the keys."""
 
 from __future__ import annotations
 
@@ -15,13 +15,14 @@ from speedrunner.config.names import CONFIGS
 from speedrunner.config.schema import ClassConfig, Config, to_mapping
 
 WIDTH = 100
-"""Columns of a comment."""
+"""Maximum columns of a comment."""
 
 
 def commented_yaml(config: Config) -> str:
     """Return a configuration as YAML, with an explanation of each section and key.
 
-    They are from the typed records; those of bundled environments' and methods' options from `configs/`.
+    Explanations come from the typed records; those of bundled environments' and methods' options from
+    `configs/`.
     """
     sections = to_mapping(config)
     lines: list[str] = []

@@ -1,4 +1,4 @@
-"""Composing a configuration from `configs/`, the model configs, and overrides of the command line."""
+"""Compose a configuration from `configs/`, the model configs, and overrides of the command line."""
 
 from __future__ import annotations
 
@@ -29,35 +29,35 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
     from omegaconf import DictConfig
 
-# Hydra is imported where it is used: it takes longer than all else that `speedrunner --help` needs.
+# Hydra is imported late, as this takes longer than everything else in `speedrunner --help`.
 
 GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")
-"""Groups that also take a `package.module:Class`."""
+"""Groups that also accept a `package.module:Class`."""
 
 ELSEWHERE = {"model": "model=PATH/TO/MODEL.yaml"} | dict.fromkeys(OPEN_GROUPS, "package.module:Class")
-"""What a group takes beside its choices."""
+"""Other values that a group accepts."""
 
 _EXISTING_RUN = "existing_run"
 _SCHEMA = "schema"
-"""The defaults of the typed records, as `configs/config.yaml` names them."""
+"""The name of the typed records' defaults in `configs/config.yaml`."""
 _OWN = "custom"
-"""The file of an open group that a `package.module:Class` chooses."""
+"""The file of an open group that a `package.module:Class` selects."""
 
 
 def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     """Compose and check a configuration.
 
     Args:
-        overrides: in Hydra's grammar: `env=babyai` chooses a file of a group, `run.rollouts=20` sets a value,
-            `env=package.module:Class` takes somebody's own environment (a method likewise), whose options
-            are set as any other.
-        base: text of an existing run's `config.yaml`, which then stands in for the defaults; a group that is
-            chosen in spite of it replaces its whole section.
+        overrides: in Hydra's grammar. `env=babyai` selects a file of a group, `run.rollouts=20` sets a value,
+            `env=package.module:Class` selects a user's environment (or method), with options that are set
+            like any other.
+        base: text of an existing run's `config.yaml`, which replaces the defaults; selecting a group
+            nevertheless replaces its whole section.
 
     Raises:
-        InvalidConfig: an override cannot be read, or names what does not exist; a value has the wrong type or
-            makes no sense. Whether environment and method take their options shows when they are made.
+        InvalidConfig: an override is invalid or has an unknown name; a value has the wrong type or makes no
+            sense. Options of environment and method are only checked when these are created.
     """
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
@@ -91,7 +91,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
 def _chosen(
     configs: str, model_configs: tuple[str, ...], choices: tuple[tuple[str, str], ...], base: str | None
 ) -> DictConfig:
-    """What the choices of groups make; composed once, since it takes Hydra a tenth of a second."""
+    """Compose the selected groups; cached, since Hydra takes a tenth of a second."""
     from hydra import compose as hydra_compose
     from hydra import initialize_config_dir
     from hydra.core.config_store import ConfigStore
@@ -107,14 +107,14 @@ def _chosen(
 
 
 def group_choices(group: str) -> dict[str, Path]:
-    """What `GROUP=` may choose, sorted, and the file of each; see `ELSEWHERE` for more."""
+    """Return the values of `GROUP=`, sorted, with the file of each; see `ELSEWHERE` for more."""
     folder = MODELS if group == "model" else CONFIGS / group
     files = {path.stem: path for path in folder.glob("*.yaml")}
     return {name: files[name] for name in sorted(files) if name != _OWN}
 
 
 def group_file(group: str, choice: object) -> Path:
-    """The file that a group's choice names. Raises `InvalidConfig`."""
+    """Return the file of a group's choice. Raises `InvalidConfig`."""
     files = group_choices(group)
     if choice not in files:
         raise _unknown_choice(group, choice)
@@ -122,9 +122,9 @@ def group_file(group: str, choice: object) -> Path:
 
 
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
-    """The choice of each group that is named, and values by their keys, whether these exist or not.
+    """Return the choice of each selected group, and values by their keys, which may not exist.
 
-    What does not exist is found out afterwards, in the composed whole, as it is for files.
+    Unknown keys are found later, in the composed configuration, like those of files.
     """
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
@@ -177,7 +177,7 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
 
 
 def _parse(parser: OverridesParser, text: str) -> tuple[str, Override]:
-    """An override as it was meant: a value beyond Hydra's grammar (`~/runs`, `été`) is taken literally."""
+    """Parse an override; a value outside Hydra's grammar (`~/runs`, `été`) is taken literally."""
     from hydra.errors import HydraException
 
     try:
@@ -198,7 +198,7 @@ def _unknown_choice(group: str, value: object) -> InvalidConfig:
 
 
 def _store_existing_run(config: Config, *, chosen: Collection[str]) -> None:
-    """Make a run's configuration one that Hydra can start from, without the sections of chosen groups."""
+    """Register a run's configuration as a start for Hydra, without the sections of selected groups."""
     from hydra.core.config_store import ConfigStore
 
     sections = {name: section for name, section in to_mapping(config).items() if name not in chosen}
@@ -207,7 +207,7 @@ def _store_existing_run(config: Config, *, chosen: Collection[str]) -> None:
 
 
 def _one_line(error: BaseException) -> str:
-    """The text of an error; Hydra's own may wrap the telling one, and OmegaConf's add details."""
+    """Return the informative line of an error, since Hydra wraps errors and OmegaConf appends details."""
     from omegaconf.errors import OmegaConfBaseException
 
     while not str(error) and error.__cause__:

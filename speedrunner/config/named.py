@@ -1,4 +1,4 @@
-"""What a configuration names: model configs, and the one task of a single episode."""
+"""Load what a configuration names: model configs, and the task of a single episode."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from speedrunner.config.schema import Config
 
 
 def actor_model_config(config: Config) -> ModelConfig:
-    """The model config of the actor's model, with what the configuration changes in it. Raises
-    `InvalidModelConfig`.
-    """
+    """Return the actor's model config with the configuration's changes. Raises `InvalidModelConfig`."""
     model = config.model
     roles = {"actor": model.actor}
     if model.inducer_name in (None, model.name):
@@ -32,7 +30,7 @@ def actor_model_config(config: Config) -> ModelConfig:
 
 
 def inducer_model_config(config: Config, actor: ModelConfig) -> ModelConfig:
-    """The model config of every role but the actor, often the actor's own. Raises `InvalidModelConfig`."""
+    """Return the model config of every role except the actor; often the same. Raises `InvalidModelConfig`."""
     name = config.model.inducer_name
     other = actor if name is None else load_model_config(name)
     if other.name == actor.name:
@@ -47,10 +45,10 @@ def inducer_model_config(config: Config, actor: ModelConfig) -> ModelConfig:
 
 
 def chosen_task(config: Config) -> Task:
-    """The task that `task.name` and `task.index` name.
+    """Return the task of `task.name` and `task.index`.
 
-    What they leave out is the first training task's: of that name, where one is given. A name that is not
-    trained on, or is known without a split, begins at index 0.
+    Missing values come from the first training task (with that name, if one is given). For a name without
+    training tasks, or without a known split, the index is 0.
 
     Raises:
         EnvironmentFault: no name is given, and the environment has no split with these options.
@@ -68,7 +66,7 @@ def chosen_task(config: Config) -> Task:
 
 
 def split(env: str, options: Mapping[str, Any]) -> Split:
-    """`envs.splits`, whose error also says that a task can be named instead."""
+    """Return `envs.splits`; its error also says that a task can be named instead."""
     try:
         return envs.splits(env, **options)
     except UnknownTask as error:

@@ -1,4 +1,4 @@
-"""What a run is called, in folders and tables: its parts, with what differs from the files of `configs/`."""
+"""Name runs in folders and tables: by their parts, and by differences from the files of `configs/`."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from speedrunner.config.schema import ClassConfig, Config
 CONFIGS = CHECKOUT / "configs"
 
 SEED = "${run.seed}"
-"""What a file of `configs/` writes for the run's seed, which is named by itself."""
+"""Value for the run's seed in files of `configs/`; the seed is named separately."""
 
 
 class ConditionName(msgspec.Struct, frozen=True, order=True):
-    """What runs have in common that differ by their seed alone, and perhaps in how long they are.
+    """The name shared by runs that differ only in their seed, and perhaps in their length.
 
     Attributes:
         env: the environment: `babyai`, `scienceworld-family3`, `crafter-zombie_frequency0`.
-        method: the method, and of which run's policy it begins: `asi`, `speedrunner-interpreter_off`,
+        method: the method, and the run whose policy it starts from: `asi`, `speedrunner-interpreter_off`,
             `voyager-visible_last50-from_crafter`.
         model: the actor's model config, and that of the other roles if it is another one.
     """
@@ -36,7 +36,7 @@ class ConditionName(msgspec.Struct, frozen=True, order=True):
 
 
 def condition_name(config: Config) -> ConditionName:
-    """How a run's setting is called."""
+    """Return the name of a run's condition."""
     model, library, start_from = config.model, config.library, config.run.start_from
     env = _named(config.env, _file("env", config.env.name), config.run.seed)
     method = _named(config.method, _file("method", config.method.name), config.run.seed)
@@ -57,7 +57,7 @@ def condition_name(config: Config) -> ConditionName:
 
 
 def run_name(config: Config) -> str:
-    """The name of a run's folder: its setting and its seed."""
+    """Return the name of a run's folder: its condition and its seed."""
     found = condition_name(config)
     return f"{found.env}-{found.method}-{found.model}-seed{config.run.seed}"
 
@@ -82,7 +82,7 @@ def _value(value: object) -> str:
 
 
 def _model_config(model_config: str) -> str:
-    """The name of a model config, or of its file."""
+    """Return the name of a model config, or of its file."""
     return _plain(Path(model_config).stem if model_config.endswith((".yaml", ".yml")) else model_config)
 
 
@@ -92,6 +92,6 @@ def _plain(text: str) -> str:
 
 @cache
 def _file(group: str, name: str) -> Mapping[str, Any]:
-    """The content of a group's file; nothing for what has none."""
+    """Return the content of a group's file; empty if there is none."""
     file = CONFIGS / group / f"{name}.yaml"
     return yaml.safe_load(file.read_text()) if re.fullmatch(r"\w+", name) and file.exists() else {}

@@ -1,4 +1,4 @@
-"""YAML that someone else may have written, read as plain data: no aliases, no interpolations, bounded."""
+"""Read untrusted YAML as plain data: no aliases, no interpolations, bounded."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterator, Mapping
 import yaml
 
 BYTES = 128 * 1024
-"""Bytes of a configuration that are read; those that SpeedRunner writes have a few thousand."""
+"""Maximum bytes of a configuration; those that SpeedRunner writes have a few thousand."""
 
 BITS = 64
-"""Bits of a whole number. Python reads one of any size in hexadecimal, and writes none of 4,300 digits."""
+"""Maximum bits of an integer. Python parses any size in hexadecimal, but prints at most 4,300 digits."""
 
 LEVELS = 20
-"""Mappings and lists within each other. libyaml's loader overflows the stack at some ten thousand."""
+"""Maximum depth of mappings and lists. libyaml's loader overflows the stack at some ten thousand."""
 
 
 class NotPlain(ValueError):
-    """The text is not YAML, or more than plain data. Its message is one line without the file's name."""
+    """The text is not YAML, or more than plain data. The message is one line without the file's name."""
 
 
 def read_plain(text: str) -> object:
@@ -29,7 +29,7 @@ def read_plain(text: str) -> object:
         content: object = yaml.load(text, Loader=yaml.CSafeLoader)
     except NotPlain:
         raise
-    except (yaml.YAMLError, ValueError) as error:  # such as a number of more digits than Python reads
+    except (yaml.YAMLError, ValueError) as error:  # such as a number with more digits than Python parses
         raise NotPlain(f"it is no YAML: {' '.join(str(error).split())}") from None
     for key, value in _scalars(content, ""):
         if isinstance(value, int) and value.bit_length() > BITS:
@@ -40,9 +40,9 @@ def read_plain(text: str) -> object:
 
 
 def check_events(text: str) -> None:
-    """Raise `NotPlain` where reading the text could take more than the text itself does.
+    """Raise `NotPlain` if reading the text could take more memory than the text itself.
 
-    Raises `yaml.YAMLError` where it is no YAML.
+    Raises `yaml.YAMLError` if it is not YAML.
     """
     level = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
@@ -56,7 +56,7 @@ def check_events(text: str) -> None:
 
 
 def _scalars(value: object, key: str) -> Iterator[tuple[str, object]]:
-    """Yield all texts, numbers and the like with their keys in dots; the keys are among them."""
+    """Yield all scalars with their dotted keys; the keys are included as scalars."""
     if isinstance(value, Mapping):
         for name, item in value.items():
             yield key or "a key", name

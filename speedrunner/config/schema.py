@@ -22,14 +22,14 @@ Usd = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _WithoutAliases(yaml.SafeDumper):
-    """Writes a value that occurs twice in full each time, as readers take no aliases."""
+    """Writes a value that occurs twice in full each time, as readers accept no aliases."""
 
     def ignore_aliases(self, data: Any) -> bool:
         return True
 
 
 class InvalidConfig(Exception):
-    """A configuration names a key that does not exist, or gives one a value that it cannot have."""
+    """A configuration has an unknown key, or a value that its key does not accept."""
 
 
 class RunConfig(msgspec.Struct, frozen=True):
@@ -74,7 +74,7 @@ class RunConfig(msgspec.Struct, frozen=True):
 
     @property
     def checkpoints(self) -> list[int]:
-        """Training episodes before each evaluation; none where nothing is held out."""
+        """Return the number of training episodes before each evaluation; empty without held-out episodes."""
         points = {*range(0, self.rollouts + 1, self.eval_every), self.rollouts}
         return sorted(points) if self.test_episodes else []
 
@@ -137,7 +137,7 @@ class PricesConfig(msgspec.Struct, frozen=True):
     output: Usd | None = None
 
     def in_place_of(self, own: Prices) -> Prices:
-        """A model config's own list, with what this one names in its place."""
+        """Return a model config's price list with the values of this one."""
         named = {name: price for name, price in msgspec.structs.asdict(self).items() if price is not None}
         return msgspec.structs.replace(own, **named)
 
@@ -162,7 +162,8 @@ class SandboxConfig(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> Sandbox:
-        """What holds for each process on this machine. Raises `SandboxError` where nothing isolates here."""
+        """Return the limits of each process on this machine. Raises `SandboxError` if no isolation works
+        here."""
         return Sandbox(found(self.kind), self.memory_mb)
 
 
@@ -185,7 +186,7 @@ class Config(msgspec.Struct, frozen=True):
 
 
 def default_mapping() -> dict[str, Any]:
-    """Return every key that has a default, in the form that it has in YAML; `run.dir` is null."""
+    """Return every key with a default, in its YAML form; `run.dir` is null."""
     nothing = ClassConfig("-")
     sections = to_mapping(Config(RunConfig("-"), nothing, nothing, ModelOptions("-")))
     sections["run"]["dir"] = None
@@ -194,9 +195,9 @@ def default_mapping() -> dict[str, Any]:
 
 
 def from_mapping(content: object) -> Config:
-    """Check a configuration in the form that it has in YAML, and return it typed.
+    """Check a configuration in its YAML form, and return it typed.
 
-    Options of the environment and the method are taken as they are.
+    Options of the environment and the method are not checked.
 
     Raises:
         InvalidConfig: a key is unknown or missing, or a value has the wrong type or makes no sense.
@@ -225,7 +226,7 @@ def from_mapping(content: object) -> Config:
 
 
 def to_mapping(config: Config) -> dict[str, Any]:
-    """The configuration in the form that it has in YAML; the order of its keys is always the same."""
+    """Return the configuration in its YAML form; the order of keys is fixed."""
     sections: dict[str, Any] = msgspec.to_builtins(config)
     for section in sections.values():
         if isinstance(section, dict) and "options" in section:
@@ -234,7 +235,7 @@ def to_mapping(config: Config) -> dict[str, Any]:
 
 
 def from_yaml(text: str) -> Config:
-    """Read what `to_yaml` wrote, as plain data; keys that it lacks get their defaults. Raises
+    """Parse the output of `to_yaml` as plain data; missing keys get their defaults. Raises
     `InvalidConfig`."""
     try:
         return from_mapping(read_plain(text))
@@ -243,16 +244,15 @@ def from_yaml(text: str) -> Config:
 
 
 def to_yaml(config: Config) -> str:
-    """The text of a configuration; equal configurations give equal texts."""
+    """Return the text of a configuration; equal configurations give equal texts."""
     return yaml.dump(to_mapping(config), Dumper=_WithoutAliases, sort_keys=False, allow_unicode=True)
 
 
 def changes_results(key: str) -> bool:
-    """Whether a run with another value of this key is another run.
+    """Return whether a run with another value of this key is another run.
 
-    The place of the directory, how many episodes share the engine, its replicas, where it is and how patient
-    we are with it, prices, the task of single episodes, how the run is gone on with, and what is shown may
-    all change when it does.
+    These may change when a run resumes: its directory, the episodes in flight, the engine's replicas, address
+    and time limits, prices, the task of single episodes, the options of resuming, and output.
     """
     return not (
         key in ("run.dir", "run.in_flight", "run.accept_changes", "run.retry_faults", "run.drain_s")
@@ -262,9 +262,10 @@ def changes_results(key: str) -> bool:
 
 
 def differences(before: Config, after: Config) -> list[str]:
-    """What keeps `after` from going on with a run of `before`, such as `run.rollouts: 20 -> 40`.
+    """Return the differences that keep `after` from resuming a run of `before`, such as `run.rollouts: 20 ->
+    40`.
 
-    Keys of which `changes_results` says no are left out.
+    Keys that do not change results are left out; see `changes_results`.
     """
     old, new = flat(to_mapping(before)), flat(to_mapping(after))
     return shown_differences(
@@ -273,7 +274,7 @@ def differences(before: Config, after: Config) -> list[str]:
 
 
 def _with_options_apart(section: object) -> object:
-    """A section whose options stand beside its name, with the options apart."""
+    """Return a section with the options next to its name moved to `options`."""
     if not isinstance(section, Mapping):
         return section
     options = {str(key): value for key, value in section.items() if key != "name"}

@@ -1,1 +1,1 @@
-"""Grids of runs: what an experiment consists of, where it stands, what it will cost."""
+"""Grids of runs: their definition, status and forecast."""

@@ -1,10 +1,10 @@
-"""What runs will take, from what others took: tokens, requests, engine time, disk, USD.
+"""Forecast what runs will use, from measured runs: tokens, requests, engine time, disk, USD.
 
-A run is so many training episodes, test episodes and sleeps. Of each kind the mean of those that were
-measured is taken, times how many are planned; its interval is that of the sum of so many draws around a mean
-that is itself estimated: a standard deviation s of m values makes s * sqrt(n + n² / m) of n planned ones, by
-Student's quantile for the kind that was measured least. What was measured early does not know what learning
-changes later: the interval is about chance alone.
+A run consists of training episodes, test episodes and sleeps. For each kind, the forecast multiplies the
+measured mean by the planned number. The interval is that of a sum of draws around an estimated mean: a
+standard deviation s of m values gives s * sqrt(n + n² / m) for n planned ones, with Student's quantile for
+the kind with the fewest measurements. Early measurements do not reflect later effects of learning: the
+interval covers chance only.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ if TYPE_CHECKING:
 
 
 class NothingMeasured(Exception):
-    """There is no run from which a forecast could be made."""
+    """No measured run fits any planned run."""
 
 
 Budgets = str
 """The limits of a run's episodes and sleeps: a forecast uses only measurements under the same ones."""
 
 COLUMNS = ("condition_name", "budgets", "kind", *MEASURES)
-"""Of a frame of what was measured: one row for each episode and sleep; an unknown amount is NaN."""
+"""Columns of a frame of measurements, with one row for each episode and sleep; an unknown amount is NaN."""
 
 
 def measured(folders: Iterable[Path], prices: str | None = None) -> tuple[pandas.DataFrame, list[str]]:
-    """Return what the runs in some folders took, with the columns `COLUMNS`, and what is wrong with damaged
-    runs.
+    """Return the measurements of the runs in some folders, with the columns `COLUMNS`, and a line for each
+    damaged run.
 
     Args:
         prices: a file of `configs/prices/` for all of them; `None`: each run's own list.
 
     Raises:
-        StorageError: there is no such folder, or no run of some can be read.
-        InvalidConfig: there is no such price list.
+        StorageError: a folder does not exist, or all its runs are damaged.
+        InvalidConfig: the price list does not exist.
     """
     if prices is not None:
         price_list(prices)
@@ -78,16 +78,16 @@ def measured(folders: Iterable[Path], prices: str | None = None) -> tuple[pandas
 
 
 def forecast(setups: Sequence[Setup], known: pandas.DataFrame, prices: str = OWN) -> list[Forecast]:
-    """What planned runs will take; those of which nothing alike was measured are left out.
+    """Return the forecasts of planned runs; runs without similar measurements are left out.
 
-    A kind that a setting has not been measured in is taken from another variant of its method in the same
-    environment with the same model.
+    If a kind was not measured in a condition, another variant of its method in the same environment with the
+    same model is used.
 
     Args:
-        prices: what the price list of `known` is called.
+        prices: name of the price list of `known`.
 
     Raises:
-        NothingMeasured: that is so of all of them.
+        NothingMeasured: no run has similar measurements.
     """
     found = [each for each in (_forecast(setup, known, prices) for setup in setups) if each is not None]
     if not found:
@@ -120,7 +120,7 @@ def _forecast(setup: Setup, known: pandas.DataFrame, prices: str) -> Forecast | 
         sample = of_kind.loc[of_kind["condition_name"] == source, [*MEASURES]].astype(float)
         measured_of[kind] = count = len(sample)
         mean += planned * sample.mean(skipna=False)
-        # Of a sum of so many values like these, whose mean is known from them alone.
+        # Variance of a sum of this many values, with a mean estimated from the sample.
         variance += (sample.var() if count > 1 else 0.0) * (planned + planned**2 / count)
     names = [each for each in MEASURES if pandas.notna(mean[each])]
     return Forecast(
@@ -138,14 +138,14 @@ def _forecast(setup: Setup, known: pandas.DataFrame, prices: str) -> Forecast | 
 
 
 def budgets_of(config: Config) -> Budgets:
-    """The budgets of a run's episodes and sleeps."""
+    """Return the budgets of a run's episodes and sleeps."""
     run, model = config.run, config.model
     bounds = run.max_actions, run.reply_chars, run.wall_clock, run.wall_clock_s, model.actor, model.inducer
     return msgspec.json.encode(bounds, order="sorted").decode()
 
 
 def _source(own: ConditionName, there: Iterable[ConditionName]) -> ConditionName | None:
-    """Return the setting whose amounts a run is expected to take: its own, or a variant of the method."""
+    """Return the condition with the measurements for a run: its own, or a variant of the method."""
     variants = [
         each
         for each in there
@@ -164,7 +164,8 @@ def _counts(plan: Sequence[Step]) -> dict[Kind, int]:
 
 
 def _files(plan: Sequence[Step]) -> int:
-    """A file for each step, four for each policy, and those that every run has once."""
+    """Return the number of files: one for each step, four for each policy, and those that every
+    run has once."""
     sleeps = sum(isinstance(step, Sleep) for step in plan)
     return len(plan) + 4 * (sleeps + 1) + len(ONCE)
 

@@ -1,4 +1,4 @@
-"""Lists of runs, and the paper's experiments: each entry is a mapping of settings, whose lists multiply it.
+"""Lists of runs, and the paper's experiments. Each entry is a mapping of settings; lists in it multiply it.
 
     - env: scienceworld
       env.family: [3, 4]
@@ -8,7 +8,7 @@
       env.family: 4
       method: asi
       run.seed: [0, 1, 2]
-      run.start_from: {env.family: 3}    # the run that differs from this one in that; it is played before
+      run.start_from: {env.family: 3}    # start from the run that differs only in this; it is played first
 
 An entry may also be a text, `method=react run.seed=1`, or a list of such settings.
 """
@@ -40,7 +40,7 @@ Cell = dict[str, Any]
 
 START = "run.start_from"
 OWN_TO_A_START = (START, "run.rollouts", "library.visible_last")
-"""What the run that another one begins with does not share with it."""
+"""Settings that a run does not share with the run from which it starts."""
 
 
 class GridRun(msgspec.Struct, frozen=True):
@@ -48,10 +48,10 @@ class GridRun(msgspec.Struct, frozen=True):
 
     Attributes:
         config: its configuration.
-        overrides: what makes it, but for its directory.
-        after: the directory of the run with whose newest policy it begins, which is another one of the grid.
-        asked: whether it was asked for, or is there for others that begin with it.
-        place: where it is named, for errors.
+        overrides: the overrides that define it, without its directory.
+        after: the directory of another run of the grid; this run starts with its newest policy.
+        asked: whether it was requested; otherwise other runs need it as a start.
+        place: where it is defined, for errors.
     """
 
     config: Config
@@ -66,13 +66,13 @@ class Grid:
 
     Args:
         file: YAML, a list of entries as above.
-        given: settings for all of them. Where runs of the list have the value, they are chosen and all others
-            left out (several values with commas: `run.seed=0,1`); otherwise all runs get it.
-        scale: settings of a file of `configs/scale/`, which win over the list's.
-        root: where the runs' folders are made, by default `runs`.
+        given: settings for all runs. If runs of the list have the value, only these are selected (several
+            values with commas: `run.seed=0,1`); otherwise all runs get it.
+        scale: settings of a file of `configs/scale/`, which override the list's.
+        root: the folder of the runs, by default `runs`.
 
     Raises:
-        InvalidConfig: the file is no such list.
+        InvalidConfig: the file is not a valid list.
     """
 
     def __init__(
@@ -87,10 +87,10 @@ class Grid:
             self._give(text)
 
     def runs(self) -> list[GridRun]:
-        """The runs, each after that with which it begins.
+        """Return the runs, each after the one from which it starts.
 
         Raises:
-            InvalidConfig: a run's settings do not go together, or two have one directory.
+            InvalidConfig: a run's settings contradict each other, or two runs have one directory.
         """
         found: dict[str, GridRun] = {}
         for number, cell in self._cells:
@@ -107,7 +107,7 @@ class Grid:
         return list(found.values())
 
     def announce(self, command: Sequence[str], runs: Sequence[GridRun]) -> None:
-        """Note in the root what is going to be played, for those who ask where it stands."""
+        """Record the planned runs in the root, for `speedrunner status`."""
         planned = [PlannedRun(run.config.run.dir, run.after) for run in runs]
         note_sweep(self.root, SweepPlan(shlex.join(command), planned))
 
@@ -127,20 +127,20 @@ class Grid:
         self._forced = self._forced | {key: value}
 
     def _having(self, key: str, text: str) -> list[tuple[int, Cell]]:
-        """The runs in which a key has this value."""
+        """Return the runs in which a key has this value."""
         return [
             (number, cell) for number, cell in self._cells if text and _is_value(self._full(cell), key, text)
         ]
 
     def _full(self, cell: Cell) -> Cell:
-        """With what is forced on all of them; one that is only evaluated stays so."""
+        """Return the cell with the forced settings; a run that only evaluates still only evaluates."""
         forced = dict(self._forced)
         if str(cell.get("run.rollouts")) == "0":
             forced.pop("run.rollouts", None)
         return cell | forced
 
     def _laid_out(self, number: int, cell: Cell, asked: bool = True) -> list[GridRun]:
-        """The run of a cell, behind those with which it begins."""
+        """Return the run of a cell, after those from which it starts."""
         full = self._full(cell)
         start, before, after = full.pop(START, None), [], None
         if isinstance(start, Mapping):
@@ -158,7 +158,7 @@ class Grid:
 
     @contextmanager
     def _placed(self, number: int, cell: Cell) -> Iterator[None]:
-        """Say in an error which run it is about."""
+        """Name the run in errors."""
         try:
             yield
         except InvalidConfig as error:
@@ -167,10 +167,10 @@ class Grid:
 
 
 def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
-    """The grid that a command names: `experiment=NAME`, or a file first; `scale=NAME`; other settings.
+    """Return the grid that a command names: `experiment=NAME`, or a file first; `scale=NAME`; other settings.
 
     Args:
-        folder: where the runs' folders are.
+        folder: the folder of the runs.
 
     Raises:
         InvalidConfig: neither or both of experiment and file are named, or do not exist.
@@ -192,7 +192,7 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
 
 
 def _cells(file: Path) -> Iterator[Cell]:
-    """The entries of a list, one for each combination of their lists' values."""
+    """Yield the entries of a list, one for each combination of their lists' values."""
     entries = _content(file, list, "a list of runs, such as `- method=react run.seed=1`")
     for number, entry in enumerate(entries, start=1):
         own = entry.split() if isinstance(entry, str) else entry
@@ -239,7 +239,7 @@ def _loaded(text: str) -> object:
 
 
 def _text(key: str, value: object) -> str:
-    """A value as an override gives it."""
+    """Return a value in the syntax of overrides."""
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str | int | float):

@@ -1,4 +1,4 @@
-"""A sweep in parts, each of which is a job with a server of its own."""
+"""Split a sweep into parts. Each part is a job with its own server."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from speedrunner.experiments.sweep import AHEAD, AT_ONCE, Member
 
 
 class Part(NamedTuple):
-    """The `number`-th of `of` parts; both count from 1."""
+    """Part `number` of `of` parts, counted from 1."""
 
     number: int
     of: int
@@ -21,7 +21,7 @@ class Part(NamedTuple):
 
 
 def parsed_part(text: str) -> Part:
-    """Read `K/N`. Raises `InvalidConfig`."""
+    """Parse `K/N`. Raises `InvalidConfig`."""
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     part = Part(int(found[1]), int(found[2])) if found else Part(0, 0)
     if not 1 <= part.number <= part.of:
@@ -30,17 +30,17 @@ def parsed_part(text: str) -> Part:
 
 
 def parts(runs: Sequence[Member], number: int | None = None, at_once: int = AT_ONCE) -> list[list[Member]]:
-    """Deal runs out, the same ones into so many parts always in the same way, whatever of them is finished.
+    """Split runs into parts, always in the same way, no matter which runs are finished.
 
-    Runs of one part share a server, and a run is with the one that it begins with. Those of a model are dealt
-    out in turn, so that short ones and long ones mix.
+    Runs of one part share a server, and a run is in the same part as the run from which it starts. The runs
+    of a model are dealt out in turn, to mix short and long ones.
 
     Args:
-        number: of parts; `None` for so many that the runs of each just keep a server busy.
-        at_once: episodes at the same time on one server.
+        number: number of parts; `None`: just enough runs per part to keep a server busy.
+        at_once: number of concurrent episodes on one server.
 
     Raises:
-        InvalidConfig: there can be no so many parts, or no so few.
+        InvalidConfig: the number of parts is too high or too low.
     """
     servers: list[list[list[Member]]] = []
     for chain in _chains(runs):
@@ -52,7 +52,7 @@ def parts(runs: Sequence[Member], number: int | None = None, at_once: int = AT_O
             group.append(chain)
     if number is None:
         number = sum(_busy(group, at_once) for group in servers)
-    counts = _shared(servers, number)  # by their number alone, which is all that a job knows of the others
+    counts = _shared(servers, number)  # a job knows only the number of parts
     return [
         [member for chain in group[first::count] for member in chain]
         for group, count in zip(servers, counts, strict=True)
@@ -61,9 +61,9 @@ def parts(runs: Sequence[Member], number: int | None = None, at_once: int = AT_O
 
 
 def _chains(runs: Sequence[Member]) -> list[list[Member]]:
-    """Runs, with those that begin with them behind them."""
+    """Return runs, each followed by those that start from it."""
     chains: dict[str, list[Member]] = {}
-    for each in runs:  # each after that with which it begins
+    for each in runs:  # each run comes after the one from which it starts
         chain = chains.get(each.run.after or "", [])
         chain.append(each)
         chains[each.path] = chain
@@ -71,17 +71,18 @@ def _chains(runs: Sequence[Member]) -> list[list[Member]]:
 
 
 def _busy(group: list[list[Member]], at_once: int) -> int:
-    """How many servers the runs of a model keep busy, each with as many as it begins side by side."""
+    """Return how many servers the runs of a model keep busy, each with the runs that it starts
+    concurrently."""
     return min(-(-_wanted(group) // (AHEAD * at_once)), len(group))
 
 
 def _wanted(group: list[list[Member]]) -> int:
-    """Episodes that the runs of a model would play at the same time."""
+    """Return the number of episodes that the runs of a model would play concurrently."""
     return sum(member.setup.config.run.in_flight for chain in group for member in chain)
 
 
 def _shared(servers: list[list[list[Member]]], number: int) -> list[int]:
-    """Parts of each server's runs: one each, and every other where one has most to play."""
+    """Return the number of parts per server: one each; further parts go to the largest load per part."""
     most = sum(map(len, servers))
     if not len(servers) <= number <= most:
         raise InvalidConfig(

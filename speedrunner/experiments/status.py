@@ -1,4 +1,4 @@
-"""Where runs stand, read from their directories by anybody at any time."""
+"""Status of runs, read from their directories; any user can do that at any time."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ State = Literal["finished", "running", "stopped", "waiting", "unknown"]
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Where one run stands.
+    """Status of one run.
 
     Attributes:
         dir: its directory.
-        state: `stopped` is begun, unfinished and nobody's; `waiting` is planned and not begun; `unknown`
-            cannot be read, or planned, as `note` says.
+        state: `stopped`: started, unfinished and without a process; `waiting`: planned and not started;
+            `unknown`: cannot be read or planned, with the reason in `note`.
         owner: the process that plays it.
-        doing: what comes next of its steps, where it is begun.
-        episodes, of: finished ones, and those that its plan has.
+        doing: the current step of a started run.
+        episodes, of: number of finished and of planned episodes.
         faults: episodes that ended by an infrastructure error.
         checkpoint, score: of its last evaluation, the mean of the scores so far.
         quiet_s: seconds since its last request was answered.
-        note: why it is not known where it stands, or the run that it waits for.
-        remarks: what the model configs say of their results.
+        note: why its status is unknown, or the run for which it waits.
+        caveats: notes on the results from the model configs.
     """
 
     dir: str
@@ -58,14 +58,14 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SweepStatus(msgspec.Struct, frozen=True):
-    """Where a sweep stands: its command, and how many of its runs are in each state."""
+    """Status of a sweep: its command, and the number of its runs in each state."""
 
     command: str
     states: dict[str, int]
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Where everything in a folder stands; `problem` is why sweeps are missing, if they cannot be read."""
+    """Status of everything in a folder; `problem` is why sweeps are missing, if they cannot be read."""
 
     sweeps: list[SweepStatus]
     runs: list[RunStatus]
@@ -73,15 +73,16 @@ class Status(msgspec.Struct, frozen=True):
 
 
 def status(folder: Path, trust: Collection[str] = ()) -> Status:
-    """Look at all runs in a folder, begun or planned. Raises `StorageError` where there is no such folder.
+    """Return the status of all runs in a folder, started or planned. Raises `StorageError` if the folder does
+    not exist.
 
     Args:
-        trust: names of others' classes and model configurations that the runs may use.
+        trust: names of foreign classes and model configs that the runs may use.
     """
     plans, problem = list[SweepPlan](), ""
     try:
         plans = noted_sweeps(folder)
-    except StorageError as error:  # which hides no run
+    except StorageError as error:  # affects no run
         problem = str(error)
     runs = [run_status(path, trust) for path in runs_below(folder)]
     base = folder.resolve()
@@ -101,7 +102,7 @@ def status(folder: Path, trust: Collection[str] = ()) -> Status:
 
 
 def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
-    """Where one run stands."""
+    """Return the status of one run."""
     try:
         return _status(path, trust)
     except DAMAGED as error:
@@ -128,7 +129,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
     )
     try:
         plan = set_up_stored(run, trust, plays_here=False).plan(run.training_end)
-    except SETUP_ERRORS as error:  # what it names is not on this machine
+    except SETUP_ERRORS as error:  # something that it names is not on this machine
         return replace(found, state="running" if owner else "unknown", note=str(error))
     left = due(plan, run)
     return replace(

@@ -1,4 +1,4 @@
-"""Several runs on one engine, played side by side, each with its own directory, ledger and episodes."""
+"""Play several runs concurrently on one engine, each with its own directory, ledger and episodes."""
 
 from __future__ import annotations
 
@@ -34,46 +34,47 @@ from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
 
 OF_ONE_RUN = (WorkerError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)
-"""What may stop one run; the others go on."""
+"""Errors that stop one run; the other runs continue."""
 
 AT_ONCE = 64
-"""Episodes at the same time, over all runs of a sweep."""
+"""Concurrent episodes over all runs of a sweep."""
 
 AHEAD = 2
-"""Runs are begun until their episodes could fill the engine so many times: while one sleeps, others play."""
+"""Runs are started until their episodes could fill the engine this many times: while one sleeps,
+others play."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """One run of a sweep: how it stands in the grid, and all that it names."""
+    """One run of a sweep: its place in the grid, and everything that it names."""
 
     run: GridRun
     setup: Setup
 
     @property
     def path(self) -> str:
-        """Its directory."""
+        """Return its directory."""
         return self.setup.config.run.dir
 
     @property
     def name(self) -> str:
-        """What it is called among the others."""
+        """Return its name, unique in the sweep."""
         return Path(self.path).name
 
     @property
     def server(self) -> list[object]:
-        """What runs that share a server have in common."""
+        """Return the properties that runs on a shared server have in common."""
         sections = to_mapping(self.setup.config)
         return [sections["model"], sections["serving"]]
 
 
 @dataclass(frozen=True)
 class SweepResult:
-    """What became of a sweep.
+    """The result of a sweep.
 
     Attributes:
         failures: by run directory, why it stopped; all other runs are finished.
-        balances: the accounts of the shared engines; none when nothing was left to do.
+        reconciliations: those of the shared engines; empty if nothing was left to do.
     """
 
     failures: dict[str, str]
@@ -81,15 +82,14 @@ class SweepResult:
 
 
 def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]:
-    """Make what the runs name.
+    """Create everything that the runs name.
 
     Args:
         plays_here: whether this machine is to play them.
 
     Raises:
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig, ...: see `set_up`; the
-        error says
-            which run it is about.
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig, ...: see `set_up`; the error
+        names the run.
     """
     found = []
     for run in runs:
@@ -103,18 +103,18 @@ def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]
 async def sweep(
     runs: Sequence[Member], console: Console, drain: Drain, at_once: int = AT_ONCE, logs: str = ""
 ) -> SweepResult:
-    """Play all runs that are not finished, those with one model side by side, one model after another.
+    """Play all unfinished runs: those with the same model concurrently, one model after another.
 
-    A run that begins with another one's policy waits for it. Runs that stop leave the others alone.
+    A run that starts from another run's policy waits for it. A run that stops does not affect the others.
 
     Args:
-        at_once: episodes at the same time, over all runs; see `FairShare`.
-        logs: what the names of servers' logs begin with, where others play beside the same runs' folder.
+        at_once: number of concurrent episodes over all runs; see `FairShare`.
+        logs: prefix of the names of servers' logs, if other sweeps write to the same folder.
 
     Raises:
-        RunDirectoryError: a directory holds something else; nothing was started.
-        Interrupted: a drain was asked for, or (`TimeIsUp`) a run had too little time left.
-        ServingError: the server did not start, where all runs share one.
+        RunDirectoryError: a directory contains something else; nothing was started.
+        Interrupted: a drain was requested, or a run had too little time left (`TimeIsUp`).
+        ServingError: the server did not start, and all runs share it.
         InvalidModelConfig, ServerFailed: an API key is missing.
     """
     left = [each for each in runs if is_unfinished(each)]
@@ -142,7 +142,7 @@ async def sweep(
 
 
 def _in_order(shifts: list[list[Member]]) -> list[list[Member]]:
-    """Those that need no other first, as far as they do not need each other."""
+    """Return the shifts in an order in which each comes after those that it needs, where possible."""
     ordered: list[list[Member]] = []
     while left := [each for each in shifts if each not in ordered]:
         paths = {id(each): {member.path for member in each} for each in left}
@@ -158,12 +158,12 @@ def _in_order(shifts: list[list[Member]]) -> list[list[Member]]:
 
 
 def is_unfinished(member: Member) -> bool:
-    """Whether something is left of a run. Raises where it cannot begin, or go on; see `begun`."""
+    """Return whether a run has unfinished steps. Raises if it cannot start or resume; see `begun`."""
     path, setup = Path(member.path), member.setup
     if not (path / "config.yaml").exists():
         setup.check_keys()
         if member.run.after is None:
-            setup.initial_policy()  # which may not exist
+            setup.initial_policy()  # raises if it does not exist
         return True
     run = load(path)
     same_configuration(run, setup)
@@ -179,8 +179,8 @@ class _Shift:
 
     Args:
         queue: the runs.
-        unfinished: directories of runs, of all shifts, with which none can begin yet.
-        failures: gets those that stop.
+        unfinished: directories of unfinished runs of all shifts; no run can start from these yet.
+        failures: collects the runs that stop.
     """
 
     def __init__(
@@ -196,7 +196,7 @@ class _Shift:
     ) -> None:
         self._queue = queue
         self._server_setup = queue[0].setup
-        """The models as the shared server has them; runs that are resumed may use less of their context."""
+        """The models with the shared server's contexts; resumed runs may use less of their context."""
         self._unfinished = unfinished
         self._failures = failures
         self._progress = progress
@@ -210,18 +210,18 @@ class _Shift:
         self._begun: dict[str, BegunRun] = {}
         self._stopped: list[BegunRun] = []
         self._workers: list[AsyncExitStack] = []
-        """Of all runs; closed when they end, at the latest with the shift."""
+        """Workers of all runs; closed when their run ends, at the latest with the shift."""
         self._directories = AsyncExitStack()
-        """They stay ours to the end, when the accounts of all are stored, or until their runs stop."""
+        """Held until all reconciliations are stored at the end, or until their run stops."""
         self._is_crowded = False
-        """Whether the next one waits until another gives its memory back."""
+        """Whether the next run waits for another run to free its memory."""
         self.interrupted: Interrupted | None = None
-        """What keeps runs from beginning: a drain was asked for, or one of them had too little time left."""
+        """Keeps runs from starting: a drain was requested, or a run had too little time left."""
         self._defect: Exception | None = None
-        """What is no failure for people; raised when the others have ended."""
+        """An unexpected error; raised when the other runs have ended."""
 
     async def play(self) -> list[Reconciliation]:
-        """Play them to their ends. Returns the engines' accounts."""
+        """Play the runs to their ends. Return the engines' reconciliations."""
         async with self._directories:
             try:
                 self._server_setup = await sized_setup(self._server_setup, self._say)
@@ -264,7 +264,7 @@ class _Shift:
             return reconciliations
 
     async def _begin_more(self) -> None:
-        """Begin as many as there is room for."""
+        """Start as many runs as there is room for."""
         while self.interrupted is None and not self._drain.requested and (member := self._next()) is not None:
             self._queue.remove(member)
             directory, workers = AsyncExitStack(), AsyncExitStack()
@@ -309,7 +309,7 @@ class _Shift:
             await one.play(await self._engines, pool, self._drain, self._share)
 
     async def _size(self, setup: Setup, say: Callable[[str], None]) -> Setup:
-        """Give a run the models as the shared server has them."""
+        """Give a run the models with the shared server's contexts."""
         server = self._server_setup
         return replace(
             setup, model_config=server.model_config, inducer_model_config=server.inducer_model_config
@@ -328,14 +328,14 @@ class _Shift:
         except Exception as error:
             self._fail(member, error)
             self._stopped.append(self._begun.pop(member.path))
-            with suppress(StorageError):  # it may be what stopped the run
+            with suppress(StorageError):  # it may be the error that stopped the run
                 await directory.aclose()
         else:
             self._unfinished.discard(member.path)
         self._progress.end(member.path, finished=member.path not in self._unfinished)
 
     def _fail(self, member: Member, error: Exception) -> None:
-        """Note what stops a run; the others go on."""
+        """Record the error that stops a run; the others continue."""
         if not isinstance(error, (*OF_ONE_RUN, *SETUP_ERRORS)):
             self._defect = self._defect or error
         why = str(error) or repr(error)
@@ -347,13 +347,13 @@ class _Shift:
             task.cancel()
         await asyncio.gather(*self._active, return_exceptions=True)
         self._active.clear()
-        for workers in self._workers:  # a task that was cancelled before it began has closed none
+        for workers in self._workers:  # a task that was cancelled before its start has closed none
             await workers.aclose()
 
 
 @contextmanager
 def _named(run: GridRun) -> Iterator[None]:
-    """Say in an error which run it is about."""
+    """Name the run in errors."""
     try:
         yield
     except SETUP_ERRORS as error:

@@ -1,1 +1,1 @@
-"""Runs in the forms of others: a Hugging Face dataset, Inspect's logs."""
+"""Export runs to other formats: a Hugging Face dataset, Inspect logs."""

@@ -1,4 +1,4 @@
-"""A run's conversations as lists of messages: what exports have in common."""
+"""A run's conversations as lists of messages, shared by all exports."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
 
 
 def check(path: Path) -> Path:
-    """Read once all that is exported of a run, a file at a time: half of it is not to be written.
+    """Read everything that will be exported of a run, a file at a time, so that no export stops halfway.
 
-    Raises what `speedrunner.store.discovery` knows.
+    Raises the errors listed in `speedrunner.store.discovery`.
     """
     run = load(path)
     _ = run.settings, run.episodes, run.sleeps
@@ -29,7 +29,7 @@ def check(path: Path) -> Path:
 
 
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message, an agent's own among them: what it wrote and thought, and the call that was parsed."""
+    """One message. An agent's own has its text, its thoughts and the parsed call."""
 
     role: str
     content: str
@@ -38,12 +38,12 @@ class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Conversation(msgspec.Struct, frozen=True):
-    """One role's conversation, whole.
+    """One role's whole conversation.
 
     Attributes:
         number: within its episode or sleep.
-        calls: requests to the model.
-        usage: of all of them, in tokens.
+        calls: number of requests to the model.
+        usage: of all requests, in tokens.
     """
 
     role: str
@@ -54,8 +54,8 @@ class Conversation(msgspec.Struct, frozen=True):
 
 
 def of_episode(trajectory: Trajectory) -> list[Conversation]:
-    """The conversations of an episode, in the order in which they were opened."""
-    turns = sorted(trajectory.turns, key=lambda turn: turn.conversation)  # stable: each in its own order
+    """Return the conversations of an episode, in the order in which they were opened."""
+    turns = sorted(trajectory.turns, key=lambda turn: turn.conversation)  # a stable sort
     return [
         _conversation(own[0].role, number, own)
         for number, each in groupby(turns, key=lambda turn: turn.conversation)
@@ -64,7 +64,7 @@ def of_episode(trajectory: Trajectory) -> list[Conversation]:
 
 
 def of_sleep(record: SleepRecord) -> list[Conversation]:
-    """The conversations of a sleep's agents, but for episodes that were played in it."""
+    """Return the conversations of a sleep's agents, without those of episodes played in it."""
     return [_conversation(agent.role, number, agent.turns) for number, agent in enumerate(record.agents)]
 
 

@@ -1,4 +1,4 @@
-"""Runs as a Hugging Face datasets folder: parquet files and a model config, one row for each conversation.
+"""Export runs as a Hugging Face datasets folder: parquet files and a README, one row for each conversation.
 
 `datasets.load_dataset(FOLDER)` opens it; its splits are `train`, `test` and `sleep`.
 """
@@ -27,7 +27,7 @@ from speedrunner.store.stored_run import sleep_key
 SPLITS = ("train", "test", "sleep")
 
 ROWS = 200
-"""Conversations that are held in memory at a time, at most."""
+"""Maximum number of conversations held in memory at a time."""
 
 CARD = """\
 ---
@@ -49,11 +49,11 @@ Runs: {runs}.
 
 
 def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
-    """Write runs into a folder, which is made. Returns the number of rows by split.
+    """Write runs into a folder, which is created. Return the number of rows by split.
 
     Raises:
         NotInstalled: pyarrow is missing.
-        StorageError: a run cannot be read, or the folder not be written.
+        StorageError: a run cannot be read, or the folder cannot be written.
         InvalidConfig: a run's configuration cannot be read.
     """
     pyarrow = optional("pyarrow", "pyarrow", "a dataset")
@@ -79,7 +79,7 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
 
 
 def _plain(text: str) -> str:
-    """Return a text as one line of Markdown that is neither markup nor HTML."""
+    """Return a text as one line of Markdown without markup and HTML."""
     line = " ".join(visible(text).split())
     return re.sub(r"[<>&\[\]`*!|\\]", lambda found: f"&#{ord(found.group())};", line)
 

@@ -1,4 +1,4 @@
-"""Evaluations as logs of Inspect, one for each checkpoint of a run, which `inspect view` opens."""
+"""Export evaluations as Inspect logs, one for each checkpoint of a run; `inspect view` opens them."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ SCORER = "score"
 
 
 def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
-    """Write the evaluations of runs into a folder, which is made. Returns the logs.
+    """Write the evaluations of runs into a folder, which is created. Return the logs.
 
     An episode that ended by an infrastructure error has an error and no score.
 
     Raises:
         NotInstalled: inspect-ai is missing.
-        StorageError: a run cannot be read, or the folder not be written.
+        StorageError: a run cannot be read, or the folder cannot be written.
         InvalidConfig: a run's configuration cannot be read.
     """
     inspect = optional("inspect_ai.log", "inspect-ai", "a log of Inspect")
@@ -45,7 +45,7 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
             run = load(path)
             for checkpoint in sorted({row.checkpoint for row in run.episodes if row.phase == "test"}):
                 if not (played := run.evaluations(checkpoint)):
-                    continue  # a damaged run's summary rows may stand alone
+                    continue  # a damaged run may have only summary rows
                 file = folder / f"{name}-{checkpoint:04d}.eval"
                 inspect.write_eval_log(_log(inspect, run, checkpoint, played), str(file))
                 written.append(file)
@@ -128,7 +128,7 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
 
 
 def _messages(messages: Sequence[ChatMessage]) -> Iterator[Any]:
-    """The same in Inspect's types; a tool's reply names the call before it."""
+    """Yield the messages in Inspect's types; a tool's reply names the call before it."""
     chat = optional("inspect_ai.model", "inspect-ai", "a log of Inspect")
     tool = optional("inspect_ai.tool", "inspect-ai", "a log of Inspect")
     call = None
@@ -153,7 +153,7 @@ def _messages(messages: Sequence[ChatMessage]) -> Iterator[Any]:
 
 
 def _usage(usage: Usage) -> Any:
-    """In Inspect's counts, `input_tokens` are those that did not come from the cache."""
+    """Return the usage in Inspect's counts: `input_tokens` excludes tokens from the cache."""
     chat = optional("inspect_ai.model", "inspect-ai", "a log of Inspect")
     return chat.ModelUsage(
         input_tokens=usage.uncached,

@@ -1,1 +1,1 @@
-"""The skill library: one module of functions, the rules that they must keep, its edits and its texts."""
+"""The skill library: one module of functions, with its rules, edits and texts."""

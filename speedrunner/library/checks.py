@@ -1,4 +1,4 @@
-"""What a definition may hold, and what is wrong with one, by the lines of its own text."""
+"""Check a definition; problems refer to the lines of its own text."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FORBIDDEN_BUILTINS = frozenset(
         *("locals", "open", "quit", "vars"),
     }
 )
-"""Builtins that a skill has no use for: they reach around the checks of the library."""
+"""Builtins that a skill does not need and that could bypass the library's checks."""
 
 BUILTINS = frozenset(vars(builtins)) - FORBIDDEN_BUILTINS
 
@@ -29,10 +29,10 @@ RESERVED = frozenset({"submit_answer"})
 """Tools of the actor that are neither primitives nor skills."""
 
 CLASS_LIMIT = 2_000
-"""Characters of one class: classes hold data that skills pass to each other, behaviour belongs in skills."""
+"""Maximum characters of one class. Classes carry data between skills; behavior belongs in skills."""
 
 NAME_LIMIT = 64
-"""Characters that a skill's name may have; model tool formats allow no more."""
+"""Maximum characters of a skill's name; model tool formats allow no more."""
 
 _IN_CLASSES = ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign | ast.Assign | ast.Pass
 
@@ -40,12 +40,12 @@ _IN_CLASSES = ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign | ast.Assig
 def problems_of(
     each: Definition, known: Collection[str], primitives: Collection[str], types: Types, *, is_tool: bool
 ) -> Iterator[Problem]:
-    """Yield what is wrong with a definition inside a module.
+    """Yield the problems of a definition in a module.
 
     Args:
         known: names of the module's definitions.
         primitives: names that the module finds among its globals.
-        types: the module's.
+        types: the module's types.
         is_tool: whether the actor is to call it.
     """
     (node,) = parsed(each.source).body
@@ -156,6 +156,6 @@ def _scope_problems(
     for number, (name, line) in enumerate(unknown.items()):
         if name in FORBIDDEN_BUILTINS:
             yield Problem(line, f"{name} is not available to skills")
-        elif "*" not in known:  # which is refused for itself
+        elif "*" not in known:  # the import itself is refused
             near = suggestion(name, {*filter(None, known), *primitives}) if number < SHOWN_PROBLEMS else ""
             yield Problem(line, f"{name} is not defined{near}")

@@ -1,4 +1,4 @@
-"""A library's module as a list of definitions: imports, constants, classes and functions."""
+"""Parse a library's module into definitions: imports, constants, classes and functions."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ HEADER = "from __future__ import annotations"
 
 _GAP = "\n\n\n"
 _CUT = re.compile(rf"{_GAP}(?=def |class |@)")
-"""Where definitions of a module may be parted; it may also lie within a text."""
+"""Possible boundaries between definitions of a module; a match may also be inside a text."""
 
 
 class Names(NamedTuple):
     """The names in one or more definitions.
 
     Attributes:
-        reads: those that are taken from the module, their own and builtins included, each with its line and
-            its column in bytes; also those that a function assigns further below.
-        binds: those that functions bind inside themselves, each with its first line. Fields and methods of a
-            class are none: they hide nothing from its methods.
-        mentions: the reads' names, and those in annotations, which need not exist.
+        reads: names read from the module, including its own and builtins, each with its line and its column
+            in bytes; also names that a function assigns further below.
+        binds: names that functions bind locally, each with its first line. Fields and methods of a class are
+            not included: they hide nothing from its methods.
+        mentions: the names in `reads`, and those in annotations, which need not exist.
     """
 
     reads: list[tuple[str, int, int]]
@@ -42,10 +42,10 @@ class Names(NamedTuple):
 
 
 class _Walk(checker.Checker):  # type: ignore[misc]
-    """Pyflakes' scopes, with nothing at the top level taken for known: what is undefined is the module's."""
+    """Pyflakes' scopes, with no known names at the top level: undefined names belong to the module."""
 
-    # What else pyflakes looks for is of no concern here, and can take the square of the code's length; and
-    # where NameError is caught, it would take names on trust.
+    # Skip pyflakes' other checks, which can take time quadratic in the code's length. Where NameError is
+    # caught, pyflakes would accept any name.
     BINOP = CALL = COMPARE = DICT = IF = IFEXP = JOINEDSTR = LIST = checker.Checker.handleChildren
     RAISE = RETURN = SUBSCRIPT = TRY = TRYSTAR = TUPLE = checker.Checker.handleChildren
     BREAK = CONTINUE = GLOBAL = NONLOCAL = checker.Checker.ignore
@@ -55,14 +55,14 @@ class _Walk(checker.Checker):  # type: ignore[misc]
         super().__init__(tree, withDoctest=False)
 
     def report(self, messageClass: Any, *args: Any, **kwargs: Any) -> None:
-        """Note a name that is not known."""
+        """Record an unknown name."""
         if messageClass is messages.UndefinedName:
             node, name = args
             self.names.reads.append((name, node.lineno, node.col_offset))
             self.names.mentions.add(name)
 
     def addBinding(self, node: Any, value: Any) -> None:
-        """Note a name that is bound, unless it is a builtin's or a definition's own."""
+        """Record a bound name, unless it is a builtin or a definition's own name."""
         scopes = self.scopeStack
         if isinstance(value, checker.NamedExprAssignment):
             scopes = [each for each in scopes if not isinstance(each, checker.ComprehensionScope)]
@@ -74,19 +74,19 @@ class _Walk(checker.Checker):  # type: ignore[misc]
             binds[value.name] = min(node.lineno, binds.get(value.name, node.lineno))
 
     def handleAnnotation(self, annotation: Any, node: Any) -> None:
-        """Note the names in an annotation, which is never evaluated."""
+        """Record the names in an annotation, which is never evaluated."""
         if annotation is not None:
             self.names.mentions.update(each.id for each in ast.walk(annotation) if isinstance(each, ast.Name))
 
 
 @dataclass(frozen=True)
 class Definition:
-    """One definition, which knows nothing of the others.
+    """One definition, independent of the others.
 
     Attributes:
-        name: what it binds; nothing where it is a statement that may not stand at the top level.
-        source: its text; an import that binds several names is split.
-        line: where it begins in the text that it was read from.
+        name: the name that it binds; empty for a statement that is not allowed at the top level.
+        source: its text; an import of several names is split.
+        line: its first line in the text that it was read from.
     """
 
     name: str
@@ -96,7 +96,7 @@ class Definition:
 
     @cached_property
     def head(self) -> ast.stmt:
-        """Its syntax tree; a function's has no more of the body than the docstring."""
+        """Return its syntax tree; a function's body is cut after the docstring."""
         node = parsed(self.source).body[0]
         if isinstance(node, ast.FunctionDef):
             del node.body[1:]
@@ -104,26 +104,26 @@ class Definition:
 
     @cached_property
     def names(self) -> Names:
-        """The names in it."""
+        """Return the names in it."""
         return _Walk(parsed(self.source)).names
 
     def mentions(self, name: str) -> bool:
-        """Whether its code, annotations included, uses a name of the module."""
+        """Return whether its code, annotations included, uses a name of the module."""
         text = self.source
         if text.isascii() and not (name in text and re.search(rf"\b{re.escape(name)}\b", text)):
-            return False  # without parsing it
+            return False  # avoids parsing
         return name in self.names.mentions
 
     def renamed(self, old: str, new: str) -> Definition:
-        """Return it with a function of the module, perhaps itself, called by another name.
+        """Return it with a function of the module, or its own function, renamed.
 
         Raises:
-            InvalidSkill: it has one of the names for something of its own, too.
+            InvalidSkill: it also uses one of the names locally.
         """
         reads, binds, _ = self.names
         lines = [line.encode() for line in self.source.split("\n")]
         for _, line, column in sorted((each for each in reads if each[0] == old), reverse=True):
-            rest = lines[line - 1][column + len(old.encode()) :]  # the last of a line comes first
+            rest = lines[line - 1][column + len(old.encode()) :]  # from right to left within a line
             lines[line - 1] = lines[line - 1][:column] + new.encode() + rest
         source = b"\n".join(lines).decode(errors="replace")
         if self.name == old:
@@ -138,7 +138,7 @@ class Definition:
 
 
 def read_text(source: str) -> list[Definition]:
-    """Read the definitions in a text. Raises `InvalidSkill` where it is no Python, or too large."""
+    """Parse the definitions in a text. Raises `InvalidSkill` if it is not valid Python, or too large."""
     check_size(source)
     source = tidied(source)
     lines, body = source.split("\n"), parsed(source).body
@@ -146,9 +146,9 @@ def read_text(source: str) -> list[Definition]:
 
 
 def read_module(source: str) -> list[Definition]:
-    """Read what `module_text` wrote. Raises `InvalidSkill` where it is no Python, or too large."""
+    """Parse the output of `module_text`. Raises `InvalidSkill` if it is not valid Python, or too large."""
     check_size(source)
-    try:  # piece by piece: that takes little memory, and little time where most pieces are known
+    try:  # piece by piece: this takes little memory, and little time if most pieces are known
         return _limited(each for piece in _CUT.split(source) for each in _read_piece(piece))
     except _TooMany:
         raise
@@ -157,7 +157,7 @@ def read_module(source: str) -> list[Definition]:
 
 
 def function_names(source: str) -> list[str]:
-    """Return the names of the functions in a text, a refused one too, as far as they can be told."""
+    """Return the names of the functions in a text if it can be parsed; it may be invalid otherwise."""
     try:
         names = [each.name for each in read_text(source) if each.kind == "function"]
     except InvalidSkill:
@@ -166,7 +166,8 @@ def function_names(source: str) -> list[str]:
 
 
 def module_text(definitions: Iterable[Definition]) -> str:
-    """Write a module, two empty lines before each class and function; nothing where there is neither."""
+    """Return a module's text, with two empty lines before each class and function; empty if there
+    is neither."""
     lines: dict[str, list[str]] = {"import": [], "constant": []}
     blocks: list[str] = []
     for each in definitions:
@@ -176,9 +177,9 @@ def module_text(definitions: Iterable[Definition]) -> str:
 
 
 def arranged(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
-    """Return those that functions use: imports, constants, classes, functions.
+    """Return the definitions that functions use, in order: imports, constants, classes, functions.
 
-    A class stands behind those that it mentions, if that can be.
+    A class comes after those that it mentions, if possible.
     """
     used = [each for each in definitions if each.kind == "function"]
     rest = {each for each in definitions if each.kind != "function"}
@@ -192,7 +193,7 @@ def arranged(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
     needs = {
         each: [other for other in classes if other != each and each.mentions(other.name)] for each in classes
     }
-    with suppress(CycleError):  # whether the order is right then, loading tells
+    with suppress(CycleError):  # loading the module shows whether the order is right
         classes = list(TopologicalSorter(needs).static_order())
     imports.sort(key=lambda each: each.source)
     return (*imports, *constants, *classes, *functions)
@@ -203,7 +204,7 @@ class _TooMany(InvalidSkill):
 
 
 def _limited(definitions: Iterable[Definition]) -> list[Definition]:
-    """Return them all. Raises `InvalidSkill` where there are more than `DEFINITION_LIMIT`."""
+    """Return all definitions. Raises `InvalidSkill` if there are more than `DEFINITION_LIMIT`."""
     found = list(islice(definitions, DEFINITION_LIMIT + 1))
     if len(found) > DEFINITION_LIMIT:
         raise _TooMany(f"the module has more than {DEFINITION_LIMIT} definitions, the limit")
@@ -216,13 +217,13 @@ def _read_piece(source: str) -> list[Definition]:
 
 
 def _definitions(statement: ast.stmt, lines: list[str]) -> Iterator[Definition]:
-    """Yield what a statement at the top level of a text defines."""
+    """Yield the definitions of a statement at the top level of a text."""
     text, line = text_of(statement, lines), first_line(statement)
     match statement:
         case ast.ImportFrom(module="__future__") | ast.Expr(value=ast.Constant(value=str())):
-            pass  # the library's module has what a skill may want of the first
+            pass  # the library's module has its own such import
         case ast.Import() | ast.ImportFrom():
-            for alias in statement.names:  # each name by itself
+            for alias in statement.names:  # one definition per name
                 statement.names = [alias]
                 name = alias.asname or alias.name.partition(".")[0]
                 yield Definition(name, "import", ast.unparse(statement), line)

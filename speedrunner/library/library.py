@@ -32,27 +32,28 @@ from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Module, Policy, Skill
 
 Load = Callable[[str], Awaitable[tuple[str, Sequence[int]] | None]]
-"""Runs a module where it can do no harm; returns why it fails, and in which lines, the outermost first."""
+"""Loads a module in isolation. Returns the error and its lines, the outermost first; `None` if it loads."""
 
 
 @dataclass(frozen=True)
 class Library:
-    """A module of skills over one environment's primitives. It never changes: an edit returns another one.
+    """A module of skills over one environment's primitives. It is immutable: an edit returns a new library.
 
-    A skill is a typed, documented function; imports, constants and small classes are shared by all of them.
-    An edit raises `InvalidSkill`, whose text tells its author what is wrong, a line per problem, or returns a
-    valid library. What only running tells, whether the classes can be defined, is left to `check_loading`;
-    nothing else runs a skill's code. In a sleep:
+    A skill is a typed, documented function. Imports, constants and small classes are shared by all skills. An
+    edit returns a valid library or raises `InvalidSkill`; its text lists the problems for the author, one per
+    line. Only `check_loading` can tell whether the classes can be defined, because no other method runs a
+    skill's code. In a sleep:
 
         library = tools.library(policy).write(source, sleep=tools.sleep)
         await library.check_loading()
         return library.policy(policy)
 
     Attributes:
-        primitives: what skills may call besides each other.
-        definitions: the module: imports, constants, classes, functions. What no function uses is left out.
+        primitives: the primitives that skills may call, in addition to each other.
+        definitions: the module: imports, constants, classes, functions. Definitions that no function uses are
+            left out.
         skills: name, visibility and history of each function.
-        check: called with the tool of each public skill that changes; raises `InvalidTool` where the model in
+        check: called with the tool of each public skill that changes; raises `InvalidTool` if the model in
             use could not call it.
         load: for `check_loading`.
     """
@@ -67,10 +68,10 @@ class Library:
         """Return a policy's library over these primitives.
 
         Args:
-            trusted: whether it is as an edit left it; else all of it is judged anew.
+            trusted: whether an edit produced it; if not, everything is checked again.
 
         Raises:
-            InvalidPolicy: somebody has damaged it.
+            InvalidPolicy: the policy is damaged.
         """
         names = [each.name for each in policy.skills]
         try:
@@ -88,8 +89,7 @@ class Library:
         return library
 
     def last_visible(self, count: int) -> Library:
-        """Return it with no more than `count` skills public: the last of those that are, in the order in
-        which skills came into the library."""
+        """Return it with at most `count` public skills: those that were added to the library last."""
         public = [each.name for each in self.skills if each.public]
         hidden = set(public[: max(len(public) - count, 0)])
         skills = (
@@ -99,42 +99,43 @@ class Library:
         return replace(self, skills=tuple(skills))
 
     def policy(self, before: Policy) -> Policy:
-        """Return a policy with this library in the place of its own."""
+        """Return a policy with this library instead of its own."""
         return msgspec.structs.replace(before, module=self.source, skills=self.skills)
 
     @cached_property
     def by_name(self) -> Mapping[str, Skill]:
-        """The skills by name."""
+        """Return the skills by name."""
         return {each.name: each for each in self.skills}
 
     @cached_property
     def named(self) -> Mapping[str, Definition]:
-        """The definitions by name."""
+        """Return the definitions by name."""
         return {each.name: each for each in self.definitions}
 
     @property
     def public(self) -> tuple[Skill, ...]:
-        """The actor's skills, the longest unchanged first, so that an edit leaves the prompt's beginning."""
+        """Return the actor's skills, the longest unchanged first, so that an edit keeps the start of the
+        prompt."""
         shown = (each for each in self.skills if each.public)
         return tuple(sorted(shown, key=lambda each: (each.edited, each.name)))
 
     @property
     def shared(self) -> dict[str, str]:
-        """The texts of imports, constants and classes by name."""
+        """Return the texts of imports, constants and classes by name."""
         return {each.name: each.source for each in self.definitions if each.kind != "function"}
 
     @property
     def source(self) -> str:
-        """The module's text; primitives are expected among its globals."""
+        """Return the module's text, which expects the primitives among its globals."""
         return module_text(self.definitions)
 
     def module(self) -> Module:
-        """The library as it runs."""
+        """Return the executable module."""
         private = tuple(each.name for each in self.skills if not each.public)
         return Module(self.source, tuple(each.name for each in self.public), private)
 
     def skill(self, name: str) -> Skill:
-        """Return a skill. Raises `InvalidSkill`, which names near matches, where there is none."""
+        """Return a skill. Raises `InvalidSkill` with similar names if it does not exist."""
         if name not in self.by_name:
             raise InvalidSkill(f"there is no skill {name}{suggestion(name, self.by_name)}")
         return self.by_name[name]
@@ -145,7 +146,7 @@ class Library:
         return (ast.get_docstring(head) or "").strip() if isinstance(head, ast.FunctionDef) else ""
 
     def show(self, name: str) -> str:
-        """Return the source of what has the name, under a comment on its place. Raises `InvalidSkill`."""
+        """Return the source of a definition under a comment on its role. Raises `InvalidSkill`."""
         if name in self.shared:
             place = f"shared, used by {', '.join(self.users(name)) or 'no skill'}"
         else:
@@ -154,7 +155,7 @@ class Library:
         return f"# {place}\n{self.named[name].source}"
 
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Return what the actor may call: the primitives, then the public skills."""
+        """Return the actor's tools: the primitives, then the public skills."""
         given = [ToolSpec.from_signature(each.name, each.signature, each.doc) for each in self.primitives]
         return (*given, *(self.tool(each.name) for each in self.public))
 
@@ -163,7 +164,8 @@ class Library:
         return ToolSpec.from_signature(name, self.signature(name), self.doc(name))
 
     def can_be_tool(self, name: str) -> bool:
-        """Whether a skill's parameters are of types that a tool can have, as a public one's are."""
+        """Return whether a skill's parameters have types that are allowed for tools, as a public
+        one's must."""
         try:
             self.tool(name)
         except InvalidTool:
@@ -178,7 +180,7 @@ class Library:
         return read_signature(head.args, self._types, lines, is_tool=self._is_public(name))[0]
 
     def calls(self, name: str) -> tuple[str, ...]:
-        """Return the skills and primitives that a skill names, sorted."""
+        """Return the skills and primitives that a skill mentions, sorted."""
         reads = {each for each, _, _ in self.named[name].names.reads}
         return tuple(sorted(each for each in reads if each in self.by_name or each in self._primitive_names))
 
@@ -188,7 +190,7 @@ class Library:
         return [each.name for each in found if each.kind == "function" or self.users(each.name) != [name]]
 
     def users(self, *names: str) -> list[str]:
-        """Return the skills that mention one of these definitions, also through a class."""
+        """Return the skills that mention one of these definitions, directly or through a class."""
         found: set[str] = set()
         through = set(names)
         while through:
@@ -205,15 +207,15 @@ class Library:
         public: bool | Collection[str] | None = None,
         limit: int = SOURCE_LIMIT,
     ) -> Library:
-        """Add functions, or replace those of the same names.
+        """Add functions, or replace those with the same names.
 
         Args:
-            source: one or more functions, with the imports, constants and classes that the module lacks. Who
-                only wants to add looks for its `function_names` in `named` first.
+            source: one or more functions, with the imports, constants and classes that the module lacks. To
+                only add functions, first check that their `function_names` are not in `named`.
             sleep: number of the sleep that edits.
             public: whether the actor may call them, or the names of those that it may call. By default it may
-                call those whose names do not begin with an underscore.
-            limit: characters that the source may have.
+                call those with names that do not start with an underscore.
+            limit: maximum characters of the source.
         """
         text = _read(source, limit)
         functions = [each.name for each in text if each.kind == "function"]
@@ -243,7 +245,7 @@ class Library:
         return self._edited(self._with(text), sleep, {}, text, () if is_shared else self._clashes(text))
 
     def rename(self, name: str, new_name: str, *, sleep: int) -> Library:
-        """Rename a skill, and with it every call of it. Docstrings and comments stay as they are."""
+        """Rename a skill and every call of it. Docstrings and comments stay as they are."""
         skill = self.skill(name)
         if len(new_name) > NAME_LIMIT:
             raise InvalidSkill(f"the new name has {len(new_name)} characters; {NAME_LIMIT} are allowed")
@@ -277,7 +279,7 @@ class Library:
         return self._edited([each for each in self.definitions if each.name != name], skill.edited)
 
     async def check_loading(self) -> None:
-        """Load imports, constants and classes as an episode would; without classes that cannot fail.
+        """Load imports, constants and classes as an episode would; without classes this cannot fail.
 
         Raises:
             InvalidSkill: they do not load; the text names the class.
@@ -307,12 +309,12 @@ class Library:
         text: Sequence[Definition] = (),
         clashes: Iterable[Problem] = (),
     ) -> Library:
-        """Return a library of these definitions, judged and in order; this one where nothing changes.
+        """Return a checked, ordered library of these definitions; this library if nothing changes.
 
         Args:
-            shown: visibility of functions, where it may change.
-            text: those of them that an author wrote in one text, who is told its lines.
-            clashes: what is wrong with the text beside this library.
+            shown: new visibility of functions.
+            text: the definitions that come from an author's text; messages give their lines.
+            clashes: conflicts between the text and this library.
         """
         edited = replace(self, definitions=tuple(definitions))
 
@@ -366,7 +368,7 @@ class Library:
         return [f"{each.name}, line {line}: {why}" for line, why in sorted(found)]
 
     def _clashes(self, text: list[Definition]) -> Iterator[Problem]:
-        """Yield those definitions of a text whose names others have, or that would change what others use."""
+        """Yield conflicts of a text's definitions: names in use, or changes to something that others use."""
         written = {each.name: each for each in reversed(text)}
         for each in text:
             first = written[each.name]
@@ -392,7 +394,7 @@ class Library:
 
 
 def _read(source: str, limit: int) -> list[Definition]:
-    """Read a text that an author wrote. Raises `InvalidSkill`."""
+    """Parse a text of an author. Raises `InvalidSkill`."""
     if len(source) > limit:
         raise InvalidSkill(f"the source has {len(source)} characters; {limit} are allowed")
     compiled(tidied(source))
@@ -408,7 +410,7 @@ def _replaced(name: str, text: str, old: str, new: str) -> str:
         more = "include more of the text around it"
         raise InvalidSkill(f"the text to replace occurs {count} times in {name}; {more}")
     lines = [line.strip() for line in text.split("\n")]
-    is_short = max(len(text), len(old)) <= SOURCE_LIMIT  # a recorded edit may hold anything
+    is_short = max(len(text), len(old)) <= SOURCE_LIMIT  # a recorded edit may contain anything
     near = difflib.get_close_matches(_first_line(old.strip()), lines, n=1) if is_short else []
     hint = f"; the nearest line is `{near[0]}` (spaces count)" if near else f"; show {name} first"
     raise InvalidSkill(f"the text to replace does not occur in {name}{hint}")

@@ -1,4 +1,4 @@
-"""How much a library may hold, and how its author is told what is wrong."""
+"""Limits of a library, and error messages for its author."""
 
 from __future__ import annotations
 
@@ -7,51 +7,51 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 TOKEN_LIMIT = 250_000
-"""Words and signs that a module may have, those in texts and comments included. Python's parser takes up to
-900 bytes for one, and pyflakes some 20 microseconds."""
+"""Maximum tokens of Python code in a module, those in texts and comments included. Python's parser takes up
+to 900 bytes for one, and pyflakes some 20 microseconds."""
 
 DEFINITION_LIMIT = 5_000
-"""Imports, constants, classes and functions of a module."""
+"""Maximum number of imports, constants, classes and functions of a module."""
 
 SOURCE_LIMIT = 20_000
-"""Characters that the source of one edit may have, and so each function and each constant."""
+"""Maximum characters of the source of one edit, and therefore of each function and each constant."""
 
 NAME_LIMIT = 200
-"""Characters of a function's new name, which takes the place of the old one in all callers."""
+"""Maximum characters of a function's new name, which replaces the old one in all callers."""
 
 DEPTH_LIMIT = 300
-"""Levels of code within code. Python's own limit, ten times as many, is another one in each place."""
+"""Maximum levels of nested code. Python's own limit is ten times as high and varies by construct."""
 
 SHOWN_CHARS = 80
-"""Characters of a type, a default or a line in an error's text."""
+"""Maximum characters of a type, a default or a line in an error message."""
 
 SHOWN_PROBLEMS = 20
-"""Problems of one edit that its author is told at once."""
+"""Maximum problems of one edit in an error message."""
 
 SHOWN_NAMES = 50
-"""Names that are listed where none is near to the one that was not found."""
+"""Maximum number of names listed if none is similar to the missing one."""
 
 
 class InvalidSkill(ValueError):
-    """An edit of the library is refused. The text tells its author why, a line per problem."""
+    """The library refuses an edit. The text tells its author why, with a line per problem."""
 
 
 class Problem(NamedTuple):
-    """What is wrong with a text, and in which line."""
+    """A problem of a text, and its line."""
 
     line: int
     text: str
 
 
 def refuse(problems: list[str]) -> None:
-    """Raise `InvalidSkill` where there are problems."""
+    """Raise `InvalidSkill` if there are problems."""
     if problems:
         more = len(problems) - SHOWN_PROBLEMS
         raise InvalidSkill("\n".join(problems[:SHOWN_PROBLEMS] + [f"and {more} more"] * (more > 0)))
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:
-    """Return the end of a message on a name that is not known."""
+    """Return the end of a message about an unknown name."""
     names = sorted(known)
     if near := difflib.get_close_matches(name, names, n=3):
         return f"; did you mean {' or '.join(near)}?"

@@ -1,4 +1,4 @@
-"""A skill's signature with real types and defaults, read from its syntax tree without running anything."""
+"""Read a skill's signature with real types and defaults from its syntax tree, without running it."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from speedrunner.library.rules import SHOWN_CHARS, Problem
 from speedrunner.library.source import text_of
 
 SUPPORTED = "str, int, float, bool, Literal[...], list[...] and TypedDict classes"
-"""What a parameter may be; `serving.tokens.tools` makes a JSON schema of each."""
+"""Types of parameters; `serving.tokens.tools` makes a JSON schema of each."""
 
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 class Unsupported(Exception):
-    """An annotation is none that a tool's parameter can have. The text says why, if there is more to say."""
+    """An annotation is not allowed for a tool's parameter. The text may give a reason."""
 
 
 class Untold(str):
-    """An annotation that no tool's parameter can have, as it is written."""
+    """The text of an annotation that is not allowed for a tool's parameter."""
 
     __repr__ = str.__str__
 
 
 class Types:
-    """The types that a module's annotations stand for.
+    """Resolves annotations of a module to types.
 
     Args:
-        classes: the module's; those derived from TypedDict can be types.
+        classes: the module's classes; those derived from TypedDict can be types.
     """
 
     def __init__(self, classes: Mapping[str, ast.ClassDef]) -> None:
@@ -41,7 +41,7 @@ class Types:
         self._made: dict[str, Any] = {}
 
     def of(self, annotation: ast.expr) -> Any:
-        """Return what an annotation stands for. Raises `Unsupported`."""
+        """Return the type of an annotation. Raises `Unsupported`."""
         found = self._type(annotation, ())
         try:
             _tool(found, None)
@@ -63,7 +63,7 @@ class Types:
         raise Unsupported
 
     def _typed_dict(self, name: str, within: tuple[str, ...]) -> Any:
-        """Make a class, inside those that hold it or derive from it, once."""
+        """Create a class once; `within` are the classes that contain it or derive from it."""
         if name in within:
             raise Unsupported(f"{name} contains itself")
         if len(within) > NESTING_LIMIT:
@@ -84,7 +84,7 @@ class Types:
             options = {"total": isinstance(total, ast.Constant) and bool(total.value)}
             try:
                 self._made[name] = types.new_class(name, bases, options, lambda made: made.update(space))
-            except TypeError as error:  # bases that do not go together
+            except TypeError as error:  # incompatible base classes
                 raise Unsupported(str(error)) from None
         return self._made[name]
 
@@ -107,12 +107,12 @@ class Types:
 def read_signature(
     given: ast.arguments, types: Types, lines: list[str], *, is_tool: bool
 ) -> tuple[inspect.Signature, list[Problem]]:
-    """Return a function's parameters, and what is wrong with them.
+    """Return a function's parameters and their problems.
 
     Args:
-        types: those of its module.
+        types: the types of its module.
         lines: its text.
-        is_tool: whether the actor is to call it, so that each needs a type that a tool can have.
+        is_tool: whether the actor is to call it, so that each parameter needs a type allowed for tools.
     """
     problems: list[Problem] = []
 
@@ -153,7 +153,7 @@ def read_signature(
 
 
 def is_from(module: str, name: str, node: ast.expr) -> bool:
-    """Tell whether an expression is a module's name, written with the module or without."""
+    """Return whether an expression refers to a name of a module, with or without the module's prefix."""
     match node:
         case ast.Name(id=found):
             return found == name
@@ -163,7 +163,7 @@ def is_from(module: str, name: str, node: ast.expr) -> bool:
 
 
 def is_literal(node: ast.expr | None) -> bool:
-    """Tell whether an expression is a constant that can be written out as text."""
+    """Return whether an expression is a constant that can be written as text."""
     try:
         ast.literal_eval(node or "")
     except (ValueError, TypeError, SyntaxError, MemoryError):
@@ -173,19 +173,19 @@ def is_literal(node: ast.expr | None) -> bool:
 
 
 def is_text(value: str) -> bool:
-    """Tell whether the text can be written out: lone surrogates cannot."""
+    """Return whether the text can be encoded: lone surrogates cannot."""
     return value.encode(errors="ignore").decode() == value
 
 
 def _tool(annotation: Any, default: Any) -> ToolSpec:
-    """A tool with one parameter. Raises `InvalidTool` where none can have it."""
+    """Return a tool with one parameter. Raises `InvalidTool` if the annotation or default is not allowed."""
     kind = inspect.Parameter.KEYWORD_ONLY
     parameter = inspect.Parameter("it", kind, default=default, annotation=annotation)
     return ToolSpec.from_signature("", inspect.Signature([parameter]), "")
 
 
 def _fits(parameter: inspect.Parameter) -> bool:
-    """Tell whether a default can stand in a tool's JSON schema; without a type, any can."""
+    """Return whether a default is allowed in a tool's JSON schema; without a type, any default is."""
     annotation = parameter.annotation
     if parameter.default is None or annotation is parameter.empty or isinstance(annotation, Untold):
         return True

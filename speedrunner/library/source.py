@@ -1,4 +1,4 @@
-"""Source text as Python reads it. None of it is run: it is written by a model."""
+"""Parse model-written source text. None of it is executed."""
 
 from __future__ import annotations
 import __future__
@@ -19,9 +19,9 @@ _TOKEN = re.compile(r"\w+|[^\w\s]")
 
 
 def check_size(source: str) -> None:
-    """Raise `InvalidSkill` where parsing a text could take much more memory or time than a library does.
+    """Raise `InvalidSkill` if parsing a text could take much more memory or time than a library does.
 
-    Nothing parses a text that someone else has written before this.
+    Call this before parsing any text that someone else has written.
     """
     if len(source) > MODULE_BYTES or len(source.encode(errors="replace")) > MODULE_BYTES:
         raise InvalidSkill(f"the module has more than {MODULE_BYTES} bytes, the limit")
@@ -30,14 +30,14 @@ def check_size(source: str) -> None:
 
 
 def tidied(source: str) -> str:
-    """Return a text with one kind of line end, and without an indentation of the whole."""
+    """Return a text with uniform line ends and without common indentation."""
     text = source.replace("\r\n", "\n").replace("\r", "\n")
     found = re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*([^\S\n]+)[^\s#]", text)
     return re.sub(f"(?m)^{re.escape(found[1])}", "", text) if found else text
 
 
 def parsed(source: str) -> ast.Module:
-    """Parse a text of a library. Raises `InvalidSkill` where it is no Python, too large or too deep."""
+    """Parse a text of a library. Raises `InvalidSkill` if it is not valid Python, too large or too deep."""
     check_size(source)
     with _explained(source):
         tree = ast.parse(source)
@@ -52,7 +52,7 @@ def parsed(source: str) -> ast.Module:
 
 
 def compiled(source: str) -> CodeType:
-    """Compile a text, which finds what the parser alone does not. Raises `InvalidSkill`."""
+    """Compile a text, which finds errors that the parser misses. Raises `InvalidSkill`."""
     check_size(source)
     with _explained(source):
         flags = __future__.annotations.compiler_flag  # the library's module has it, too
@@ -70,7 +70,7 @@ def text_of(node: ast.stmt | ast.expr, lines: list[str]) -> str:
 
 
 def first_line(node: ast.stmt | ast.expr) -> int:
-    """Return the line in which a statement begins, with its decorators."""
+    """Return the first line of a statement, with its decorators."""
     decorators: list[ast.expr] = getattr(node, "decorator_list", [])
     return min(each.lineno for each in (node, *decorators))
 
@@ -96,8 +96,8 @@ def _too_deep(line: int) -> InvalidSkill:
 
 
 def _longest_statement(text: str) -> int:
-    """The line in which the statement of the most tokens begins."""
-    statements: list[list[int]] = [[]]  # the lines of their tokens
+    """Return the first line of the statement with the most tokens."""
+    statements: list[list[int]] = [[]]  # the lines of the tokens of each statement
     with suppress(tokenize.TokenError, SyntaxError):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.NEWLINE:

@@ -1,4 +1,4 @@
-"""What a policy has learnt as text for people: skills and notes, what changed in them, what calls what."""
+"""A policy's skills and notes as text for people, with diffs and call graphs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from itertools import accumulate
 from speedrunner.library.library import Library
 
 STEPS = 10_000_000
-"""Lines, and pairs of equal lines, that a search for the shortest diff may look at."""
+"""Maximum lines, and pairs of equal lines, that a search for the shortest diff examines."""
 
 EMPTY = "(the library is empty)"
 
 
 def source_text(library: Library, notes: str = "") -> str:
-    """The library's module, each function under a comment on who may call it and which sleeps wrote it, and
-    the notes of a policy that keeps some."""
+    """Return the library's module, with a comment on each function's visibility and sleeps, then the policy's
+    notes, if any."""
     functions = []
     for skill in library.skills:
         wrote = f"from sleep {skill.created}"
@@ -28,9 +28,9 @@ def source_text(library: Library, notes: str = "") -> str:
 
 
 def diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> Iterator[str]:
-    """What changed, as a unified diff of `compared_lines`; nothing where both are the same.
+    """Yield a unified diff of `compared_lines`; empty if both are equal.
 
-    Where so many lines are alike that finding the shortest diff would take minutes, all lines are shown as
+    If so many lines are alike that finding the shortest diff would take minutes, all lines are shown as
     changed.
     """
     try:
@@ -44,7 +44,7 @@ def diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> I
 
 
 class _TooLong(Exception):
-    """The search takes more than `STEPS`."""
+    """The search exceeds `STEPS`."""
 
 
 class _BoundedMatcher(difflib.SequenceMatcher[str]):
@@ -60,7 +60,7 @@ class _BoundedMatcher(difflib.SequenceMatcher[str]):
     def find_longest_match(
         self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
     ) -> difflib.Match:
-        """Find one match of the lines `alo` to `ahi`, each of which is looked at. Raises `_TooLong`."""
+        """Return one match within the lines `alo` to `ahi`, and count each of them. Raises `_TooLong`."""
         self._left -= self._steps[-1 if ahi is None else ahi] - self._steps[alo]
         if self._left < 0:
             raise _TooLong
@@ -68,7 +68,7 @@ class _BoundedMatcher(difflib.SequenceMatcher[str]):
 
 
 def compared_lines(library: Library, notes: str = "") -> list[str]:
-    """What two policies are compared by: what `source_text` shows, without the sleeps that wrote it."""
+    """Return the lines by which two policies are compared: those of `source_text` without the sleeps."""
     lines = [line for source in library.shared.values() for line in source.split("\n")]
     for skill in library.skills:
         lines += ["", f"# {_visibility(skill.public)}", *library.named[skill.name].source.split("\n")]
@@ -76,9 +76,9 @@ def compared_lines(library: Library, notes: str = "") -> list[str]:
 
 
 def graph_lines(library: Library) -> Iterator[str]:
-    """The call graph as trees that begin at the skills that no other skill calls.
+    """Yield the call graph as trees that start at the skills that no other skill calls.
 
-    Each skill's own calls are shown where it occurs first; `...` stands for them afterwards.
+    Each skill's own calls are shown at its first occurrence and abbreviated to `...` afterwards.
     """
     if not library.skills:
         yield EMPTY
@@ -101,7 +101,7 @@ def graph_lines(library: Library) -> Iterator[str]:
 
     called = {name for caller, names in graph.items() for name in names if name != caller}
     for name in [*(each for each in graph if each not in called), *graph]:
-        if name not in shown:  # then circles, which have no beginning
+        if name not in shown:  # then cycles, which have no root
             yield from tree(name, 0)
 
 

@@ -1,7 +1,7 @@
-"""Everything that a method needs, in one import. `Method` is the contract.
+"""The public interface for methods, in one import. `Method` is the contract.
 
-`speedrunner init method NAME` writes a method that works, `speedrunner check method` tests one. The bundled
-methods are in this package, under their names in `registry`.
+`speedrunner init method NAME` creates a working method, `speedrunner check method` tests one. The bundled
+methods are in this package, with their names in `registry`.
 """
 
 from envs import Outcome, Primitive, Task, TextEnv

@@ -1,4 +1,4 @@
-"""Libraries that only grow: what is in them is never changed."""
+"""Libraries that only grow; existing skills never change."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TAKEN = "the library already has this name, and its skills cannot be changed"
 
 
 async def appended(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
-    """Add those functions of a text that are new and valid, public all of them; the others are refused.
+    """Add the functions of a text that are new and valid, all of them public; refuse the others.
 
-    A function goes in together with those of the text that it needs, or not at all.
+    A function is added together with the functions of the text that it needs, or not at all.
 
     Returns:
         The library, and an edit for each function, or for several that need each other.
@@ -30,7 +30,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
     edits = [Edit("write", name, TAKEN) for name in functions if name in library.named]
     needs = {name: _needed(name, named) for name in functions}
     for name in sorted(set(functions) - library.named.keys(), key=lambda name: (len(needs[name]), name)):
-        if name in library.named:  # it went in with another one
+        if name in library.named:  # it was added together with another function
             continue
         there = {each for each in needs[name] if each in functions and each in library.named}
         group = needs[name] - there
@@ -51,7 +51,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
 
 
 def _needed(name: str, named: Mapping[str, Definition]) -> set[str]:
-    """A definition, and those others of a text that it uses, at whatever remove."""
+    """Return a definition and all those of a text that it uses, directly or indirectly."""
     found, waiting = set[str](), [name]
     while waiting:
         found.add(one := waiting.pop())

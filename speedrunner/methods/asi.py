@@ -1,4 +1,4 @@
-"""Agent Skill Induction, online (paper, section 4.1 and Appendix E): functions that abstract what succeeded.
+"""Agent Skill Induction, online (paper, section 4.1 and Appendix E): functions abstracted from successes.
 
 After Wang et al., "Inducing Programmatic Skills for Agentic Tasks" (2025), without verification by replay.
 """
@@ -41,12 +41,13 @@ Successful = Literal["better_half", "solved"]
 
 
 def successful(batch: Sequence[Trajectory], rule: Successful) -> list[Trajectory]:
-    """The episodes of a batch from which skills are induced.
+    """Return the episodes of a batch from which skills are induced.
 
     Args:
         batch: scored episodes.
-        rule: `solved`: those that the environment calls a success. `better_half`: besides, those that scored
-            above 0 and not below the batch's median. Where scores are 0 or 1 both are the same.
+        rule: `solved`: episodes that the environment calls a success. `better_half`: also episodes with a
+            score above 0 and at least the batch's median. With scores of only 0 or 1, both rules are the
+            same.
     """
     scores = [each.outcome.score for each in batch if each.outcome is not None]
     bar = statistics.median(scores) if scores else 0.0
@@ -60,11 +61,11 @@ def successful(batch: Sequence[Trajectory], rule: Successful) -> list[Trajectory
 
 @dataclass(kw_only=True)
 class ASI(Method):
-    """An append-only library, every skill of which the actor sees.
+    """An append-only library; the actor sees every skill.
 
     Attributes:
-        successful: which episodes skills are induced from, see `successful`.
-        overflow: what becomes of an episode that does not fit the context: `skip`, the paper's, induces
+        successful: selects the episodes from which skills are induced, see `successful`.
+        overflow: handling of an episode that does not fit the context. `skip`, as in the paper, induces
             nothing from it; `fit` shows its newest turns.
     """
 
@@ -72,18 +73,18 @@ class ASI(Method):
     overflow: Overflow = "skip"
 
     def initial(self) -> Policy:
-        """An empty library."""
+        """Return an empty library."""
         return Policy(version=0)
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """The policy's library."""
+        """Return the policy's library as the actor's specification."""
         return ActorSpec(Library(env.primitives).of(policy))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the inducer propose functions for each successful episode of the batch, one after another.
 
         Raises:
-            ServingError, SandboxError: the sleep is repeated when the run goes on.
+            ServingError, SandboxError: the sleep is repeated when the run resumes.
         """
         library = tools.library(policy)
         for played in successful(newest_batch(history), self.successful):
@@ -99,7 +100,7 @@ class ASI(Method):
     async def verified(
         self, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
     ) -> tuple[Library, list[Edit]]:
-        """Whether what an episode has added stays: online, it does."""
+        """Return the additions of an episode that are kept; the online method keeps all."""
         return grown, edits
 
     async def _proposed(self, library: Library, played: Trajectory, tools: SleepTools) -> str:
@@ -118,7 +119,7 @@ class ASI(Method):
         return proposed
 
     def _messages(self, library: Library, played: Trajectory, tools: SleepTools) -> list[Message]:
-        """The prompt; none where no turn fits."""
+        """Return the prompt; empty if no turn fits."""
         system = render(
             __package__,
             "asi/system",

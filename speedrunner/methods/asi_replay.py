@@ -1,6 +1,6 @@
-"""Agent Skill Induction with its verification by replay (paper, Appendix G, "Offline Continual Learning").
+"""Agent Skill Induction with verification by replay (paper, Appendix G, "Offline Continual Learning").
 
-It plays training tasks again, which no online method may: a comparison, not a competitor.
+It replays training tasks, which online methods must not do. It is a comparison, not a competitor.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from speedrunner.methods.asi import ASI
 
 
 class ASIReplay(ASI):
-    """ASI that keeps a new skill only if the agent solves the inducing task again and calls it on the way.
+    """ASI that keeps a new skill only if the agent calls it while solving the inducing task again.
 
-    The task is played once more in a fresh copy of its world, by the actor with all skills of the library and
-    the new ones. It counts as solved with at least the score of the episode that the skills came from. Of the
-    new skills those stay that ran without an error then, called by the actor or by another skill.
+    The actor plays the task in a fresh copy of its world, with all skills of the library and the new ones.
+    The task counts as solved if its score is at least that of the episode behind the skills. A new skill is
+    kept if it ran without an error in the replay, called by the actor or by another skill.
     """
 
     replays: ClassVar[bool] = True
@@ -26,7 +26,7 @@ class ASIReplay(ASI):
     async def verified(
         self, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
     ) -> tuple[Library, list[Edit]]:
-        """Play the task again, and drop the new skills that did not prove themselves."""
+        """Replay the task, and drop the new skills that were not used successfully."""
         assert tools.attempt is not None
         assert played.outcome is not None
         again = await tools.attempt(played.task, ActorSpec(grown))
@@ -55,7 +55,7 @@ class ASIReplay(ASI):
 
 
 def _without(library: Library, names: set[str]) -> Library:
-    """Delete skills, but for those that others need which stay."""
+    """Delete skills, except those that remaining skills need."""
     left = set(names)
     while free := sorted(name for name in left if not library.callers(name)):
         for name in free:

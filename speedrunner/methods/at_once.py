@@ -1,4 +1,4 @@
-"""What is wrong with a method, as far as it shows before the first episode."""
+"""Check a method before the first episode."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from speedrunner.methods.base import Method, MethodBroke, called
 
 
 def check_at_once(method: Method) -> None:
-    """Refuse what would break a run only after its first episodes, as far as it shows before them.
+    """Refuse, before any episode, errors that would break a run only after its first episodes.
 
     Raises:
-        MethodBroke: `agent` takes no `training`; `trains` or `replays` is no boolean; `play` or `sleep` is no
-            `async def`; a `sleep` that will be called holds no `return` with a value.
+        MethodBroke: `agent` takes no `training`; `trains` or `replays` is not a boolean; `play` or `sleep` is
+            not an `async def`; a `sleep` that will be called has no `return` with a value.
     """
     for name in ("trains", "replays"):
         if not isinstance(value := getattr(method, name, None), bool):
@@ -31,11 +31,11 @@ def check_at_once(method: Method) -> None:
 
 
 def _returns_nothing(function: Callable[..., object]) -> bool:
-    """Whether a function, as it is written, can only return `None`."""
+    """Return whether a function's source can only return `None`."""
     try:
         (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
     except (OSError, TypeError, SyntaxError, ValueError):
-        return False  # nobody knows
+        return False  # unknown
     if not isinstance(definition, ast.AsyncFunctionDef):
         return False
     left: list[ast.AST] = [*definition.body]

@@ -1,4 +1,4 @@
-"""What a method is: its first policy, its actor, how it plays an episode, and a new policy in each sleep."""
+"""The contract of a method: its first policy, its actor, its way to play, and its sleep."""
 
 from __future__ import annotations
 
@@ -26,39 +26,40 @@ Returned = TypeVar("Returned")
 
 
 TRIES = 3
-"""Requests that a role may make which is to answer once: more than one only after answers without a valid
-call, or with one that its tool has refused."""
+"""Maximum requests of a role that is to answer once. A retry follows an answer without a valid call, or with
+a call that its tool has refused."""
 
 FEW_TOKENS = 16_000
-"""Tokens of context below which an agent of a sleep is told to finish, or a quarter of it if that is less."""
+"""Context tokens below which an agent of a sleep is asked to finish, or a quarter of the context if that is
+less."""
 
 
 class MethodBroke(Exception):
-    """A method returned what its contract does not allow."""
+    """A method returned a value that its contract does not allow."""
 
 
 class UnfitEnvironment(Exception):
-    """A method cannot play in the environment that it was given."""
+    """A method cannot play in the given environment."""
 
 
 @dataclass
 class SleepTools:
-    """What a sleep works with; what happens is collected for its record.
+    """The tools of a sleep; they also collect its record.
 
     Attributes:
         sleep: number of this sleep, 1 for the first.
-        model: what the agents of the sleep are played by.
-        library: returns a policy's skills, to be edited; see `Actor.library`.
-        labels: of the ledger rows of every request.
-        limits: what limits the episodes that the actor plays.
-        sandbox: how code that an agent writes is confined.
-        attempt: plays a training task by an actor with this spec; its tokens are the sleep's. It returns no
-            episode that ended by an infrastructure error. A method that says `replays` may play again, in a
-            fresh world, what was trained on; others only what is in `fresh`. `None` for methods of neither
-            kind.
-        fresh: training tasks that nobody has played, for this sleep; see `Method.fresh_tasks`.
-        edits: to be extended with each edit that an agent asked for.
-        error: what kept the sleep from all that it should have done; see `fell_short`.
+        model: the model that plays the agents of the sleep.
+        library: returns a policy's skills for editing; see `Actor.library`.
+        labels: labels of the ledger rows of every request.
+        limits: limits of the actor's episodes.
+        sandbox: how agent-written code is confined.
+        attempt: plays a training task with an actor of this spec; its tokens count for the sleep. It never
+            returns an episode that ended by an infrastructure error. A method with `replays` may replay
+            training tasks in a fresh world; others may play only tasks in `fresh`. `None` for methods of
+            neither kind.
+        fresh: unused training tasks for this sleep; see `Method.fresh_tasks`.
+        edits: extend it with each edit that an agent requested.
+        error: why the sleep did not do all its work; see `fell_short`.
     """
 
     sleep: int
@@ -75,20 +76,21 @@ class SleepTools:
     error: str | None = None
 
     def calls(self, role: str, most: int) -> int:
-        """Requests that a role may make: the method's own number, or the model config's if that is less."""
+        """Return the maximum requests of a role: the method's number, or the model config's if
+        that is less."""
         return self.model.model_config.role(role).calls(most)
 
     def fell_short(self, why: str) -> None:
-        """Note in the sleep's record what kept it from all that it should have done."""
+        """Record why the sleep did not do all its work."""
         self.error = why if self.error is None else f"{self.error}; {why}"
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int
     ) -> Termination:
-        """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up, those of
-        the model's config for the role if these are fewer.
+        """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up. The model
+        config may set fewer calls for the role.
 
-        Each reply states how many calls and tokens are left.
+        Each reply states the remaining calls and tokens.
 
         Raises:
             ServingError: the engine failed.
@@ -117,7 +119,7 @@ class SleepTools:
         return record.termination
 
     async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
-        """Let a role answer once, by a call of its one tool. That it did not is noted.
+        """Let a role answer once, with a call of its one tool. The sleep's error records a missing answer.
 
         Raises:
             ServingError: the engine failed.
@@ -127,27 +129,29 @@ class SleepTools:
 
 
 class Method(abc.ABC):
-    """One way to learn; a subclass is a method. Keyword arguments of its constructor, all with defaults, are
-    its options.
+    """A way to learn; each subclass is a method. The keyword arguments of its constructor are its options and
+    all have defaults.
 
-    State: a method keeps none between calls. All that it knows is in the policy (skills, notes, its own JSON)
-    and in the history, so that a run goes on from any version, in another process. It changes nothing that it
-    is given but what is said here: `EpisodeContext.method_state`, `SleepTools.edits` and `SleepTools.error`.
+    State: a method keeps no state between calls. The policy (skills, notes, the method's JSON) and the
+    history contain everything that it knows, so that a run can resume from any version in another process. A
+    method modifies none of its arguments, except `EpisodeContext.method_state`, `SleepTools.edits` and
+    `SleepTools.error`.
 
-    Determinism: `initial` and `agent` return equal values for equal arguments, in any process; `agent` is
-    called several times for one task. `play` and `sleep` may do what they like with what the model says; they
-    draw no random numbers but from a seed in the policy.
+    Determinism: `initial` and `agent` return equal values for equal arguments in any process; `agent` is
+    called several times for one task. `play` and `sleep` may depend on the model's answers in any way, but
+    draw random numbers only from a seed in the policy.
 
-    Records: each turn of each conversation with the call in it, each edit, each replayed attempt is recorded
-    without the method's doing, and its tokens with it: those of `play`, of whatever role, as the rollout's,
-    those of `sleep` as the sleep's, spread over the rollouts of its batch (paper, Appendix A.3).
+    Records: every turn of every conversation, every edit and every replayed attempt is recorded
+    automatically, with its tokens. Those of `play`, in any role, count for the rollout. Those of `sleep`
+    count for the sleep and are spread over the rollouts of its batch (paper, Appendix A.3).
 
-    Errors: a model's mistakes are data: told to it, recorded, never raised. What the engine, a worker or the
-    sandbox raises is passed on: the episode ends by a fault then, or the sleep is done again when the run
-    goes on. Anything else that a method raises is a bug and ends the run with its traceback.
+    Errors: a model's mistakes are data. They are reported to the model and recorded, never raised. Do not
+    catch the errors of the engine, a worker or the sandbox: the episode then ends with an infrastructure
+    error, or the sleep is repeated when the run resumes. Any other exception is a bug and ends the run with
+    its traceback.
 
     Attributes:
-        trains: whether it plays training rollouts and sleeps; without, it is evaluated only.
+        trains: whether it plays training rollouts and sleeps; if not, it is only evaluated.
         replays: whether its sleeps play tasks again, which no online method may (paper, section 2).
     """
 
@@ -156,66 +160,66 @@ class Method(abc.ABC):
 
     @property
     def sleep_calls(self) -> int | None:
-        """Requests that one sleep sends at most; `None` where that cannot be told."""
+        """Return the maximum requests of one sleep; `None` if unknown."""
         return None
 
     @property
     def fresh_tasks(self) -> int:
-        """New training tasks that each sleep wants to play (`SleepTools.fresh`), each once."""
+        """Return the number of new training tasks that each sleep plays (`SleepTools.fresh`), each once."""
         return 0
 
     @abc.abstractmethod
     def initial(self) -> Policy:
-        """The policy before any rollout (version 0)."""
+        """Return the policy before any rollout (version 0)."""
 
     def check(self, env: TextEnv) -> None:  # noqa: B027 - most methods play in any environment
-        """Raise `UnfitEnvironment` where the method cannot play in this environment."""
+        """Raise `UnfitEnvironment` if the method cannot play in this environment."""
 
     @abc.abstractmethod
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """What the actor gets for a task: skills, notes.
+        """Return the actor's specification for a task: skills, notes.
 
-        Where several tasks get the same, their common prompt prefix is computed once.
+        If several tasks get the same one, their common prompt prefix is computed once.
 
         Args:
-            training: whether it is for a training rollout, where a method may let it act otherwise.
+            training: whether it is for a training rollout, in which the actor may work differently.
         """
 
     async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
-        """Play one episode, training or held out (`EpisodeContext.training`). Here the actor plays alone.
+        """Play one episode, training or held out (`EpisodeContext.training`). By default the actor plays
+        alone.
 
-        A method may hold several conversations (`EpisodeContext.run_agent`, `EpisodeContext.act`), act itself
-        (`EpisodeContext.execute`), make programs callable at once (`EpisodeContext.load`), and leave what
-        its sleep needs in `EpisodeContext.method_state`. The episodes of a batch are played side by side,
-        each with the batch's
-        policy: what one learns, others get after the sleep.
+        A method may open several conversations (`EpisodeContext.run_agent`, `EpisodeContext.act`), act itself
+        (`EpisodeContext.execute`), make programs callable at once (`EpisodeContext.load`), and store data for
+        its sleep in `EpisodeContext.method_state`. The episodes of a batch run concurrently, each with the
+        batch's policy: an episode's lessons reach others only after the sleep.
 
         Args:
-            spec: what `agent` returned; its library can be called already.
+            spec: the value that `agent` returned; its library can already be called.
 
         Returns:
-            How the episode ended: what a conversation's end or a reply says, or `SUBMITTED`.
+            How the episode ended: the termination of a conversation or a reply, or `SUBMITTED`.
         """
         return await stage.act(spec)
 
     @abc.abstractmethod
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Turn what happened into the next policy; the same policy when nothing is to change.
+        """Return the next policy, learned from `history`; the same policy if nothing changes.
 
-        The caller sets the version. What is in `history` is training only; nothing held out is ever seen.
+        The caller sets the version. `history` contains training data only; no sleep sees held-out episodes.
 
         Raises:
-            ServingError, WorkerError, SandboxError: the sleep is repeated when the run goes on.
+            ServingError, WorkerError, SandboxError: the sleep is repeated when the run resumes.
         """
 
 
 def returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:
-    """Return what a method's call has returned, if that is of its kind. Raises `MethodBroke`."""
+    """Return the result of a method's call if it has the right type. Raises `MethodBroke`."""
     if not isinstance(value, kind):
         raise MethodBroke(f"{called(method)}: {call} must return {kind.__name__}, and returned {value!r:.80}")
     return value
 
 
 def called(method: Method) -> str:
-    """How a method is named in an error."""
+    """Return the name of a method for errors."""
     return f"method {type(method).__module__}:{type(method).__qualname__}"

@@ -1,4 +1,4 @@
-"""What a sleep reads of the newest batch, and what of many texts fits into one prompt."""
+"""Select a sleep's input: the newest batch, and the texts that fit into one prompt."""
 
 from __future__ import annotations
 
@@ -11,26 +11,24 @@ from speedrunner.store.data import History
 from speedrunner.store.records import Trajectory
 
 Overflow = Literal["skip", "fit"]
-"""What becomes of a prompt that is too long for the model's context: nothing, and nothing is learnt from it
-(paper, main results), or as much as fits, the newest first, is sent."""
+"""Handling of a prompt that is too long for the model's context. `skip` sends nothing, and nothing is learned
+from it (paper, main results); `fit` sends as much as fits, the newest first."""
 
 MARGIN_TOKENS = 1_000
-"""Left free with each answer where a prompt is made to fit: for a tool's description, the marks of a chat,
+"""Tokens left free with each answer if a prompt is made to fit: for a tool's description, the chat's markup,
 and the reply."""
 
 
 def newest_batch(history: History) -> list[Trajectory]:
-    """The newest batch's episodes that have a score: one that ended by an infrastructure error tells of no
-    method.
-    """
+    """Return the newest batch's scored episodes; an infrastructure error says nothing about a method."""
     batches = history.batches()
     played = history.batch(batches[-1]) if batches else []
     return [each for each in played if each.outcome is not None]
 
 
 def fitting(texts: Sequence[str], room_tokens: int, count_tokens: Callable[[str], int]) -> list[int]:
-    """Which texts, oldest first, fit into a room together: the newest are taken first; one that does not fit
-    is passed over. Returns their places, ascending."""
+    """Return the ascending indices of the texts, oldest first, that fit into a room together. The newest are
+    taken first; one that does not fit is skipped."""
     taken: list[int] = []
     for place in reversed(range(len(texts))):
         if (tokens := count_tokens(texts[place])) <= room_tokens:
@@ -42,8 +40,8 @@ def fitting(texts: Sequence[str], room_tokens: int, count_tokens: Callable[[str]
 def places(
     texts: Sequence[str], overflow: Overflow, model: Model, role: str, *rest: str, answers: int = 1
 ) -> list[int]:
-    """Which texts, oldest first, a role's first prompt shows: all of them, or those that fit into the context
-    beside the rest of the prompt and the role's longest answers. Ascending."""
+    """Return the ascending indices of the texts, oldest first, that a role's first prompt shows: all of them,
+    or those that fit next to the rest of the prompt and the role's longest answers."""
     if overflow == "skip":
         return list(range(len(texts)))
     settings: Role = model.model_config.role(role)

@@ -1,4 +1,4 @@
-"""Online prompt optimisation (paper, section 4.1): after each batch one answer of a model rewrites the notes
+"""Online prompt optimization (paper, section 4.1): after each batch, one answer of a model rewrites the notes
 in the actor's prompt."""
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from speedrunner.methods import (
 
 @dataclass(kw_only=True)
 class OPO(Method):
-    """Prose is all that is kept.
+    """A method that learns prose only.
 
     Attributes:
-        overflow: what becomes of a batch that does not fit the context: `skip`, the paper's, leaves the notes
-            as they are; `fit` shows the newest episodes that fit.
+        overflow: handling of a batch that does not fit the context. `skip`, as in the paper, leaves the notes
+            unchanged; `fit` shows the newest episodes that fit.
     """
 
     overflow: Overflow = "skip"
 
     @property
     def sleep_calls(self) -> int:
-        """One, and more only for answers without a valid call."""
+        """Return the requests of one sleep: one, or more after answers without a valid call."""
         return TRIES
 
     def initial(self) -> Policy:
-        """No notes."""
+        """Return a policy without notes."""
         return Policy(version=0)
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """The primitives, and the notes."""
+        """Return an actor with the primitives and the notes."""
         return ActorSpec(Library(env.primitives), policy.notes)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
@@ -83,7 +83,7 @@ class OPO(Method):
         return msgspec.structs.replace(policy, notes=notes)
 
     def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
-        """The prompt; none where no episode fits."""
+        """Return the prompt; empty if no episode fits."""
         role = tools.model.model_config.role("optimizer")
         system = render(
             __package__,

@@ -1,4 +1,5 @@
-"""ReAct (paper, section 4.1): primitives and the episode's own context, nothing learnt between episodes."""
+"""ReAct (paper, section 4.1): primitives and the episode's own context; nothing is learned
+between episodes."""
 
 from __future__ import annotations
 
@@ -6,10 +7,10 @@ from speedrunner.methods import ActorSpec, History, Library, Method, Policy, Sle
 
 
 class ReAct(Method):
-    """The control: its policy stays empty.
+    """The control method: its policy stays empty.
 
     Args:
-        train: play the training rollouts all the same, from which nothing is learnt.
+        train: whether to play the training rollouts, although nothing is learned from them.
     """
 
     def __init__(self, *, train: bool = False) -> None:
@@ -17,15 +18,15 @@ class ReAct(Method):
 
     @property
     def sleep_calls(self) -> int:
-        """It sleeps without a request."""
+        """Return 0: its sleep sends no request."""
         return 0
 
     def initial(self) -> Policy:
-        """An empty policy."""
+        """Return an empty policy."""
         return Policy(version=0)
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """The primitives alone."""
+        """Return an actor with the primitives only."""
         return ActorSpec(Library(env.primitives))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:

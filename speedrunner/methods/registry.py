@@ -1,4 +1,4 @@
-"""Methods by name, imported only when they are made."""
+"""Methods by name, imported only when they are created."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ METHODS = {
 
 
 class UnknownMethod(Exception):
-    """No method goes by the name that was given."""
+    """No method has the given name."""
 
 
 class InvalidMethodOption(Exception):
-    """A method was made with an option it does not have, or with a value of the wrong type."""
+    """A method was created with an unknown option, or with a value of the wrong type."""
 
 
 REGISTRY = Registry("method", METHODS, Method, UnknownMethod, InvalidMethodOption)  # type: ignore[type-abstract]
 
 
 def make(name: str, **options: Any) -> Method:
-    """Make a method.
+    """Create a method.
 
     Args:
         name: a key of `METHODS`, or the `package.module:Class` of any other `Method`.
-        options: its constructor's.
+        options: arguments of its constructor.
 
     Raises:
-        UnknownMethod: no such name, or what it names is no importable method.
-        InvalidMethodOption: no such option, or a value it does not take.
-        MethodBroke: it cannot be played by; see `check_at_once`.
+        UnknownMethod: the name is unknown, or refers to nothing importable that is a method.
+        InvalidMethodOption: unknown option, or a value that it does not accept.
+        MethodBroke: the method is unplayable; see `check_at_once`.
     """
     kind = REGISTRY.find(name)
     made = REGISTRY.call(kind, kind, options, whose=f"method {name}", own=InvalidMethodOption)

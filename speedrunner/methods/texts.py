@@ -1,4 +1,4 @@
-"""Parts that the prompts of several methods share."""
+"""Shared parts of the prompts of several methods."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ def world(env: TextEnv) -> str:
 
 
 def describe_episodes(env: TextEnv, limits: EpisodeLimits) -> str:
-    """Return what limits an episode, and the reasons for which it can end."""
+    """Return the limits of an episode, and the reasons for which it can end."""
     return render(__package__, "episodes", env=env, limits=limits, seconds=f"{limits.wall_s:g}")
 
 
 def skill_rules(env: TextEnv, string_tokens: int | None = None, *, program: bool = False) -> str:
-    """Return what a library accepts, and what a skill can do.
+    """Return the rules for skills, and the abilities of a skill.
 
     Args:
-        string_tokens: the most tokens that one source can have, to state it.
+        string_tokens: maximum tokens of one source, which the text states.
         program: the skills are the functions of one program; see `speedrunner.methods.voyager`.
     """
     modules = sorted(ALLOWED_MODULES)
@@ -49,7 +49,7 @@ def skill_rules(env: TextEnv, string_tokens: int | None = None, *, program: bool
 
 
 def skill_example(*, program: bool = False) -> str:
-    """Return a worked example of a skill, from a world that has nothing in common with any environment.
+    """Return a worked example of a skill, from a world unlike any environment.
 
     Args:
         program: give every parameter a default, as a program runs without arguments.

@@ -1,4 +1,4 @@
-"""All runs below some folders with their tables: what `speedrunner report` writes."""
+"""Collect all runs below some folders with their tables, for `speedrunner report`."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ from speedrunner.store.sweep_plans import noted_sweeps
 
 @dataclass(frozen=True)
 class Collected:
-    """What was read of some folders.
+    """The content of some folders.
 
     Attributes:
         runs: in the order of their folders.
-        conditions: the same, grouped.
-        beside: the paper's numbers and ours.
-        tables: all of them.
-        notes: runs that are left out as another one has their setting and seed.
-        remarks: what the model configs say of their results.
-        problems: what could not be read, a line each.
-        options: what the command that fills a gap has beside experiment and model.
+        conditions: the same runs, grouped.
+        beside: the paper's numbers and the measured ones.
+        tables: all tables.
+        notes: runs that are left out because another one has their condition and seed.
+        caveats: notes on the results from the model configs.
+        problems: runs and files that could not be read, a line each.
+        options: further options of the command that fills a gap.
     """
 
     runs: list[RunResult]
@@ -52,7 +52,7 @@ class Collected:
 
 
 def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corrected: bool) -> Collected:
-    """Read all runs below some folders, and make the tables.
+    """Read all runs below some folders, and create the tables.
 
     Args:
         prices: a file of `configs/prices/`; `None`: each run's own list.
@@ -60,8 +60,8 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
         corrected: whether p-values are corrected by Holm's procedure.
 
     Raises:
-        InvalidConfig: there is no such price list.
-        StorageError: there is no run that can be read.
+        InvalidConfig: the price list does not exist.
+        StorageError: no run can be read.
     """
     if prices == GPU_HOURS:
         raise InvalidConfig(
@@ -86,8 +86,8 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
 
 
 def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
-    """Scale and folder of the newest sweep that was begun there, as its command had them; without a scale,
-    the sizes in which all runs differ from the paper's."""
+    """Return scale and folder of the newest sweep in the folders, as in its command; without a scale, the
+    sizes that differ from the paper's in all runs."""
     words: list[str] = []
     for folder in folders:
         with suppress(StorageError, ValueError):
@@ -103,7 +103,7 @@ def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
 
 
 def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[list[RunResult], list[str]]:
-    """All runs that can be read, each once, and what is wrong with the others."""
+    """Return all readable runs, each once, and the problems of the others."""
     found: dict[Path, Path] = {}
     problems = []
     for folder in folders:
@@ -127,7 +127,7 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
 
 
 def describe(found: Collected) -> list[str]:
-    """What was read, and what is missing."""
+    """Return lines about the runs, and about missing ones."""
     rows = found.beside
     lines = [f"{len(found.runs)} runs of {len(found.conditions)} conditions"]
     for run in found.runs:

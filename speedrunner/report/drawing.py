@@ -21,22 +21,22 @@ from speedrunner.report.panels import Figure, Line, Panel
 from speedrunner.report.styles import style
 
 GRID, TEXT, SOFT, BACK = "#dcdcdc", "#1b1b1b", "#8c8c8c", "#ffffff"
-"""Colours of grid lines, of text and deviations, of axes, and of the page."""
+"""Colors of grid lines, of text and deviations, of axes, and of the page."""
 
 FAINT = 0.14
 """Opacity of a band."""
 
 TICKS = 6
-"""Checkpoints with a number at the axis, at most."""
+"""Maximum number of checkpoints with a number at the axis."""
 
 MOST = 1e30
-"""Size of a value from which on it is not drawn."""
+"""Values of at least this size are not drawn."""
 
 LETTERS = 18
-"""Length of a line of a bar's name, in characters; a name has at most two lines."""
+"""Maximum characters of a line of a bar's name; a name has at most two lines."""
 
 BASE: dict[str, Any] = {
-    "font.family": "DejaVu Sans",  # comes with matplotlib: the same everywhere
+    "font.family": "DejaVu Sans",  # included in matplotlib, so the same everywhere
     "text.parse_math": False,
     "text.color": TEXT,
     "axes.labelcolor": TEXT,
@@ -76,7 +76,7 @@ class Drawn(NamedTuple):
 
 @contextmanager
 def drawing_settings(own: Mapping[str, Any]) -> Iterator[None]:
-    """Apply the shared settings and a medium's own ones, whatever a `matplotlibrc` says."""
+    """Apply the shared settings and those of a medium, independent of any `matplotlibrc`."""
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # other scripts: a browser has fonts for them
         matplotlib.rcdefaults()
@@ -86,7 +86,7 @@ def drawing_settings(own: Mapping[str, Any]) -> Iterator[None]:
 
 
 def draw_panel(axes: Axes, panel: Panel) -> Drawn:
-    """Draw the marks, ticks and grid of a panel. Its title and the names of its axes are up to the caller."""
+    """Draw the marks, ticks and grid of a panel. The caller adds its title and the names of its axes."""
     panel, drawn = _without_extremes(panel), Drawn({}, {})
     draw = {"lines": _draw_lines, "points": _draw_points, "bars": _draw_bars, "stack": _draw_stack}[
         panel.kind
@@ -96,7 +96,7 @@ def draw_panel(axes: Axes, panel: Panel) -> Drawn:
 
 
 def drawable(text: str) -> str:
-    """Return a text without control characters and without those that XML forbids."""
+    """Return a text without control characters and without characters that XML forbids."""
     return visible(text).translate({0xFFFE: "\ufffd", 0xFFFF: "\ufffd"})
 
 
@@ -125,14 +125,15 @@ def draw_sample(axes: Axes, series: str, kind: str) -> None:
 
 
 def short_numbers(values: Sequence[float], label: str) -> list[str]:
-    """Write the numbers of an axis, all in one unit: three digits at most, `$` where the axis is in USD."""
+    """Return the numbers of an axis, all in one unit: at most three digits, with `$` if the axis
+    is in USD."""
     most = max(map(abs, values), default=0.0)
     size, unit = (1e6, "M") if most >= 1e6 else (1e3, "k") if most >= 1e4 else (1.0, "")
     return [f"{_dollar(label)}{_digits(value / size, 3)}{unit if value else ''}" for value in values]
 
 
 def exact_number(value: float, label: str) -> str:
-    """Write a number for reading it off: four digits, commas between thousands."""
+    """Return a number as an exact label: four digits, commas between thousands."""
     if 1000 <= abs(value) < 1e15:
         return f"{_dollar(label)}{value:,.0f}"
     return f"{_dollar(label)}{_digits(value, 4)}"
@@ -145,7 +146,7 @@ def _digits(value: float, precision: int) -> str:
 
 
 def _without_extremes(panel: Panel) -> Panel:
-    """Leave out the values that cannot be placed on axes. They stay among the figure's numbers."""
+    """Return the panel without values that are too large for axes. The figure's table still has them."""
     lines, over = ([*filter(None, map(_placed, own))] for own in (panel.lines, panel.over))
     names = {line.name for line in lines}
     frontier = [name for name in panel.frontier if name in names]
@@ -206,7 +207,7 @@ def _draw_points(axes: Axes, panel: Panel, drawn: Drawn) -> None:
 
 
 def _draw_stack(axes: Axes, panel: Panel, drawn: Drawn) -> None:
-    """Draw bars that lie, as their names are long."""
+    """Draw horizontal bars, for long names."""
     names = _bar_names(panel.lines)
     ends = dict.fromkeys(names, 0.0)
     for number, line in enumerate(panel.lines):
@@ -224,7 +225,7 @@ def _draw_stack(axes: Axes, panel: Panel, drawn: Drawn) -> None:
 
 
 def _draw_bars(axes: Axes, panel: Panel, drawn: Drawn) -> None:
-    """Draw groups of bars, and lines of a second measure with an axis at the right."""
+    """Draw groups of bars, and lines of a second measure with an axis on the right."""
     names = _bar_names([*panel.lines, *panel.over])
     width = 0.8 / max(len(panel.lines), 1)
     for number, line in enumerate(panel.lines):
@@ -271,7 +272,7 @@ def _values(line: Line, label: str) -> list[str]:
 
 
 def _scale(axes: Axes, lines: Sequence[Line], label: str, which: str) -> None:
-    """Let an axis begin at zero, and end at a round number above all values and deviations."""
+    """Start an axis at zero, and end it at a round number above all values and deviations."""
     low = min([0.0, *(y for line in lines for y in line.y)])
     high = max([0.0, *(y + (sd or 0.0) for line in lines for y, sd in zip(line.y, line.sd, strict=True))])
     ticks = MaxNLocator(4 if which == "y" else 3, steps=[1, 2, 2.5, 5, 10]).tick_values(
@@ -285,7 +286,8 @@ def _scale(axes: Axes, lines: Sequence[Line], label: str, which: str) -> None:
 
 
 def _checkpoint_ticks(places: Sequence[float]) -> list[float]:
-    """Return the checkpoints that get a number: evenly thinned, with the last, none too near to another."""
+    """Return the checkpoints that get a number: evenly thinned, with the last one, and none too close
+    together."""
     known = sorted(set(places))
     known = known[:: -ceil(len(known) / TICKS)] if known else []
     ticks: list[float] = []
@@ -300,7 +302,7 @@ def _bar_names(lines: Sequence[Line]) -> list[str]:
 
 
 def _wrap(name: str) -> str:
-    """Return a bar's name on at most two lines, and shortened where it is longer."""
+    """Return a bar's name on at most two lines, shortened if it is longer."""
     return "\n".join(textwrap.wrap(drawable(name), LETTERS, max_lines=2, placeholder=" …"))
 
 

@@ -1,4 +1,4 @@
-"""What was run: by what, where, and how it ended."""
+"""Facts about the runs: software, machines, and terminations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from speedrunner.store.records import Machine, Process
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """One run; `terminations` are of all its episodes."""
+    """One run; `terminations` counts all its episodes."""
 
     path: str
     env: str
@@ -28,7 +28,7 @@ class RunFacts(msgspec.Struct, frozen=True):
 
 
 class Shared(msgspec.Struct, frozen=True):
-    """Something that runs had in common: a machine, a sandbox, versions."""
+    """A property that runs have in common: a machine, a sandbox, versions."""
 
     what: str
     value: str
@@ -36,11 +36,11 @@ class Shared(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """All runs.
+    """Facts about all runs.
 
     Attributes:
-        endings: of the episodes of all of them.
-        notes: what changed while a run went on.
+        terminations: counts over the episodes of all runs.
+        notes: changes between the processes of a run.
     """
 
     runs: list[RunFacts]
@@ -50,7 +50,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def facts(runs: Sequence[RunResult]) -> Facts:
-    """Of runs that were read."""
+    """Return the facts of runs."""
     shared: dict[tuple[str, str], list[str]] = {}
     notes = []
     for run in runs:

@@ -1,4 +1,4 @@
-"""The figures: what is drawn where, as data. `drawing` draws them for the page, `printing` for a paper."""
+"""Define the figures as data. `drawing` draws them for the page, `printing` for a paper."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from speedrunner.results.paper import played_models, sweep_command
 from speedrunner.results.series import PLACES, frontier, methods, places
 
 MOST_PLACES, MOST_METHODS = 12, 24
-"""Environments, and methods besides the main ones, that a figure shows. The tables have all."""
+"""Maximum environments of a figure, and methods in addition to the main ones. The tables have all."""
 
 MAIN = ("react", "opo", "asi", "voyager", "speedrunner")
 ABLATIONS = (
@@ -36,16 +36,16 @@ ABLATIONS = (
     "speedrunner-visibility_all_public",
 )
 UNCACHED = (*((name, "babyai") for name in MAIN if name != "voyager"), ("voyager", "crafter"))
-"""Methods and environments that are evaluated without prefix cache, too."""
+"""Methods and environments that are also evaluated without prefix cache."""
 
 ZOMBIES = {"0x": "crafter-zombie_frequency0", "1x": "crafter", "2x": "crafter-zombie_frequency2"}
 
 
 def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
-    """All figures of some runs, for each model that was played: the main ones first.
+    """Return all figures of some runs, for each played model: the main ones first.
 
     Args:
-        options: what the command that fills a gap has beside experiment and model.
+        options: further options of the command that fills a gap.
     """
     models = sorted(played_models(groups))
     main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
@@ -55,7 +55,7 @@ def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
 
 
 def not_begun(groups: Sequence[Condition], options: str = "") -> list[str]:
-    """What plays those experiments of the paper that have a figure of their own and no run here."""
+    """Return the commands that play the paper's experiments that have their own figure and no run here."""
     return [
         sweep_command(experiment, config, options)
         for experiment, make in OTHERS.items()
@@ -65,7 +65,7 @@ def not_begun(groups: Sequence[Condition], options: str = "") -> list[str]:
 
 
 def _named_apart(figures: Iterable[Figure]) -> Iterator[Figure]:
-    """Numbered where models differ in characters alone that a name has not."""
+    """Add numbers to names that would be equal, because models differ only in characters that names lack."""
     taken = set()
     for figure in figures:
         names = chain([figure.name], (f"{figure.name}_{number}" for number in count(2)))
@@ -93,7 +93,7 @@ def _learning(groups: Sequence[Condition], model: str, options: str) -> Figure |
 
 
 def _places(groups: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
-    """Those of the main experiment, and any others that are none of its variants."""
+    """Return the environments of the main experiment, and others that are not variants of it."""
     found = {
         title: envs
         for title, envs in places(groups).items()
@@ -103,8 +103,8 @@ def _places(groups: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
 
 
 def _main(groups: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
-    """The main methods that a place should have, and any other one that was played in all of it and is none
-    of their variants."""
+    """Return the main methods for a place, and other methods that were played in all of it and are not their
+    variants."""
     played = sorted(set.intersection(*({*methods(groups, [env], model)} for env in envs)))
     known = [name for name in MAIN if name != "voyager" or envs == ("crafter",) or name in played]
     variants = tuple(f"{name}-" for name in (*MAIN, "asi_replay"))
@@ -140,7 +140,7 @@ def _points(
     for name in names:
         cost, score = builder.curve(envs, name, measure), builder.curve(envs, name, SCORE)
         last = max(score.points, default=0)
-        if last in cost.points:  # else no episode there sent a request, or no price is known
+        if last in cost.points:  # otherwise no episode there sent a request, or no price is known
             found[name] = cost.points[last], score.points[last]
     lines = [
         Line(name, [cost.mean], [score.mean], [score.sd], score.seeds)
@@ -286,4 +286,4 @@ OTHERS = {
     "shift": _shift,
     "replay": _replay,
 }
-"""Experiments beside the main one, and what makes the figure of each."""
+"""The other experiments, with the function that makes the figure of each."""

@@ -1,4 +1,4 @@
-"""Figures as SVG in the page: text stays text, colours follow the page, marks show their values."""
+"""Figures as SVG in the page: text stays text, colors follow the page, marks show their values."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from speedrunner.report.panels import Figure, Panel
 from speedrunner.report.styles import PALETTE
 
 WIDTH, HEIGHT, BAR = 340, 150, 23
-"""Pixels: width of a panel, height of its axes, and of each bar that lies."""
+"""Pixels: width of a panel, height of its axes, and of each horizontal bar."""
 
 PAD = 3
 """Pixels around a panel, for markers at its corners."""
@@ -60,7 +60,7 @@ _HREF = "{http://www.w3.org/1999/xlink}href"
 
 
 class InlinePanel(NamedTuple):
-    """A panel for the page: its headings, and its drawing."""
+    """A panel for the page: its headings and its drawing."""
 
     title: str
     measure: str
@@ -75,7 +75,7 @@ class InlineFigure(NamedTuple):
 
 
 def draw_inline(figure: Figure) -> InlineFigure:
-    """Draw each panel of a figure as an SVG of its own, all with axes of the same size."""
+    """Draw each panel of a figure as a separate SVG, all with axes of the same size."""
     with drawing_settings(SCREEN):
         panels = [panel for row in figure.rows for panel in row]
         drawn = [_draw(panel) for panel in panels]
@@ -142,7 +142,7 @@ def _svg(canvas: Canvas, values: Mapping[str, list[str]], name: str) -> Markup:
 
     Args:
         values: the texts of marks, by the group id of their artist.
-        name: begins all ids of the drawing.
+        name: prefix of all ids of the drawing.
     """
     content = io.StringIO()
     canvas.savefig(content, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
@@ -162,7 +162,7 @@ def _marks(root: ElementTree.Element, id_: str) -> Iterator[ElementTree.Element]
 
 
 def _clean(root: ElementTree.Element, name: str) -> None:
-    """Remove what a page does not need. Take colours and fonts from the page; name ids after the drawing."""
+    """Remove unneeded elements. Use the page's colors and fonts, and prefix ids with the drawing's name."""
     text = ElementTree.tostring(root, encoding="unicode")
     used = set(re.findall(r"url\(#([^)]+)\)", text)) | {
         str(each.get(_HREF))[1:] for each in root.iter(f"{_SVG}use")
@@ -196,7 +196,7 @@ def _clean(root: ElementTree.Element, name: str) -> None:
 
 
 def _style(text: str, tag: str, name: str) -> dict[str, str]:
-    """Return a style with the page's colours, and without its fonts."""
+    """Return a style with the page's colors and without fonts."""
     kept = []
     for part in text.split(";"):
         key, _, value = (each.strip() for each in part.partition(":"))
@@ -211,7 +211,7 @@ def _round(found: re.Match[str]) -> str:
 
 
 def _unwrap(parent: ElementTree.Element) -> None:
-    """Replace groups without attributes by what is in them, and leave out empty ones."""
+    """Replace groups without attributes by their content, and remove empty ones."""
     children: list[ElementTree.Element] = []
     for child in parent:
         _unwrap(child)

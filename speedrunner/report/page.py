@@ -1,4 +1,4 @@
-"""The page: one HTML file that loads nothing from anywhere."""
+"""The report page: one HTML file that loads nothing."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from speedrunner.report.styles import palette_css
 from speedrunner.results.writing import Cell, Table
 
 ROWS = 200
-"""Rows of a table that the page shows; the files in tables/ have all."""
+"""Maximum rows of a table on the page; the files in tables/ have all."""
 
 OPEN = 20
-"""Rows up to which a table is shown at once."""
+"""Maximum rows of a table that is open initially."""
 
 
 NO_EFFECT = "What the cache saved is not known, as no policy was evaluated on a server without one as well: "
@@ -33,7 +33,7 @@ NO_FORECAST = (
 
 
 class Section(NamedTuple):
-    """Tables of one kind; `missing` is said where one that it should have has no row."""
+    """Tables of one kind; `missing` is shown if one of the expected tables has no row."""
 
     id: str
     title: str
@@ -52,14 +52,14 @@ def page(
     cache: Sequence[str],
     records: Sequence[Table] = (),
 ) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Args:
-        remarks: what has to be said of the results.
-        problems: runs that could not be read, and why.
-        not_begun: commands that play experiments of which there is no run.
+        caveats: notes on the results.
+        problems: runs that could not be read, with the reasons.
+        not_begun: commands that play experiments without any run.
         cache: commands that evaluate policies without prefix cache.
-        records: tables of what `speedrunner bench gpu` measured.
+        records: tables measured by `speedrunner bench gpu`.
     """
     environment = templates(__package__)
     environment.filters |= {"cell": _cell, "numbers": _numbers}
@@ -98,7 +98,7 @@ def _sections(tables: Sequence[Table], no_effect: str) -> Iterator[Section]:
 
 
 def _digest(script: str) -> str:
-    """By which a policy lets one script run, and no other."""
+    """Return the digest with which a Content-Security-Policy allows one script and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
@@ -111,7 +111,8 @@ def _cell(cell: Cell) -> str:
 
 
 def _numbers(figure: Figure) -> list[tuple[Any, ...]]:
-    """What a figure shows, for those who do not see it: panel, measure, name, place, value, deviation."""
+    """Return the figure's content as a table, for screen readers: panel, measure, name, place, value,
+    deviation."""
     return [
         (panel.title, measure, line.name, x, y, sd)
         for row in figure.rows

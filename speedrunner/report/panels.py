@@ -1,4 +1,4 @@
-"""What a figure is made of, as data, and how one is put together of curves."""
+"""Figures as data, and a builder that makes them from curves."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ LABELS = {
 ROLLOUTS = "training rollouts"
 
 LETTERS = 50
-"""Letters of a model's name in those of files, at most: a name of a file has 255 bytes."""
+"""Maximum characters of a model's name in names of files, which have at most 255 bytes."""
 
 
 class Line(msgspec.Struct, frozen=True):
     """One line, bar or point of a panel.
 
     Attributes:
-        name: a method, which has a colour, a dash and a marker of its own.
+        name: a method, which has its own color, dash and marker.
         x: numbers, or names of bars.
-        sd: over seeds; `None` of one seed.
+        sd: over seeds; `None` for one seed.
     """
 
     name: str
@@ -46,10 +46,10 @@ class Panel(msgspec.Struct, frozen=True):
     """One pair of axes.
 
     Attributes:
-        kind: `lines` over rollouts, `points` with the frontier, `bars` beside each other, or a `stack` of
-            bars that lie: their names stand at the y axis.
-        over: lines of a second measure over bars; its axis stands to the right.
-        frontier: names of the points that no other one beats.
+        kind: `lines` over rollouts, `points` with the frontier, grouped `bars`, or a `stack` of horizontal
+            bars with their names at the y axis.
+        over: lines of a second measure over bars, with an axis on the right.
+        frontier: names of the points on the Pareto frontier.
     """
 
     title: str
@@ -66,10 +66,10 @@ class Figure(msgspec.Struct, frozen=True):
     """One figure.
 
     Attributes:
-        name: of its files, and its anchor on the page; the paper's label where it has one.
-        rows: of panels.
-        runs: that it stands on.
-        missing: what is not there, and the command that fills it.
+        name: name of its files, and its anchor on the page; the paper's label if it has one.
+        rows: rows of panels.
+        runs: the runs behind it.
+        missing: missing values, and the command that fills them.
     """
 
     name: str
@@ -84,8 +84,8 @@ class FigureBuilder:
     """Collects the runs and the gaps of a figure while its panels are made.
 
     Args:
-        experiment: that fills gaps.
-        options: what its command has beside, such as ` scale=pilot`.
+        experiment: the experiment that fills gaps.
+        options: further options of its command, such as ` scale=pilot`.
     """
 
     def __init__(self, groups: Sequence[Condition], model: str, experiment: str, options: str) -> None:
@@ -97,7 +97,7 @@ class FigureBuilder:
         self._unpriced = False
 
     def curve(self, envs: Sequence[str], method: str, measure: str) -> Curve:
-        """One setting; where it was not played, or has no price, that is noted."""
+        """Return the curve of one condition; record a gap if it was not played, or has no price."""
         found = curve(self.groups, envs, method, self._model, measure)
         self._runs |= dict.fromkeys(found.runs)
         if not curve(self.groups, envs, method, self._model, SCORE).points:
@@ -108,20 +108,20 @@ class FigureBuilder:
         return found
 
     def line(self, envs: Sequence[str], method: str, measure: str) -> Line | None:
-        """The same over its checkpoints."""
+        """Return the same curve as a line over checkpoints."""
         return line_of(method, self.curve(envs, method, measure).points.items())
 
     def note(self, runs: Iterable[str], gaps: Iterable[str] = ()) -> None:
-        """What a panel stands on that has no curve, and lacks."""
+        """Record the runs and gaps of a panel that has no curve."""
         self._runs |= dict.fromkeys(runs)
         self._gaps |= dict.fromkeys(gaps)
 
     def figure(self, name: str, title: str, text: str, rows: Iterable[Iterable[Panel]]) -> Figure | None:
-        """The whole, of panels that have something in them, if there are any.
+        """Return the figure with its non-empty panels; `None` if there are none.
 
         Args:
-            name: gets the model's behind it.
-            title: likewise.
+            name: prefix of its name, before the model's.
+            title: prefix of its title, before the model's name.
         """
         kept = [row for row in ([panel for panel in row if panel.lines] for row in rows) if row]
         if not kept:
@@ -141,7 +141,7 @@ class FigureBuilder:
 
 
 def line_of(name: str, points: Iterable[tuple[int, Spread]]) -> Line | None:
-    """Return a line over checkpoints, if there are any; a checkpoint may come twice."""
+    """Return a line over checkpoints; `None` without points. A checkpoint may occur twice."""
     rollouts, values = [], []
     for point, value in points:
         rollouts.append(point)
@@ -158,7 +158,7 @@ def line_of(name: str, points: Iterable[tuple[int, Spread]]) -> Line | None:
 
 
 def bars_of(name: str, found: Mapping[str, Spread | None]) -> Iterator[Line]:
-    """By the names of bars, of those that have a value."""
+    """Yield a bar for each name that has a value."""
     known = {key: each for key, each in found.items() if each is not None}
     if known:
         values = known.values()

@@ -1,4 +1,4 @@
-"""Figures for papers: PDF, SVG and PNG, as wide as one column or as both."""
+"""Figures for papers: PDF, SVG and PNG, as wide as one column or two."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ COLUMN, PAGE, ROW = 3.3, 7.0, 1.55
 """Inches: widths of one column and of two, height of a row of panels."""
 
 LETTERS = 10
-"""Letters of a panel's title in an inch."""
+"""Characters of a panel's title per inch."""
 
 COLUMNS = 8
-"""Columns of a legend, at most."""
+"""Maximum columns of a legend."""
 
 DPI = 300
-"""Pixels of an inch in a PNG."""
+"""Pixels per inch in a PNG."""
 
 PAPER = {
     "font.size": 7,
@@ -42,11 +42,11 @@ PAPER = {
 }
 
 METADATA: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"Date": None}, "png": {}}
-"""Formats of the files; without dates, so that the same figures give the same bytes."""
+"""Metadata of the files; without dates, so that the same figures give the same bytes."""
 
 
 def write_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Write NAME.pdf, NAME.svg and NAME.png of each figure into a folder, which is made if it is missing.
+    """Write NAME.pdf, NAME.svg and NAME.png of each figure into a folder, which is created if missing.
 
     The same figures give the same bytes. Raises `StorageError`.
     """

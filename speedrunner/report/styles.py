@@ -1,4 +1,4 @@
-"""The look of each method in every figure: readable without colours, and by colour-blind readers."""
+"""The look of each method in every figure: readable without colors, and by color-blind readers."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ PALETTE = {
     "gray": ("#797979", "#707070"),
     "silver": ("#b5b5b5", "#5c5c5c"),
 }
-"""Each colour on a light and on a dark background."""
+"""Each color on a light and on a dark background."""
 
 
 class Style(NamedTuple):
-    """A colour of the palette, with dash, marker and hatch as matplotlib knows them."""
+    """A color of the palette, with dash, marker and hatch in matplotlib's notation."""
 
     color: str
     dash: Any
@@ -27,7 +27,7 @@ class Style(NamedTuple):
 
     @property
     def ink(self) -> str:
-        """The colour on a light background, as #rrggbb."""
+        """Return the color on a light background, as #rrggbb."""
         return PALETTE[self.color][0]
 
 
@@ -59,7 +59,7 @@ OTHERS = (
 
 
 def style(name: str) -> Style:
-    """Return the look of a method or of another series; a name has the same one in all figures."""
+    """Return the look of a method or of another series; a name has the same look in all figures."""
     return STYLES.get(name) or OTHERS[sum(name.encode()) % len(OTHERS)]
 
 

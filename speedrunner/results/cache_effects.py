@@ -1,4 +1,4 @@
-"""What the prefix cache gives: shares of prompts, and policies evaluated again on a server without one."""
+"""Effects of the prefix cache: its share of prompts, and policies evaluated again on a server without it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from speedrunner.results.conditions import Condition, Spread, mean_sd, spread
 from speedrunner.results.writing import Cell, Table
 
 MEASURES = ("score", "uncached", "cached", "output", "actor_usd")
-"""Columns of a checkpoint; USD of the test episodes alone."""
+"""Columns of a checkpoint; USD of the test episodes only."""
 
 
 class CacheEffect(msgspec.Struct, frozen=True):
-    """A measure of one setting's policies on a server with prefix cache and on one without.
+    """A measure of one condition's policies on a server with prefix cache and on one without.
 
     Attributes:
         with_cache, without_cache: over the seeds that have both.
-        ratio: with by without.
-        runs: paths of those that were evaluated, and of the evaluations.
+        ratio: the value with cache divided by the value without.
+        runs: paths of the evaluated runs and of the evaluations.
     """
 
     condition_name: ConditionName
@@ -33,7 +33,8 @@ class CacheEffect(msgspec.Struct, frozen=True):
 
 
 def cache_effects(groups: Sequence[Condition]) -> list[CacheEffect]:
-    """Of each setting of which a run's last policy was evaluated without prefix cache as well."""
+    """Return the effects of each condition with last policies that were also evaluated without
+    prefix cache."""
     return [
         effect
         for group in groups
@@ -45,12 +46,12 @@ def cache_effects(groups: Sequence[Condition]) -> list[CacheEffect]:
 
 
 def has_cache(group: Condition) -> bool:
-    """Whether its server had a prefix cache, as servers have unless told otherwise."""
+    """Return whether the server had a prefix cache, which is the default."""
     return group.runs[0].config.model.prefix_caching is not False
 
 
 def cache_table(groups: Sequence[Condition]) -> Table:
-    """A row for each effect."""
+    """Return a table with a row for each effect."""
     rows: list[tuple[Cell, ...]] = [
         (
             *(
@@ -74,7 +75,8 @@ def cache_table(groups: Sequence[Condition]) -> Table:
 
 
 def share_table(groups: Sequence[Condition]) -> Table:
-    """A row for each setting: what of its prompts came from the prefix cache."""
+    """Return a table with a row for each condition: the share of its prompts that came from the
+    prefix cache."""
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
         ends = [run.checkpoints.iloc[-1] for run in group.runs if len(run.checkpoints)]
@@ -93,7 +95,7 @@ def share_table(groups: Sequence[Condition]) -> Table:
 
 
 def _begins_with(group: Condition, other: Condition) -> bool:
-    """Whether a group evaluates the policies of the other one."""
+    """Return whether a group evaluates the policies of the other one."""
     names = {run.path.rpartition("/")[2] for run in other.runs}
     sources = {(run.config.run.start_from or "").rpartition("/")[2] for run in group.runs}
     return bool(names & sources)

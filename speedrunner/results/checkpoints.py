@@ -1,10 +1,10 @@
-"""Test episodes and their means per checkpoint, as data frames: every mean that anyone is shown is made here.
+"""Test episodes and their means per checkpoint, as data frames. Every mean that is shown is computed here.
 
 Definitions:
 
-- **Unscored**: an episode that an infrastructure error ended. It is counted, and in no mean.
-- **Silent**: an episode without a request, as where the tools alone exceed the context. Its score counts. Its
-  calls, tokens and USD are missing, so that they enter no mean of costs.
+- **Unscored**: an episode that an infrastructure error ended. It is counted, but is in no mean.
+- **Silent**: an episode without a request, for example because the tools alone exceed the context. Its score
+  counts. Its calls, tokens and USD are missing, so that they enter no mean of costs.
 - **Sleep share**: a sleep's cost is spread evenly over the rollouts of its batch (paper, Appendix A.3).
 - **Cost per episode** (`cost_usd`): the mean USD of the checkpoint's test episodes, with all roles of the
   method (`actor_usd`), plus the mean sleep share of the rollouts since the previous checkpoint (`sleep_usd`).
@@ -27,13 +27,13 @@ if TYPE_CHECKING:
     import pandas
 
 CUT = (Termination.WALL_CLOCK.value, Termination.CONTEXT_OVERFLOW.value)
-"""Terminations by a limit of the machinery: the score depends on that limit."""
+"""Terminations by a limit of the machinery, on which the score then depends."""
 
 COSTS = ("llm_calls", "uncached", "cached", "output", "usd")
-"""What an episode without a request has no value of."""
+"""Values that are missing for an episode without a request."""
 
 MEANS = ("score", "llm_calls", "actions", "uncached", "cached", "output", "usd")
-"""Columns of which a checkpoint has the mean over its scored test episodes."""
+"""Columns for which a checkpoint has the mean over its scored test episodes."""
 
 
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
@@ -41,12 +41,12 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
 
     Columns: `episode`, `number` (its last part, or -1), `phase`, `checkpoint`, `policy`, `task`,
     `termination`, `score`, `success`, `actions`, `skill_calls`, `llm_calls`, `uncached`, `cached`, `output`
-    (tokens), `usd`, `seconds`, `unreported` (requests whose tokens are not known), `at_most` (tokens that
-    these can have taken). What is not known is NaN.
+    (tokens), `usd`, `seconds`, `unreported` (requests with unknown tokens), `at_most` (maximum tokens of
+    these requests). Unknown values are NaN.
 
     Args:
-        costs: the run's priced ledger, with the requests of all roles; without it, tokens are those of the
-            episode's own turns, and USD are not known.
+        costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
+            episode's own turns, and USD are unknown.
     """
     import pandas
 
@@ -94,13 +94,13 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
 
 
 def _number(episode: str) -> int:
-    """Return the last part of an episode's key, as a number; -1 where it is none."""
+    """Return the last part of an episode's key as a number; -1 if it is not a number."""
     last = episode.rpartition("/")[2]
     return int(last) if re.fullmatch(r"[0-9]{1,9}", last) else -1
 
 
 def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
-    """Return one row per sleep, by its number: edits, tokens, USD, seconds, and what it did to the prefix."""
+    """Return one row per sleep, by its number: edits, tokens, USD, seconds, and the change of the prefix."""
     import pandas
 
     nan = float("nan")
@@ -139,9 +139,9 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
 def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
     """Return one row per checkpoint that has a test episode, indexed by its rollouts, ascending.
 
-    Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `wall_clock`, `context_overflow` (shares
-    of the test episodes that they ended) and `cut` (these and the unscored ones); the means `MEANS`, of
-    which USD are called `actor_usd`; `unreported` (sum) and `at_most` (tokens per episode).
+    Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `wall_clock`, `context_overflow` (shares of
+    the test episodes that they ended) and `cut` (the share of these and the unscored ones); the means
+    `MEANS`, with USD named `actor_usd`; `unreported` (sum) and `at_most` (tokens per episode).
     """
     tests = episodes[episodes["phase"] == "test"]
     by = tests.groupby("checkpoint")
@@ -161,7 +161,7 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
 
 
 def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
-    """Return the rows of `average_tests`, with what the policies are and cost.
+    """Return the rows of `average_tests` with the costs and the size of the policies.
 
     Further columns: `sleep_usd`, `cost_usd`, `rollout_usd`, `training_usd`; `public` and `skills` (counts),
     `notes` (whether the policy has notes for the actor), `whole` (whether all planned episodes are finished).
@@ -190,17 +190,17 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
 
 
 def _count_skills(run: RunData, version: int) -> tuple[int, int, bool]:
-    """Return how many skills a policy has, public and all, and whether it has notes."""
+    """Return a policy's number of public skills and of all skills, and whether it has notes."""
     policy = run.policies.load(version)
     return sum(skill.public for skill in policy.skills), len(policy.skills), bool(policy.notes)
 
 
 def share_sleeps(episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the training rollouts: `episode`, `number`, `sleep_usd` (share of the sleep that followed), and
-    `usd`, which includes it."""
+    """Return the training rollouts: `episode`, `number`, `sleep_usd` (share of the next sleep), and `usd`,
+    which includes it."""
     shares = (sleeps["cost_usd"] / sleeps["rollouts"]).set_axis(sleeps["sleep"] - 1)
     train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", "usd"]].copy()
     train["sleep_usd"] = train["policy"].map(shares.to_dict()).fillna(0.0).astype(float)
-    if train["usd"].notna().any():  # else no price is known
+    if train["usd"].notna().any():  # otherwise no price is known
         train["usd"] = train["usd"].fillna(0.0) + train["sleep_usd"]
     return train.drop(columns="policy")

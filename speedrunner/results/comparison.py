@@ -1,4 +1,4 @@
-"""Runs beside each other at their checkpoints, paired by test task."""
+"""Compare runs at their checkpoints, paired by test task."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ METRICS = ("score", "llm_calls", "uncached", "cached", "output", "usd")
 """Columns of the frame of episodes that are compared."""
 
 WORLD = ("env.primitives", "env.limits", "env.tasks")
-"""What makes tasks of one name different worlds."""
+"""Digests that make tasks with equal names different worlds."""
 
 
 class CannotCompare(Exception):
@@ -37,8 +37,8 @@ class Compared(msgspec.Struct, frozen=True):
         rollouts: training rollouts before it.
         metric: see `METRICS`; tokens and USD are per test episode.
         run: its path.
-        mean: over its test tasks; `None` where no value is known.
-        difference: from the first run, over the tasks that both played; `None` where there is no such task.
+        mean: over its test tasks; `None` if no value is known.
+        difference: from the first run, over the tasks that both played; `None` without such tasks.
     """
 
     rollouts: int
@@ -49,7 +49,7 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Comparison(msgspec.Struct, frozen=True):
-    """What was compared, and what is to be known of it."""
+    """The result of a comparison; `notes` are caveats."""
 
     rows: list[Compared]
     notes: list[str]
@@ -64,7 +64,7 @@ class _Side:
 
     @cached_property
     def whole(self) -> list[int]:
-        """Checkpoints whose test episodes were all played."""
+        """Return the checkpoints with all test episodes played."""
         counts = self.tests.groupby("checkpoint").size()
         planned = self.config.run.test_episodes
         return [point for point in self.run.checkpoints if counts.get(point, 0) >= planned]
@@ -76,10 +76,10 @@ class _Side:
 
 
 def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
-    """Compare runs, each with the first, at the checkpoints that all of them have finished.
+    """Compare each run with the first one, at the checkpoints that all of them have finished.
 
     Args:
-        costs: of each run.
+        costs: the costs of each run.
 
     Raises:
         CannotCompare: they play different environments, or have no finished checkpoint in common.
@@ -118,13 +118,13 @@ def _side(run: RunData, costs: RunCosts) -> _Side:
 
 
 def _changed(first: _Side, side: _Side) -> list[str]:
-    """What differs between what two runs were played with, where both say so."""
+    """Return the differences between the last processes of two runs, if both are recorded."""
     newest = [each.run.processes[-1:] for each in (first, side)]
     return changes(*newest[0], *newest[1]) if all(newest) else []
 
 
 def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
-    """What the numbers of a run do not say."""
+    """Return the caveats of a run's numbers."""
     played = side.tests[side.tests["checkpoint"].isin(points)]
     missing = sorted(set(side.run.checkpoints).difference(side.whole))
     unscored = int(played["score"].isna().sum())

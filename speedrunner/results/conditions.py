@@ -1,4 +1,4 @@
-"""Conditions: runs that differ only in their seed, and means and deviations over these seeds."""
+"""Conditions: runs that differ only in their seed, with means and deviations over these seeds."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEYS = ("env", "method", "model")
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """Mean over seeds; `sd`, the sample's standard deviation, is `None` for one seed."""
+    """Mean and standard deviation over seeds; `sd` is the sample's and `None` for one seed."""
 
     mean: float
     sd: float | None
@@ -51,7 +51,7 @@ class Condition:
     """Runs of one environment, method and model.
 
     Attributes:
-        setting: `method` also names what else differs from other runs of the environment and model.
+        condition_name: `method` also names other differences from runs of the same environment and model.
         runs: ascending by seed.
     """
 
@@ -60,21 +60,21 @@ class Condition:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Environment, method and model."""
+        """Return environment, method and model."""
         return self.condition_name.env, self.condition_name.method, self.condition_name.model
 
     @property
     def variant(self) -> str:
-        """What `condition_name.method` names in addition to the method."""
+        """Return the differences that `condition_name.method` names in addition to the method."""
         return self.condition_name.method.removeprefix(self.runs[0].condition_name.method)
 
     @property
     def points(self) -> list[int]:
-        """Checkpoints that at least one seed has finished."""
+        """Return the checkpoints that at least one seed has finished."""
         return sorted({point for run in self.runs for point in run.checkpoints.index})
 
     def spread(self, measure: str) -> dict[int, Spread]:
-        """Mean and deviation of a column over the seeds, by checkpoint."""
+        """Return mean and deviation of a column over the seeds, by checkpoint."""
         values: dict[int, list[float]] = {}
         for run in self.runs:
             column = run.checkpoints[measure].dropna()
@@ -84,7 +84,7 @@ class Condition:
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return mean and deviation over the seeds that have a value; `None` where none has."""
+    """Return mean and deviation over the seeds that have a value; `None` if none has."""
     known = pandas.Series([*values], dtype=float).dropna()
     if known.empty:
         return None
@@ -92,14 +92,15 @@ def spread(values: Iterable[float | None]) -> Spread | None:
 
 
 def average(parts: Sequence[Spread]) -> Spread:
-    """Return the mean of several environments: of their means and of their deviations, as the paper does."""
+    """Return the mean over several environments, of their means and of their deviations, as the
+    paper does."""
     deviations = [part.sd for part in parts if part.sd is not None]
     sd = sum(deviations) / len(deviations) if len(deviations) == len(parts) else None
     return Spread(sum(part.mean for part in parts) / len(parts), sd, min(part.seeds for part in parts))
 
 
 def mean_sd(found: Spread | None) -> tuple[float | None, float | None]:
-    """Return mean and deviation, where they are known."""
+    """Return mean and deviation; `None` if unknown."""
     return (found.mean, found.sd) if found else (None, None)
 
 
@@ -107,8 +108,8 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
     """Group runs that differ only in their seed.
 
     Returns:
-        The conditions, by setting; and a line for each run that is left out because another one has its
-        setting and seed (the one with more finished checkpoints is taken).
+        The conditions, sorted by name. Also a line for each run that is left out because another one has the
+        same condition and seed (the one with more finished checkpoints is used).
     """
     settings = {id(run): _list_settings(run) for run in runs}
     groups: dict[ConditionName, dict[int, RunResult]] = {}
@@ -159,7 +160,7 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
 
 
 def share_cut(rows: Iterable[pandas.Series[Any]]) -> float:
-    """Return the share of the test episodes of some checkpoints that the wall clock or the context ended."""
+    """Return the share of the test episodes of some checkpoints that ended by wall clock or context."""
     frame = pandas.DataFrame(rows)
     ended = (frame["wall_clock"] + frame["context_overflow"]) * frame["episodes"]
     return float(ended.sum() / frame["episodes"].sum())

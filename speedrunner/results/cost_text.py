@@ -1,4 +1,4 @@
-"""What runs cost, as people read it."""
+"""Costs of runs as text for people."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
         "notes" if row["notes"] and not row["skills"] else f"{row['public']}/{row['skills']}"
     ),
 }
-"""Of the table of checkpoints. Headings in two lines, so that it fits into 80 characters."""
+"""Columns of the table of checkpoints. Headings have two lines, so that the table fits into 80 characters."""
 
 
 def cost_lines(costs: RunCosts) -> list[str]:
-    """The breakdown per role, per class and per checkpoint, and the prefix cache's share."""
+    """Return the breakdown per role, per class and per checkpoint, and the share of cached prompt tokens."""
     total = costs.total
     lines = [_FORMAT.format("role", *HEAD)]
     lines += [_line(role, line) for role, line in costs.roles.items()]
@@ -72,7 +72,8 @@ def cost_lines(costs: RunCosts) -> list[str]:
 
 
 def limit_lines(costs: RunCosts) -> list[str]:
-    """What of a run's requests was cut off, where any was: whole ones, and thinking at its budget."""
+    """Return lines about truncated requests and about reasoning closed at its budget; empty if there are
+    none."""
     lines, total = [], costs.total
     if total.unreported:
         prompt, generated = total.at_most.cached + total.at_most.computed, total.at_most.action
@@ -91,7 +92,7 @@ def limit_lines(costs: RunCosts) -> list[str]:
 
 
 def total_lines(names: Sequence[str], runs: Sequence[RunCosts]) -> list[str]:
-    """One line per run, and their sum."""
+    """Return one line per run, and their sum."""
     lines = [_FORMAT.format("run", *HEAD)]
     for name, each in zip(names, runs, strict=True):
         lines += [name, _line("", each.total)]
@@ -99,7 +100,8 @@ def total_lines(names: Sequence[str], runs: Sequence[RunCosts]) -> list[str]:
 
 
 def checkpoint_table(runs: Mapping[str, Sequence[Row]]) -> Table:
-    """One line per checkpoint, which names its run where there are several; `notes` explains the columns."""
+    """Return a line per checkpoint, with the run's name if there are several runs; `notes` explains the
+    columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, collapse_padding=True)
     names = len(runs) > 1
     if names:
@@ -115,7 +117,7 @@ def checkpoint_table(runs: Mapping[str, Sequence[Row]]) -> Table:
 
 
 def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
-    """What the columns of `checkpoint_table` mean, and the prices of its runs."""
+    """Explain the columns of `checkpoint_table`, and list the prices of its runs."""
     unscored, silent = (sum(row[name] for row in rows) for name in ("unscored", "silent"))
     left_out = ""
     if unscored:
@@ -150,7 +152,7 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
 
 
 def price_text(book: PriceBook) -> str:
-    """The prices: one list for all models, or one for each, and the GPUs of those paid by the hour."""
+    """Return the prices: one list for all models or one for each, and the GPUs of models paid by the hour."""
     lists = {
         model: f"{prices.uncached:g} uncached, {prices.cached:g} cached, {prices.output:g} output"
         " (USD per million tokens)"
@@ -164,7 +166,7 @@ def price_text(book: PriceBook) -> str:
 
 
 def reconciliation_line(reconciliation: Reconciliation) -> str:
-    """The ledger's sums beside the engine's counters, and what is to be thought of the difference."""
+    """Return the ledger's sums, the engine's counters, and an assessment of the difference."""
     ledger, engine = reconciliation.ledger, reconciliation.engine
     sums = (
         f"prompt {ledger.prompt} / {engine.prompt}, cached {ledger.cached} / {engine.cached},"
@@ -191,7 +193,7 @@ def reconciliation_line(reconciliation: Reconciliation) -> str:
 
 
 def reconciliation_text(reconciliations: StoredReconciliations) -> str:
-    """Whether the ledger's sums are the stored accounts."""
+    """Return whether the ledger's sums equal those of the stored reconciliations."""
     killed = f"; {reconciliations.without} uses of an engine left none" if reconciliations.without else ""
     if not reconciliations.reconciliations:
         return f"Stored accounts: {NOT_MEASURED}: no process came to its end{killed}."

@@ -1,10 +1,10 @@
-"""Whose an engine's seconds are: one formula, also for an engine that several runs share.
+"""Attribute an engine's seconds to requests and runs, also if several runs share the engine.
 
-Each second of the engine's life in which requests are in flight is split evenly among those requests; each
-second in which nobody waits is split evenly among the runs that were going on. All of it comes from ledgers:
-a request is in flight in `[time - seconds, time]`; a run goes on from the readiness request with which each
-of its processes begins to that process's last answer. So the shares add up to the time in which any of the
-runs went on. What the engine took to start and to stop stands in no ledger and is not in it.
+A second with requests in flight is split evenly among those requests. A second without requests is split
+evenly among the active runs. All times come from ledgers: a request is in flight in `[time - seconds, time]`.
+A run is active from the readiness request that each of its processes sends first to that process's last
+answer. The shares therefore add up to the time in which at least one run was active. The engine's start and
+stop are in no ledger and are not included.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class EngineTime:
     """One run's share of the engines that it used, in seconds.
 
     Attributes:
-        requests: of each row of its ledger, in their order; `None` where that cannot be told.
-        idle: by model, of the time in which nobody waited.
+        requests: the share of each row of its ledger, in order; `None` if unknown.
+        idle: by model, the share of the time without requests.
     """
 
     requests: list[float | None]
@@ -37,11 +37,11 @@ class EngineTime:
 
 
 class EngineUse(msgspec.Struct, frozen=True):
-    """When a run used an engine, in Unix seconds: begin, end, begin, end, ...
+    """When a run used an engine, in Unix seconds: start, end, start, end, ...
 
     Attributes:
-        flights: when the engine, or the way to it, had each of its requests.
-        going_on: when each of its processes went on.
+        flights: when each of its requests was in flight.
+        going_on: when each of its processes was active.
     """
 
     flights: array[float]
@@ -49,15 +49,15 @@ class EngineUse(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, rows: Sequence[LedgerRow]) -> EngineUse:
-        """What the rows of one run and one engine say."""
+        """Return the use in the rows of one run and one engine."""
         flights = array("d", chain.from_iterable(map(_in_flight, rows)))
         return cls(flights, array("d", chain.from_iterable(map(_span, sessions(rows)))))
 
 
 def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
-    """The rows of one run and one engine, one list for each process that used it.
+    """Return the rows of one run and one engine, one list for each process that used it.
 
-    Empty where no process showed the engine to be ready, as with a hosted model, whose time is not ours.
+    Empty if no process found the engine ready, as with hosted models, which have no engine time.
     """
     found: list[list[LedgerRow]] = []
     for row in rows:
@@ -69,7 +69,7 @@ def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
 
 
 def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
-    """Split the lives of engines among the runs whose ledgers these are. An engine is known by its model."""
+    """Split the lifetimes of engines among runs, given by their ledgers. A model identifies its engine."""
     shares = [EngineTime([None] * len(rows), {}) for rows in runs]
     by_model: dict[str, dict[int, list[int]]] = {}
     for number, rows in enumerate(runs):
@@ -87,12 +87,12 @@ def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
 
 
 def engine_seconds(uses: Sequence[EngineUse]) -> list[float]:
-    """Split the life of one engine among the runs that used it, as `engine_time` does."""
+    """Split the lifetime of one engine among the runs that used it, as `engine_time` does."""
     return [float(waited.sum() + idle.sum()) for waited, idle in _split(uses)]
 
 
 def _in_flight(row: LedgerRow) -> tuple[float, float]:
-    """When the engine, or the way to it, had the request."""
+    """Return when the request was in flight, including the way to the engine."""
     return row.time - row.seconds, row.time
 
 
@@ -102,10 +102,10 @@ def _span(rows: Iterable[LedgerRow]) -> tuple[float, float]:
 
 
 def _split(uses: Sequence[EngineUse]) -> list[tuple[ndarray, ndarray]]:
-    """Of each run, the seconds of each request, and those of each process in which nobody waited.
+    """Return, for each run, the seconds of each request and the idle seconds of each process.
 
-    Two clocks go on whenever something begins or ends: one by the seconds that a request gets which is in
-    flight, the other by those that a run gets of the time in which nobody waits.
+    Two running sums advance at each start or end: the seconds of a request in flight, and a run's share of
+    the time without requests.
     """
     import numpy
 
@@ -116,7 +116,7 @@ def _split(uses: Sequence[EngineUse]) -> list[tuple[ndarray, ndarray]]:
     moments = numpy.unique(numpy.concatenate([*flights, *going_on]))
 
     def at_once(spans: Sequence[ndarray]) -> ndarray:
-        """How many of them there are from each moment on."""
+        """Return the number of concurrent spans after each event."""
         begins, ends = numpy.searchsorted(moments, numpy.concatenate(spans)).T
         steps = numpy.bincount(begins, minlength=len(moments)) - numpy.bincount(ends, minlength=len(moments))
         return steps.cumsum()[:-1]

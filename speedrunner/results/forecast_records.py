@@ -1,4 +1,4 @@
-"""Forecasts as they are stored in a folder of runs, and the measured amounts that they predict."""
+"""Forecasts stored in a folder of runs, and the measured amounts that they predict."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ CONFIDENCE = 0.9
 Kind = Literal["train", "test", "sleep"]
 
 MEASURES = ("requests", "uncached", "cached", "output", "engine_s", "usd", "bytes")
-"""Requests, tokens by class, seconds of our engines, USD and bytes on disk, wasted ones included."""
+"""Requests, tokens by class, seconds of local engines, USD and bytes on disk, wasted ones included."""
 
 FORECASTS = "forecasts.jsonl"
-"""The file of forecasts, in the folder of the runs."""
+"""File name of the forecasts in the folder of the runs."""
 
 
 class Forecast(msgspec.Struct, frozen=True):
@@ -38,15 +38,15 @@ class Forecast(msgspec.Struct, frozen=True):
 
     Attributes:
         dir: the run's directory.
-        setting: the setting of the run.
+        condition_name: the condition of the run.
         counts: its training episodes, test episodes and sleeps.
         files: number of files on disk.
         mean, sd: the expected amount and its standard deviation, by measure; an unknown measure (without a
-            price or our own engine) is missing.
-        measured: how many measured episodes and sleeps of each kind the forecast uses.
+            price or a local engine) is missing.
+        measured: number of measured episodes and sleeps of each kind behind the forecast.
         prices: name of the price list.
         made: time of the forecast in Unix seconds.
-        source: the setting that was measured, if it is another one.
+        source: the measured condition, if it is another one.
     """
 
     dir: str
@@ -74,7 +74,8 @@ class Sum(msgspec.Struct, frozen=True):
 
 
 def total(forecasts: Sequence[Forecast], measure: str) -> Sum | None:
-    """Return the sum of one measure; `None` if a forecast lacks it. Errors in one setting are correlated."""
+    """Return the sum of one measure; `None` if a forecast lacks it. Errors in one condition are
+    correlated."""
     if not forecasts or any(measure not in each.mean for each in forecasts):
         return None
     mean = sum(each.mean[measure] for each in forecasts)
@@ -106,7 +107,7 @@ def kept(folder: Path) -> list[Forecast]:
 
 
 def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
-    """Return the known amounts that a run took, by measure. Raises `StorageError`."""
+    """Return the known amounts that a run used, by measure. Raises `StorageError`."""
     taken = _amounts(costs.total)
     if costs.unpriced:
         taken.pop("usd", None)
@@ -114,10 +115,10 @@ def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
 
 
 def frame_steps(run: RunData, costs: RunCosts) -> pandas.DataFrame:
-    """Return the amounts that each episode and sleep of a run took, with its `kind`; unknown ones are NaN.
+    """Return the amounts of each episode and sleep of a run, with its `kind`; unknown ones are NaN.
 
-    What the run took otherwise is spread evenly over all of them, and the bytes of a kind's files over that
-    kind. Raises `StorageError`.
+    Other amounts of the run are spread evenly over all episodes and sleeps. The bytes of a kind's files are
+    spread over that kind. Raises `StorageError`.
     """
     import pandas
 
@@ -150,10 +151,10 @@ def file_sizes(path: Path) -> dict[str, float]:
     """Return the bytes of a run's files, by what they grow with: `train`, `test`, `sleep` or `all`."""
     folders = {"trajectories": "train", "evaluations": "test", "sleeps": "sleep", "policies": "sleep"}
     sizes = {"train": 0.0, "test": 0.0, "sleep": 0.0, "all": 0.0}
-    for place, _, names in os.walk(path):  # which leaves out what it cannot read
+    for place, _, names in os.walk(path):  # skips what it cannot read
         parts = Path(place).relative_to(path).parts
         for name in names:
-            with suppress(OSError):  # it was there for a moment, or its path is too long
+            with suppress(OSError):  # a temporary file, or a path that is too long
                 found = Path(place, name).lstat()
                 if stat.S_ISREG(found.st_mode):
                     sizes[folders.get(parts[0] if parts else "", "all")] += found.st_size

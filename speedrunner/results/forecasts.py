@@ -1,4 +1,4 @@
-"""What runs were expected to take, beside what they took."""
+"""Forecasts compared with measured amounts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from speedrunner.results.writing import Cell, Table
 
 
 def forecast_table(runs: Sequence[RunResult]) -> Table:
-    """A row for each measure of each finished run of which a forecast was made before it began; those of the
-    sum of these runs come first.
+    """Return a row for each measure of each finished run with a forecast from before its start. The rows for
+    the sum of these runs come first.
 
-    Raises `StorageError` where forecasts cannot be read.
+    Raises `StorageError` if forecasts cannot be read.
     """
     known = {folder: kept(folder) for folder in {Path(run.path).parent for run in runs}}
     found = [(run, each) for run in runs for each in [_forecast(run, known[Path(run.path).parent])] if each]
@@ -41,7 +41,8 @@ def forecast_table(runs: Sequence[RunResult]) -> Table:
 
 
 def _forecast(run: RunResult, known: Sequence[Forecast]) -> Forecast | None:
-    """The newest one of a finished run that is of as many episodes and sleeps, made before it began."""
+    """Return the newest forecast of a finished run with the same numbers of episodes and sleeps, made before
+    its start."""
     if run.unfinished or run.started is None:
         return None
     phases = run.episodes["phase"]
@@ -65,7 +66,7 @@ def _rows(runs: Sequence[RunResult], forecasts: Sequence[Forecast]) -> list[tupl
         if measure == "usd" and any(
             run.prices != each.prices for run, each in zip(runs, forecasts, strict=True)
         ):
-            continue  # at other prices
+            continue  # another price list
         expected, truth = total(forecasts, measure), sum(run.taken[measure] for run in runs)
         if expected is not None:
             ratio = truth / expected.mean if expected.mean else None

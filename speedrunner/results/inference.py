@@ -1,9 +1,9 @@
-"""Intervals and tests for differences between conditions.
+"""Confidence intervals and tests for differences between conditions.
 
-A condition has few libraries (seeds) and many test episodes of each. Episodes of one seed share a library,
-so they are not independent samples of the method. The default test therefore compares the means of seeds
+A condition has few libraries (seeds) and many test episodes of each. Episodes of one seed share a library, so
+they are not independent samples of the method. The default test therefore compares the means of seeds
 (Student's t), and the bootstrap interval resamples seeds first, then episodes within each. The paper's own
-test treats all pairs of seed and episode as independent; it is kept for comparison, and rejects too often.
+test treats all pairs of seed and episode as independent. It is included for comparison and rejects too often.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 DRAWN = 2_000_000
-"""Values that are drawn at once, at most: 32 MB."""
+"""Maximum number of values drawn at once: 32 MB."""
 
 SEED = 0
 """Fixed, so that the same values always have the same interval."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """A mean over `count` values, and the interval that holds it with `CONFIDENCE`; `None`: of one value."""
+    """A mean over `count` values with its interval at `CONFIDENCE`, which is `None` for one value."""
 
     mean: float
     low: float | None
@@ -39,9 +39,9 @@ class TTest(msgspec.Struct, frozen=True):
     """A two-sided t-test of a mean difference against zero.
 
     Attributes:
-        count: values that were tested.
-        low, high: the t interval with `CONFIDENCE`; `None` of fewer than two values.
-        t, p: `None` of fewer than two values, and where all values are equal.
+        count: number of tested values.
+        low, high: the t interval at `CONFIDENCE`; `None` for fewer than two values.
+        t, p: `None` for fewer than two values, and if all values are equal.
     """
 
     count: int
@@ -64,11 +64,11 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     """Return the mean of the seeds' means with its hierarchical percentile bootstrap interval.
 
     Seeds are drawn with replacement, then episodes within each drawn seed. With one seed, only episodes are
-    drawn: the interval then holds for this library alone. With fewer than five seeds the interval is too
+    drawn: the interval then applies to this library only. With fewer than five seeds the interval is too
     narrow: use the t interval of `ttest_seeds`.
 
     Args:
-        values: of the test episodes, by seed.
+        values: values of the test episodes, by seed.
     """
     import numpy
 
@@ -80,7 +80,7 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
         return Estimate(mean, None, None, count)
     random = numpy.random.default_rng(SEED)
     drawn: ndarray = numpy.stack([numpy.concatenate([*_resampled_means(own, random)]) for own in seeds])
-    if len(seeds) > 1:  # another draw of episodes for each seed, also where a seed is drawn twice
+    if len(seeds) > 1:  # new episodes for each drawn seed, also if a seed is drawn twice
         chosen = random.integers(len(seeds), size=(len(seeds), RESAMPLES))
         which = numpy.stack([random.permutation(RESAMPLES) for _ in seeds])
         drawn = drawn[chosen, which]
@@ -98,12 +98,13 @@ def _resampled_means(values: ndarray, random: Generator) -> Iterator[ndarray]:
 
 
 def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:
-    """Test the mean of the seeds' means against zero; degrees of freedom are the seeds less one."""
+    """Test the mean of the seeds' means against zero; degrees of freedom are the number of seeds
+    minus one."""
     return paper_ttest([sum(own) / len(own) for own in values.values() if len(own)])
 
 
 def paper_ttest(differences: Sequence[float]) -> TTest | None:
-    """Test the mean of differences against zero, as if they were independent; `None` where there is none."""
+    """Test the mean of differences against zero as if they were independent; `None` without differences."""
     import numpy
     from scipy import stats  # type: ignore[import-untyped]
 

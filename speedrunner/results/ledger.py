@@ -1,6 +1,6 @@
-"""A run's ledger with what each request cost, added up by role, checkpoint and episode.
+"""A run's ledger with the cost of each request, added up by role, checkpoint and episode.
 
-Every sum of tokens and money that anybody is shown comes from here. Each row is priced by its own model.
+Every displayed sum of tokens and money comes from here. Each row is priced with the prices of its model.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from speedrunner.store.stored_run import RunDirectoryError
 Key = TypeVar("Key", bound=Hashable)
 
 NONE = "(none)"
-"""In the place of a role or a phase that a request does not have."""
+"""Stands for the missing role or phase of a request."""
 
 IDLE = "(idle)"
-"""In the place of a role or a phase: engine time in which no request waited."""
+"""The role or phase of engine time in which no request waited."""
 
 
 class Classes(Sums, frozen=True):
-    """Something about each class of tokens; each token is in exactly one.
+    """An amount for each class of tokens; each token is in exactly one.
 
     Attributes:
         cached: prompt tokens from the prefix cache.
         computed: all other prompt tokens.
-        reasoning: generated tokens up to the end of the thinking region.
+        reasoning: generated tokens up to the end of the reasoning.
         action: all other generated tokens.
     """
 
@@ -47,38 +47,38 @@ class Classes(Sums, frozen=True):
 
     @classmethod
     def of(cls, usage: Usage) -> Classes:
-        """The tokens of a usage, by class."""
+        """Return the tokens of a usage, by class."""
         return cls(usage.cached, usage.uncached, usage.reasoning, usage.action)
 
     def times(self, prices: Prices) -> Classes:
-        """What they cost, in USD (paper, Appendix A.3: output is reasoning and action)."""
+        """Return their cost in USD (paper, Appendix A.3: output is reasoning and action)."""
         lists = (prices.cached, prices.uncached, prices.output, prices.output)
         return Classes(*(tokens * price / 1e6 for tokens, price in zip(astuple(self), lists, strict=True)))
 
     @property
     def total(self) -> float:
-        """Over all classes."""
+        """Return the sum over all classes."""
         return self.cached + self.computed + self.reasoning + self.action
 
 
 class Line(msgspec.Struct, frozen=True):
-    """One part of a run. `None` stands for what was not measured, or is not paid for in this way.
+    """One part of a run. `None`: not measured, or not paid for in this way.
 
     Attributes:
-        requests: tries, those without a usage included.
-        tokens: by class, as far as the engine told.
-        wasted: of these, what served nothing (retries, aborted requests, attempts given up).
-        usd_by_class: what the tokens cost, where they are paid by the token.
-        usd: what all of it costs: tokens, or engine time.
+        requests: tries, including those without a usage.
+        tokens: by class, if the engine reported them.
+        wasted: the part of `tokens` that was useless (retries, aborted requests, aborted attempts).
+        usd_by_class: cost of the tokens, if they are paid by the token.
+        usd: total cost, by tokens or engine time.
         wasted_usd: the wasted part of `usd`.
         engine_s: share of the engine's seconds; see `speedrunner.results.engine_time`.
-        unreported: tries of which the engine told no usage although it may have worked on them.
-        at_most: the most tokens that it can have counted for them (prompt and generated).
-        at_most_usd: the most that they can have cost beyond `usd`, where tokens are paid.
-        cacheable: prompt tokens that an ideal prefix cache could have given, where that is known.
-        from_cache: what the engine's own gave to the same requests.
-        cacheable_in: their number.
-        thought_cut: answers whose thinking was closed at its budget.
+        unreported: tries that the engine may have worked on without reporting a usage.
+        at_most: maximum tokens of these tries (prompt and generated).
+        at_most_usd: maximum additional cost of these tries, if tokens are paid.
+        cacheable: prompt tokens that an ideal prefix cache could have provided, if known.
+        from_cache: prompt tokens that the engine's cache provided for the same requests.
+        cacheable_in: number of these requests.
+        thought_cut: answers with reasoning that was closed at its budget.
     """
 
     requests: int = 0
@@ -101,17 +101,17 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def useful(self) -> Classes:
-        """Tokens that were not wasted."""
+        """Return the tokens that were not wasted."""
         return self.tokens - self.wasted
 
     @property
     def useful_usd(self) -> float:
-        """What they cost; nothing where that is not known."""
+        """Return the cost of the useful tokens; 0 if unknown."""
         return (self.usd or 0.0) - (self.wasted_usd or 0.0)
 
     @property
     def cache_share(self) -> float | None:
-        """`from_cache` as a share of `cacheable`; `None` where that is nothing, or not known."""
+        """Return `from_cache` as a share of `cacheable`; `None` if that is 0 or unknown."""
         return self.from_cache / self.cacheable if self.cacheable else None
 
 
@@ -121,9 +121,9 @@ class RunCosts:
 
     Attributes:
         book: the prices.
-        lines: by what the requests were sent for.
-        idle: engine time in which nobody waited; `None` where no engine of ours was used.
-        unpriced: models for which there is no price.
+        lines: by purpose of the requests.
+        idle: engine time in which no request waited; `None` if no local engine was used.
+        unpriced: models without a price.
     """
 
     book: PriceBook
@@ -133,27 +133,29 @@ class RunCosts:
 
     @cached_property
     def roles(self) -> dict[str, Line]:
-        """By role, the busiest first; engine time in which nobody waited stands last, under `IDLE`."""
+        """Return the lines by role, the busiest first; idle engine time comes last, as `IDLE`."""
         roles = self._grouped(lambda labels: labels.role or NONE)
         ordered = dict(sorted(roles.items(), key=lambda item: -item[1].tokens.total))
         return ordered if self.idle is None else ordered | {IDLE: self.idle}
 
     @cached_property
     def checkpoints(self) -> dict[tuple[str, int | None], Line]:
-        """By phase and policy, in the run's order; what belongs to none (readiness, probes) under `NONE`."""
+        """Return the lines by phase and policy, in the run's order; readiness checks and probes are under
+        `NONE`."""
         found = self._grouped(lambda labels: (labels.phase or NONE, labels.policy))
         ordered = dict(sorted(found.items(), key=lambda item: _position(*item[0])))
         return ordered if self.idle is None else ordered | {(IDLE, None): self.idle}
 
     @cached_property
     def episodes(self) -> dict[str, Line]:
-        """By episode or sleep (`sleep_key`), all its attempts and roles; `useful` is the one that counts."""
+        """Return the lines by episode or sleep (`sleep_key`), with all attempts and roles; `useful` is the
+        attempt that counts."""
         found = self._grouped(lambda labels: labels.episode)
         return {key: line for key, line in found.items() if key is not None}
 
     @cached_property
     def total(self) -> Line:
-        """All of it."""
+        """Return the sum of all lines."""
         return sum(self.roles.values(), Line())
 
     def _grouped(self, key: Callable[[Labels], Key]) -> dict[Key, Line]:
@@ -166,7 +168,7 @@ class RunCosts:
 def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCosts]:
     """Price the ledgers of runs that shared their engines, or of one run, each by its own book.
 
-    Raises `StorageError`, also where a ledger is missing.
+    Raises `StorageError`, also if a ledger is missing.
     """
     ledgers = [ledger(run) for run in runs]
     times = engine_time(ledgers)
@@ -174,30 +176,30 @@ def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCo
 
 
 def ledger(run: RunData) -> list[LedgerRow]:
-    """A run's requests. Raises `StorageError`, also where there must be some and are none."""
+    """Return a run's requests. Raises `StorageError`, also if the ledger is unexpectedly empty."""
     if run.episodes and not run.requests:
         raise RunDirectoryError(f"{run.path} holds episodes and no ledger: is requests.jsonl missing?")
     return run.requests
 
 
 def spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:
-    """What requests have cost, those whose usage is not known at their worst, in USD.
+    """Return the cost of requests in USD; a request with unknown usage costs its maximum.
 
     Args:
-        prices: by model; one that is not among them (its model config was renamed) counts as the dearest of
-        these.
+        prices: by model. A model without prices (its model config was renamed) costs as much as the most
+            expensive one.
     """
     dearest = max(prices.values(), key=lambda list_: list_.output)
     return sum(prices.get(row.model, dearest).cost(row.usage or row.at_most or Usage()) for row in rows)
 
 
 def token_line(rows: Iterable[LedgerRow]) -> Line:
-    """Rows of any ledger added up, without prices."""
+    """Add up the rows of any ledger, without prices."""
     return _line(list(rows), None, None, None)
 
 
 def _priced(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
-    groups: dict[tuple[Any, ...], list[int]] = {}  # rows that differ in their figures alone: many of few
+    groups: dict[tuple[Any, ...], list[int]] = {}  # rows that share all but figures
     for place, row in enumerate(rows):
         groups.setdefault((row.model, row.wasted, *row.labels, *row.labels.values()), []).append(place)
     lines: dict[Labels, Line] = {}
@@ -218,7 +220,7 @@ def _priced(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> Run
 def _line(
     rows: Sequence[LedgerRow], prices: Prices | None, seconds: float | None, usd_by_time: float | None
 ) -> Line:
-    """Rows of one model added up; all of them were wasted, or none, where they have a price."""
+    """Add up the rows of one model. If they have a price, either all or none of them were wasted."""
     tokens = _tokens(row.usage for row in rows)
     wasted = _tokens(row.usage for row in rows if row.wasted)
     by_class = None if prices is None else tokens.times(prices)
@@ -252,10 +254,10 @@ def _tokens(usages: Iterable[Usage | None]) -> Classes:
 
 
 def _position(phase: str, policy: int | None) -> tuple[int, str]:
-    """By policy; for one policy evaluation and wake, then the sleep after them."""
+    """Return a sort key: by policy, then evaluation, wake and sleep."""
     return -1 if policy is None else policy, {"test": "0", "train": "1", "sleep": "2"}.get(phase, phase)
 
 
 def _sum(one: Any, other: Any) -> Any:
-    """What is not there adds nothing."""
+    """Return the sum, where `None` adds nothing."""
     return other if one is None else one if other is None else one + other

@@ -1,4 +1,4 @@
-"""Libraries in numbers: size, call graph, complexity (paper, Appendix H), and their share about combat."""
+"""Statistics of libraries: size, call graph, complexity (paper, Appendix H), and the share about combat."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ COMBAT = (
     *("zombie", "skeleton", "arrow", "enemy", "enemies", "hostile", "monster", "creature"),
     *("combat", "attack", "fight", "defend", "defense", "defensive"),
 )
-"""What makes a function one about combat: the paper says "a creature/combat keyword" and names none. Words
-and parts of names count (`zombies_near`, `include_combat`), what merely ends in one does not (`narrow`)."""
+"""Words that mark a function as about combat: the paper says "a creature/combat keyword" and lists none.
+Words and parts of names count (`zombies_near`, `include_combat`), word endings do not (`narrow`)."""
 
 _COMBAT = re.compile(rf"(?<![a-z])(?:{'|'.join(COMBAT)})", re.IGNORECASE)
 
 
 class LibraryStatistics(msgspec.Struct, frozen=True):
-    """A library's figures. Of an empty one, those that are means are `None`.
+    """A library's statistics. For an empty library, the means are `None`.
 
     Attributes:
-        functions: public and private skills; classes, constants and imports are none.
-        max_depth: edges on the longest path of the call graph, where functions in a circle are one node.
-        mean_depth: of all functions; one that calls no other has depth 0.
-        density: edges of n (n - 1) possible ones, where n is `functions`; calls of oneself are no edges.
-        cyclomatic: mean McCabe complexity by radon, which takes functions within functions for others.
-        combat: share of functions whose body holds a word of `COMBAT`; docstring and comments do not count.
+        functions: public and private skills; classes, constants and imports do not count.
+        max_depth: edges on the longest path of the call graph, in which a cycle of functions is one node.
+        mean_depth: over all functions; a function that calls no other has depth 0.
+        density: share of the n (n - 1) possible edges, where n is `functions`; self-calls are not edges.
+        cyclomatic: mean McCabe complexity by radon, which counts nested functions separately.
+        combat: share of functions with a word of `COMBAT` in their body; docstring and comments do not count.
     """
 
     functions: int
@@ -42,9 +42,10 @@ class LibraryStatistics(msgspec.Struct, frozen=True):
 
 
 def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
-    """The figures of a module. An edge leads from a function to each other one that its code names.
+    """Return the statistics of a module. An edge leads from a function to each other function that its code
+    names.
 
-    Raises `InvalidSkill` where a definition is no Python.
+    Raises `InvalidSkill` if a definition is not valid Python.
     """
     import networkx  # type: ignore[import-untyped]
 
@@ -53,7 +54,7 @@ def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
     graph.add_nodes_from(functions)
     for name, each in functions.items():
         words = functions.keys() & set(re.findall(r"\w+", each.source)) - {name}
-        if words:  # most of a large library name no other function: told without parsing
+        if words:  # most functions of a large library name no other: known without parsing
             graph.add_edges_from((name, other) for other, _, _ in each.names.reads if other in words)
     depth = depths(graph)
     count = len(functions)
@@ -69,10 +70,11 @@ def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
 
 
 def depths(graph: Mapping[str, Iterable[str]]) -> dict[str, int]:
-    """Of each function, the edges on its longest path; those that call each other in a circle are one node.
+    """Return, for each function, the edges on its longest path; functions that call each other in a cycle are
+    one node.
 
     Args:
-        graph: a `networkx.DiGraph`, or whom each function calls.
+        graph: a `networkx.DiGraph`, or the callees of each function.
     """
     import networkx
 
@@ -85,7 +87,7 @@ def depths(graph: Mapping[str, Iterable[str]]) -> dict[str, int]:
 
 @lru_cache(maxsize=8192)
 def complexity(source: str) -> int:
-    """A function's McCabe complexity, as radon counts it."""
+    """Return a function's McCabe complexity, as radon counts it."""
     from radon.visitors import ComplexityVisitor  # type: ignore[import-untyped]
 
     function: int = ComplexityVisitor.from_code(source).functions[0].complexity
@@ -94,13 +96,14 @@ def complexity(source: str) -> int:
 
 @lru_cache(maxsize=8192)
 def is_about_combat(source: str) -> bool:
-    """Whether a function's body holds a word of `COMBAT`; its head, docstring and comments do not count."""
-    found = _COMBAT.search(source) and _COMBAT.search(_body(source))  # most are told without parsing
+    """Return whether a function's body contains a word of `COMBAT`; signature, docstring and comments do not
+    count."""
+    found = _COMBAT.search(source) and _COMBAT.search(_body(source))  # most functions need no parsing
     return found is not None
 
 
 def _body(source: str) -> str:
-    """A function's code behind its head and docstring, without comments."""
+    """Return a function's code after its signature and docstring, without comments."""
     function = ast.parse(source).body[0]
     assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     documented = ast.get_docstring(function, clean=False) is not None

@@ -1,6 +1,7 @@
-"""The paper's numbers beside ours. What it printed stands in `paper.csv`, with its table and section.
+"""The paper's numbers compared with measured ones. `paper.csv` has the published numbers with table and
+section.
 
-ScienceWorld's one column in the paper is the mean of its two families', of means and of deviations.
+The paper's single ScienceWorld column is the mean over its two families, of means and of deviations.
 """
 
 from __future__ import annotations
@@ -38,10 +39,10 @@ class Published(msgspec.Struct, frozen=True):
     Attributes:
         table: the label of its table or figure, or `prose`.
         place: the section.
-        experiment: whose runs give ours.
+        experiment: the experiment that measures the number here.
         quantity: see `QUANTITIES`.
-        relation: `about`, `under` and so on; empty where the number stands for itself.
-        value: `None` where the paper shows it in a figure only.
+        relation: `about`, `under` and so on; empty for an exact number.
+        value: `None` if the paper shows it only in a figure.
     """
 
     table: str
@@ -57,14 +58,14 @@ class Published(msgspec.Struct, frozen=True):
 
 
 class Beside(msgspec.Struct, frozen=True):
-    """A number of the paper and ours.
+    """A number of the paper and the measured one.
 
     Attributes:
-        model: of our runs.
+        model: model of the measured runs.
         ours: at the last checkpoint, over seeds.
-        rollouts: that the shortest of our runs had until then.
-        flag: set where the wall clock or the context ended over 2% of the test episodes behind it.
-        missing: what is missing, and the command that fills it; empty where nothing is.
+        rollouts: training rollouts of the shortest measured run at that checkpoint.
+        flag: set if the wall clock or the context ended over 2% of the test episodes behind it.
+        missing: what is missing, and the command that produces it; empty if complete.
     """
 
     paper: Published
@@ -76,10 +77,10 @@ class Beside(msgspec.Struct, frozen=True):
 
 
 Find = Callable[[str, str], Mapping[int, RunResult]]
-"""The runs of an environment and method, by seed."""
+"""Returns the runs of an environment and method, by seed."""
 
 Quantity = Callable[[Find, str, str], Mapping[int, float | None]]
-"""Something of an environment and method, by seed."""
+"""Returns a value of an environment and method, by seed."""
 
 
 def _each(value: Callable[[RunResult], float | None]) -> Quantity:
@@ -110,7 +111,7 @@ def _times(value: float | None, factor: float) -> float | None:
 def _compared(
     measure: str, other: Callable[[str], str], form: Callable[[float, float], float | None]
 ) -> Quantity:
-    """Of a method's runs and those of another one with the same seeds, by what the first named measure is."""
+    """Compare a method's runs with those of another method with the same seeds, by the measure `measure`."""
 
     def quantity(find: Find, env: str, method: str) -> dict[int, float | None]:
         theirs = find(env, other(method))
@@ -133,7 +134,7 @@ def _percent(own: float, other: float) -> float | None:
 
 
 def _returned(method: str) -> str:
-    """The evaluation of ScienceWorld 3 after 4 had been learnt as well."""
+    """Return the method name of the evaluation on ScienceWorld 3 after training on 4 as well."""
     return f"{method}-from_scienceworld-family4-{method}-from_scienceworld-family3"
 
 
@@ -143,7 +144,7 @@ def _change_of_calls(run: RunResult) -> float | None:
 
 
 def _truncated(value: Callable[[RunResult], float | None]) -> Quantity:
-    """Of the seeds whose library was truncated; of all where none was yet."""
+    """Use the seeds with a truncated library, or all seeds if there are none."""
 
     def quantity(find: Find, env: str, method: str) -> dict[int, float | None]:
         truncated = find(env, f"{method}-visible_last50-from_{env}")
@@ -181,11 +182,11 @@ QUANTITIES: dict[str, Quantity] = {
     "retention_points": _compared("score", _returned, lambda own, later: 100 * (later - own)),
     "retention_cost_percent": _compared("actor_usd", _returned, lambda own, later: _percent(later, own)),
 }
-"""By name, in words in docs/results.md. Most are of the last checkpoint."""
+"""By name; docs/results.md describes each. Most use the last checkpoint."""
 
 
 def published() -> list[Published]:
-    """The paper's numbers, in the order of its tables."""
+    """Return the paper's numbers, in the order of its tables."""
     with FILE.open(newline="", encoding="utf-8") as file:
         rows = [{key: value or None for key, value in row.items()} for row in csv.DictReader(file)]
     texts = ("relation",)
@@ -196,10 +197,10 @@ def published() -> list[Published]:
 
 
 def beside(numbers: Sequence[Published], conditions: Sequence[Condition], options: str = "") -> list[Beside]:
-    """Each number of the paper beside ours, for each model that was played.
+    """Compare each number of the paper with the measured one, for each played model.
 
     Args:
-        options: what the command that fills a gap has beside experiment and model, such as ` scale=pilot`.
+        options: further options of the command that fills a gap, such as ` scale=pilot`.
     """
     models = played_models(conditions)
     return [
@@ -210,12 +211,13 @@ def beside(numbers: Sequence[Published], conditions: Sequence[Condition], option
 
 
 def played_models(conditions: Sequence[Condition]) -> dict[str, ModelOptions]:
-    """By their names in settings; without those whose server had no prefix cache."""
+    """Return the models by their names in conditions, without those on servers without prefix cache."""
     return {each.condition_name.model: each.runs[0].config.model for each in conditions if has_cache(each)}
 
 
 def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
-    """What plays an experiment with the models of a run; `options` as in `beside`."""
+    """Return the command that plays an experiment with the models of a run; `options` as in
+    `compare_paper`."""
     words = ["speedrunner", "sweep", f"experiment={experiment}", f"model={model.name}"]
     if model.inducer_name is not None:
         words.append(f"model.inducer_name={model.inducer_name}")
@@ -248,7 +250,7 @@ def _beside(number: Published, model: str, command: str, conditions: Sequence[Co
 
 
 def _runs(conditions: Sequence[Condition], env: str, method: str, model: str) -> Mapping[int, RunResult]:
-    """The runs of a setting; where they differ in more than seeds, those that came the farthest."""
+    """Return the runs of a condition; if several differ in more than seeds, those with the most rollouts."""
     fitting = [
         each
         for each in conditions
@@ -260,7 +262,8 @@ def _runs(conditions: Sequence[Condition], env: str, method: str, model: str) ->
 
 
 def _alike(runs: Mapping[int, RunResult]) -> Mapping[int, RunResult]:
-    """The runs up to the last checkpoint that all of them have finished, of those that have finished any."""
+    """Return the runs up to the last checkpoint that all of them have finished; runs without checkpoints are
+    left out."""
     started = [set(run.checkpoints.index) for run in runs.values() if len(run.checkpoints)]
     common = set.intersection(*started) if started else set()
     if not common:

@@ -1,4 +1,4 @@
-"""The paper's tables with our numbers in them."""
+"""The paper's tables with the measured numbers added."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from speedrunner.results.paper import Beside
 from speedrunner.results.writing import Cell, Table, latex
 
 WIDE = 6
-"""Quantities for which a table has columns; with more, each stands in a row."""
+"""Maximum number of quantities that become columns; more become rows."""
 
 
 def paper_tables(rows: Sequence[Beside]) -> list[Table]:
-    """The paper's tables with our numbers beside; one table more for the numbers in its prose."""
+    """Return the paper's tables with the measured numbers, and a table for the numbers in its prose."""
     return [_paper(label, list(own)) for label, own in groupby(rows, key=lambda row: row.paper.table)]
 
 
@@ -55,7 +55,7 @@ def _paper(label: str, rows: list[Beside]) -> Table:
 
 
 def _pivot(rows: list[Beside]) -> tuple[list[str], list[list[str]]]:
-    """A paper's table as it is read: a row for each method, a column for each quantity."""
+    """Return a table in the paper's layout: a row for each method, a column for each quantity."""
     quantities = list(dict.fromkeys(row.paper.quantity for row in rows))
     if len(quantities) > WIDE:
         found = [

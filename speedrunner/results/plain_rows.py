@@ -1,4 +1,4 @@
-"""Rows of data frames as plain values: missing ones are `None`."""
+"""Rows of data frames as plain values; missing ones are `None`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ if TYPE_CHECKING:
 
 
 def plain_value(value: Any) -> Any:
-    """Return a value of a frame as Python's own: text, number, truth value, `None`, or what else it is."""
+    """Return a value of a frame as a Python value: text, number, boolean, `None`, or unchanged if it is
+    another type."""
     if value is None or isinstance(value, str):
         return value
     if str(value) in ("nan", "<NA>"):

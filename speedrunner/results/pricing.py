@@ -1,4 +1,4 @@
-"""Price lists, and which of them holds for a run's requests."""
+"""Price lists, and the selection of the list for a run's requests."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from speedrunner.store.data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
 GPU_HOURS = "gpu-hours"
-"""Instead of a price list: engine time by a price per GPU-hour."""
+"""Selects engine time at a price per GPU-hour instead of a price list."""
 
 OWN = "the run's own"
-"""What the prices are called that a run went by itself."""
+"""Name of the prices that a run itself used."""
 
 
 class PriceBook(msgspec.Struct, frozen=True):
     """The price of each request of one run.
 
     Attributes:
-        name: what people call it.
+        name: name for people.
         models: the price list of each model that is paid by the token.
-        gpus: GPUs that each model took which is paid by the hour, all replicas together.
-        gpu_hour_usd: USD for one hour of one of them.
+        gpus: number of GPUs, over all replicas, of each model that is paid by the hour.
+        gpu_hour_usd: USD for one hour of one GPU.
     """
 
     name: str
@@ -35,24 +35,24 @@ class PriceBook(msgspec.Struct, frozen=True):
     gpu_hour_usd: float | None = None
 
     def by_time(self, model: str, seconds: float | None) -> float | None:
-        """USD for seconds of a model's engine; `None` where it is not paid by them, or they are unknown."""
+        """Return the USD for seconds of a model's engine; `None` if it is not paid by time, or they are
+        unknown."""
         if seconds is None or self.gpu_hour_usd is None or model not in self.gpus:
             return None
         return seconds / 3600 * self.gpus[model] * self.gpu_hour_usd
 
 
 def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | None = None) -> PriceBook:
-    """The prices to be put on a run.
+    """Return the prices to use for a run.
 
     Args:
         prices: a file of `configs/prices/` (`model`: the model configs' own lists, as the run stored
-        them);
-            `gpu-hours`: measured engine time, on the GPUs that the model config names for all its replicas
-            (a hosted model keeps its list); `None`: what the run's newest process went by.
+            them); `gpu-hours`: measured engine time, on the GPUs that the model config names for all its
+            replicas (a hosted model keeps its list); `None`: the prices of the run's newest process.
         gpu_hour_usd: USD per GPU-hour, for `gpu-hours`.
 
     Raises:
-        InvalidConfig: there is no such price list, or the price of a GPU-hour is missing or in vain.
+        InvalidConfig: the price list does not exist, or the price of a GPU-hour is missing or unused.
         InvalidModelConfig: the run's model config names no GPU.
         StorageError: the run cannot be read.
     """
@@ -92,7 +92,7 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
 
 
 def price_list(name: str) -> PricesConfig:
-    """A file of `configs/prices/`. Raises `InvalidConfig`."""
+    """Return a file of `configs/prices/`. Raises `InvalidConfig`."""
     return compose([f"prices={name}"]).prices
 
 

@@ -1,4 +1,4 @@
-"""Many runs, read side by side and damaged or not."""
+"""Read many runs in parallel, even if some are damaged."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.files import StorageError
 
 WORKERS = 4
-"""Processes that read at the same time, at most: each takes a few hundred MiB."""
+"""Maximum number of reading processes; each takes a few hundred MiB."""
 
 WORTHWHILE = 8
-"""Runs from which on it is worth starting them."""
+"""Minimum number of runs for which processes are started."""
 
 
 def read_results(paths: Sequence[Path], prices: str | None) -> Iterator[RunResult | str]:
-    """Each run's summary, in their order; of a damaged one, what is wrong with it.
+    """Yield each run's summary, in order; for a damaged run, the error.
 
     Args:
         prices: as for `read_result`.
 
-    Raises `StorageError` where a process that reads is killed.
+    Raises `StorageError` if a reading process is killed.
     """
     read = partial(_read, prices=prices)
     workers = min(WORKERS, os.cpu_count() or 1)
@@ -54,7 +54,7 @@ def read_results(paths: Sequence[Path], prices: str | None) -> Iterator[RunResul
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Keep the current directory, where runs may lie, off the path of Python processes that start."""
+    """Keep the current directory, which may contain runs, off the path of new Python processes."""
     before = os.environ.get("PYTHONSAFEPATH")
     os.environ["PYTHONSAFEPATH"] = "1"
     try:
@@ -67,7 +67,7 @@ def _safe_path() -> Iterator[None]:
 
 
 def _read(path: Path, prices: str | None) -> RunResult | str:
-    gc.disable()  # a run's records are hundreds of thousands, and in no circles: half of the time
+    gc.disable()  # a run has hundreds of thousands of records without cycles: saves half of the time
     try:
         return read_result(path, prices)
     except DAMAGED as error:
@@ -77,7 +77,7 @@ def _read(path: Path, prices: str | None) -> RunResult | str:
 
 
 def _end_with_parent() -> None:
-    """At once and without a word: signals are answered by the process that waits, and may end it."""
+    """Exit silently with the parent, which handles signals and may end this process."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     parent_death_signal = 1  # PR_SET_PDEATHSIG
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)

@@ -1,4 +1,4 @@
-"""One run as data frames of its episodes, checkpoints, sleeps and skills, and its other facts."""
+"""One run as data frames of its episodes, checkpoints, sleeps and skills, with its other facts."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ class RunResult:
     Attributes:
         prices: name of the price list.
         checkpoints: rows of `frame_checkpoints` that are `whole`, with the columns `LIBRARY`.
-        unfinished: planned checkpoints that are not among them.
+        unfinished: planned checkpoints that are not whole.
         episodes, sleeps: see `speedrunner.results.checkpoints`.
         skills: one row per skill, with the fields of `SkillCost`.
         processes: oldest first.
-        taken: what the run has taken, by measure of `forecast_records`; without engine time,
-            which only all runs of a server can share out.
-        servers: its uses of servers, for that.
-        remarks: notes on the results from the models' configurations.
+        taken: amounts that the run used, by measure of `forecast_records`; without engine time, which depends
+            on all runs of a server.
+        servers: its uses of servers, to split engine time.
+        caveats: notes on the results from the model configs.
     """
 
     path: str
@@ -65,12 +65,12 @@ class RunResult:
 
     @property
     def seed(self) -> int:
-        """The seed of the run."""
+        """Return the seed of the run."""
         return self.config.run.seed
 
     @property
     def started(self) -> float | None:
-        """When its first process started, in Unix seconds; `None` where none has."""
+        """Return when its first process started, in Unix seconds; `None` before that."""
         return self.processes[0].started if self.processes else None
 
 
@@ -89,12 +89,12 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         prices: a file of `configs/prices/`; `None`: the run's own list.
 
     Raises:
-        StorageError, InvalidConfig: it is damaged; there are other errors where its records contradict each
-            other (`speedrunner.store.discovery` lists them).
+        StorageError, InvalidConfig: the run is damaged. Contradicting records raise further errors, which
+            `speedrunner.store.discovery` lists.
     """
     run = load(path)
     config = run.settings
-    if not run.processes:  # it has been created, and nothing more
+    if not run.processes:  # it was created and has not started
         costs, history, name = None, SkillHistory({}, [], []), prices or OWN
         episodes = frame_episodes([])
     else:

@@ -21,16 +21,16 @@ from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Table, table_of
 
 TESTED = ("score", "output", "cost_usd")
-"""The metrics that are tested."""
+"""The tested metrics."""
 
 REFERENCE = "speedrunner"
-"""The method that is compared with each other one, as in the paper; where it is missing, all are."""
+"""The method that is compared with each other method, as in the paper; without it, all pairs are compared."""
 
 POOLED = "scienceworld"
-"""The environment of rows that pool both families, as the caption of the paper's main figure does."""
+"""The environment of rows that pool both families, as in the caption of the paper's main figure."""
 
 Differences = dict[int, list[float]]
-"""By seed, of each test episode that has a value on both sides."""
+"""By seed, the difference of each test episode that has a value on both sides."""
 
 
 def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[Table]:
@@ -80,7 +80,8 @@ def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[T
 
 
 def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, Any], Differences]]:
-    """Return what identifies each comparison, with its differences; pooled ones follow their families."""
+    """Yield the identifying columns of each comparison with its differences; pooled ones follow their
+    families."""
     found: dict[tuple[str, str, str, str], dict[str, tuple[int, Differences]]] = {}
     settings = dict.fromkeys((each.condition_name.env, each.condition_name.model) for each in conditions)
     for env, model in settings:
@@ -106,7 +107,7 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, An
 
 
 def _pool(parts: Sequence[Differences]) -> Differences:
-    """Join the differences of environments, of the seeds that all of them have."""
+    """Join the differences of environments, for the seeds that all of them have."""
     seeds = set.intersection(*(set(part) for part in parts))
     return {seed: [value for part in parts for value in part[seed]] for seed in sorted(seeds)}
 
@@ -134,7 +135,7 @@ def _differ(own: RunResult, other: RunResult, point: int, metric: str) -> list[f
 
 
 def _list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]:
-    """Return the metric of each scored test episode, by number and task; USD with the share of sleeps."""
+    """Return the metric of each scored test episode by number and task; USD include the share of sleeps."""
     tests = select_tests(run.episodes, point).set_index(["number", "task"])
     if metric != "cost_usd":
         return tests[metric].astype(float)
@@ -148,7 +149,7 @@ def select_tests(episodes: pandas.DataFrame, point: int) -> pandas.DataFrame:
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> list[tuple[Condition, Condition]]:
-    """Return what is compared in one environment with one model; nothing that differs in its schedule."""
+    """Return the pairs to compare in one environment with one model; their schedules must be equal."""
     ours = [each for each in conditions if each.runs[0].condition_name.method == REFERENCE]
     rest = [each for each in conditions if each not in ours]
     pairs = product(ours, rest) if ours else combinations(rest, 2)

@@ -1,4 +1,4 @@
-"""Numbers as figures take them: by setting, over training rollouts or at the end."""
+"""Series for figures: values by condition, over training rollouts or at the end."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ PLACES: dict[str, tuple[str, ...]] = {
     "ScienceWorld": FAMILIES,
     "BabyAI": ("babyai",),
 }
-"""The paper's columns, and the environments of which each is the mean."""
+"""The paper's columns, and the environments that each averages."""
 
 
 class Curve(msgspec.Struct, frozen=True):
-    """Something of one setting over its checkpoints.
+    """Values of one condition over its checkpoints.
 
     Attributes:
         points: by rollouts before the checkpoint.
-        runs: paths of the runs that it stands on.
+        runs: paths of the runs behind it.
     """
 
     points: dict[int, Spread]
@@ -29,13 +29,13 @@ class Curve(msgspec.Struct, frozen=True):
 
     @property
     def last(self) -> Spread | None:
-        """At its last checkpoint."""
+        """Return the value at the last checkpoint."""
         return self.points[max(self.points)] if self.points else None
 
 
 def places(conditions: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
-    """The paper's columns that were played, then any other environments; a column is shown as soon as one of
-    the environments behind it was played, and is then the mean of those that were."""
+    """Return the paper's columns that were played, then other environments. A column appears if any of its
+    environments was played, and averages those."""
     played = {condition.condition_name.env for condition in conditions}
     found = {title: tuple(env for env in envs if env in played) for title, envs in PLACES.items()}
     known = {env for envs in PLACES.values() for env in envs}
@@ -48,7 +48,7 @@ def _title(title: str, envs: tuple[str, ...]) -> str:
 
 
 def methods(conditions: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
-    """What was played there, by `ConditionName.method`."""
+    """Return the played methods, by `ConditionName.method`."""
     return sorted(
         {
             condition.condition_name.method
@@ -61,7 +61,8 @@ def methods(conditions: Sequence[Condition], envs: Sequence[str], model: str) ->
 def curve(
     conditions: Sequence[Condition], envs: Sequence[str], method: str, model: str, measure: str
 ) -> Curve:
-    """A measure's means and deviations over seeds, averaged over environments where each has a checkpoint.
+    """Return a measure's means and deviations over seeds, averaged over environments at their common
+    checkpoints.
 
     Args:
         measure: a column of `RunResult.checkpoints`.
@@ -82,7 +83,7 @@ def curve(
 
 
 def frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Which of some (cost, score) no other one beats in both, from the cheapest on."""
+    """Return the names on the Pareto frontier of (cost, score) points, the cheapest first."""
     best: list[str] = []
     for name, (_, score) in sorted(points.items(), key=lambda each: (each[1][0], -each[1][1])):
         if not best or score > points[best[-1]][1]:

@@ -1,4 +1,4 @@
-"""What each run had of the servers that runs shared, told without the runs themselves."""
+"""Each run's use of shared servers, computed without reading the other runs' records."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ class ServerUse(msgspec.Struct, frozen=True):
     """One process's use of an engine for a run.
 
     Attributes:
-        server: what it is known by: its model, and its address if the run names one, else the process that
-            started it, which plays all runs of a sweep.
-        use: when.
-        account: the one at the end of all runs of the server; `None` where the process was killed.
+        server: identifies the server: its model, and its address if the run names one. Otherwise the process
+            that started it, which plays all runs of a sweep.
+        use: when it was used.
+        account: the reconciliation at the end of all runs of the server; `None` if the process was killed.
     """
 
     server: tuple[str, ...]
@@ -28,7 +28,7 @@ class ServerUse(msgspec.Struct, frozen=True):
 
 
 def server_uses(run: RunData) -> Iterator[ServerUse]:
-    """All of a run's uses of engines; none of a hosted model. Raises `StorageError`, `InvalidConfig`."""
+    """Yield a run's uses of engines, without hosted models. Raises `StorageError`, `InvalidConfig`."""
     url = run.settings.serving.url
     for rows, account in with_reconciliations(run):
         began = rows[0].time
@@ -39,10 +39,11 @@ def server_uses(run: RunData) -> Iterator[ServerUse]:
 
 
 def server_seconds(runs: Mapping[str, Sequence[ServerUse]]) -> dict[str, float]:
-    """Each run's share of the lives of its servers, in seconds.
+    """Return each run's share of the lifetimes of its servers, in seconds.
 
-    A run is missing that used none of ours, or of whose servers other runs are not there, as an account says;
-    where a process was killed there is no account, and those that are there share all of its time.
+    A run is missing if it used no local engine, or if its reconciliation shows that other runs of the server
+    are not given. If a process was killed, it has no reconciliation, and the given runs share all of its
+    time.
     """
     servers: dict[tuple[str, ...], list[tuple[str, ServerUse]]] = {}
     covered: dict[Reconciliation, set[str]] = {}

@@ -1,4 +1,4 @@
-"""What each skill cost, and when it had paid for itself."""
+"""Costs of skills, and when each had paid for itself."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ from speedrunner.store.data import RunData
 from speedrunner.store.stored_run import sleep_key
 
 STEPS = 20_000_000
-"""Training episodes times versions of skills: some ten seconds."""
+"""Training episodes times versions of skills: some ten seconds of computation."""
 
 
 class SkillCost(msgspec.Struct, frozen=True, kw_only=True):
-    """One skill over a whole run; what is not known, or of no skill that was ever public, is `None`.
+    """One skill over a whole run. Values that are unknown, or that need a public skill, may be `None`.
 
     Attributes:
-        created, changed: the sleeps that wrote it and changed it last; 0: the run began with it.
+        created, changed: the sleeps that wrote it and changed it last; 0: the run started with it.
         removed: the sleep that deleted or renamed it.
-        public: as it was last.
-        induction_tokens: of the sleeps that wrote or changed it: each sleep's tokens (of all classes and
-            roles, without what was wasted) are shared evenly by the skills that it wrote or changed.
-        induction_usd: what they cost.
-        schema_tokens: that its name, documentation and parameters take in the prompt of every turn.
-        calls: by the actor, in all finished episodes; `inner_calls` by other skills and programs.
-        errors: calls of both kinds that failed.
-        steps_saved: primitives that advanced the world in the actor's calls, less one for each call.
-        break_even: the first training episode after which it had saved more than it had cost: the steps
-            saved, each worth the run's mean LLM call in training, against its induction and, in every turn
-            of the actor, its schema from the prefix cache. Not known of a run with so many episodes and
-            versions of skills that finding it would take more than `STEPS`.
+        public: its last visibility.
+        induction_tokens: share of the sleeps that wrote or changed it. Each sleep's tokens (of all classes
+            and roles, without wasted ones) are split evenly among the skills that it wrote or changed.
+        induction_usd: cost of these tokens.
+        schema_tokens: tokens of its name, documentation and parameters in the prompt of every turn.
+        calls: calls by the actor, in all finished episodes; `inner_calls` by other skills and programs.
+        errors: failed calls of both kinds.
+        steps_saved: primitives that advanced the world in the actor's calls, minus one for each call.
+        break_even: the first training episode after which it had saved more than it had cost. Each saved step
+            counts as the run's mean LLM call in training. The cost is its induction plus, in every turn of
+            the actor, its schema from the prefix cache. Unknown if finding it would take more than `STEPS`,
+            in a run with many episodes and versions of skills.
     """
 
     skill: str
@@ -55,9 +55,9 @@ class SkillCost(msgspec.Struct, frozen=True, kw_only=True):
 class _Schemas:
     """The lengths of tools in a run's prompts, in tokens.
 
-    No tokenizer is asked: sleeps recorded how long the prefix was under each policy, of which tools are all
-    that changes (notes aside). The policies with the least and the most text of tools say how many tokens a
-    character of them takes.
+    No tokenizer is needed: sleeps recorded the length of the prefix under each policy, in which only the
+    tools change (apart from notes). The policies with the least and the most tool text give the tokens per
+    character.
     """
 
     def __init__(self, run: RunData, libraries: dict[int, Library]) -> None:
@@ -75,7 +75,7 @@ class _Schemas:
             self._per_char = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
 
     def tokens(self, version: int, name: str) -> float | None:
-        """Of a public skill of a policy."""
+        """Return the tokens of a public skill of a policy."""
         return None if self._per_char is None else self._per_char * self._chars(version, name)
 
     def _chars(self, version: int, name: str) -> int:
@@ -87,11 +87,11 @@ class _Schemas:
 
 
 def skill_costs(run: RunData, costs: RunCosts, history: SkillHistory) -> list[SkillCost]:
-    """The costs of all skills that a run ever had, in the order in which they came.
+    """Return the costs of all skills that a run ever had, in the order in which they were created.
 
     Raises:
         StorageError: the run cannot be read.
-        InvalidTool: a public skill is none that an actor could call.
+        InvalidTool: a public skill could not be called by an actor.
     """
     changed = Counter(each.sleep for each in history.versions if each.change != START)
     shares = {
@@ -139,7 +139,7 @@ def skill_costs(run: RunData, costs: RunCosts, history: SkillHistory) -> list[Sk
 
 
 class _Worth:
-    """What an LLM call of a run's training costs on average, and a token from its prefix cache."""
+    """The average cost of an LLM call in a run's training, and the price of a token from its prefix cache."""
 
     def __init__(self, run: RunData, costs: RunCosts) -> None:
         rows = [row for row in run.episodes if row.phase == "train"]
@@ -149,7 +149,7 @@ class _Worth:
         self._prices = costs.book.models.get(run.processes[-1].actor.name) if run.processes else None
 
     def carried(self, tokens: float) -> float:
-        """USD of tokens that stood in prompts and came from the cache."""
+        """Return the USD for prompt tokens from the cache."""
         return self._prices.cost(Usage(round(tokens), round(tokens))) if self._prices else 0.0
 
 

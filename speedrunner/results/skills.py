@@ -1,4 +1,4 @@
-"""Each skill's history: which sleep made or changed it, how often it was called, how it fared each time."""
+"""Each skill's history: the sleeps that created or changed it, the number of calls, and their results."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from speedrunner.store.records import CallNode, Skill, Trajectory
 START = "from the start"
 
 HISTORY_BYTES = 192 * 2**20
-"""Bytes of memory that all versions of a run's library may take. What a sleep left as it was counts once."""
+"""Maximum bytes of memory of all versions of a run's library. Unchanged definitions count once."""
 
 VERSION_BYTES, DEFINITION_BYTES = 50_000, 3_000
-"""Bytes for each version and for each definition, besides its text: 2,200 as measured, rounded up. A version
-takes less memory, but time."""
+"""Bytes for each version and for each definition in addition to its text: 2,200 as measured, rounded up. A
+version takes less memory, but time."""
 
 
 class SkillVersion(msgspec.Struct):
-    """One skill between two sleeps that changed it, in all finished episodes, held-out ones too.
+    """One version of a skill, in all finished episodes, held-out ones included.
 
     Attributes:
-        sleep: that made it so; 0: the run began with it.
-        change: what that sleep did: `written`, `edited`, `renamed from NAME` and so on.
+        sleep: the sleep that created this version; 0: the run started with it.
+        change: the change by that sleep: `written`, `edited`, `renamed from NAME` and so on.
         until: the sleep that changed or removed it.
-        removed: whether that one removed it.
-        calls: by the actor.
-        inner_calls: by other skills and by programs.
-        errors: of both, those that failed.
+        removed: whether that sleep removed it.
+        calls: calls by the actor.
+        inner_calls: calls by other skills and by programs.
+        errors: failed calls of both kinds.
         actions: primitives that advanced the world, in the actor's calls.
-        steps_saved: that, less one for each call: what the actor would have had to call itself.
-        episodes: in which the actor called it.
-        scored: of these, those that have a score.
-        score: the sum of these.
+        steps_saved: `actions` minus one for each call: further calls that the actor would have needed.
+        episodes: number of episodes in which the actor called it.
+        scored: number of these episodes that have a score.
+        score: sum of these scores.
     """
 
     name: str
@@ -58,7 +58,7 @@ class SkillVersion(msgspec.Struct):
 
     @property
     def steps_saved(self) -> int:
-        """LLM calls that the actor's calls of it have made unnecessary."""
+        """Return the number of LLM calls that it saved the actor."""
         return self.actions - self.calls
 
 
@@ -66,7 +66,7 @@ class Use(msgspec.Struct, frozen=True):
     """One training episode.
 
     Attributes:
-        turns: of the actor.
+        turns: turns of the actor.
         saved: steps saved by each skill that it called.
     """
 
@@ -82,8 +82,8 @@ class SkillHistory:
 
     Attributes:
         libraries: by version of the policy.
-        versions: of all skills, in the order in which sleeps made them.
-        uses: the training episodes, in their order.
+        versions: versions of all skills, in the order in which sleeps made them.
+        uses: the training episodes, in order.
     """
 
     libraries: dict[int, Library]
@@ -136,7 +136,7 @@ def skill_history(run: RunData) -> SkillHistory:
                 versions.append(there[name])
         before, current[number] = library, dict(there)
     if not versions:
-        return SkillHistory(libraries, [], [])  # episodes say nothing of skills then
+        return SkillHistory(libraries, [], [])  # no skills, so no episode needs to be read
     uses = [_told(played, current.get(played.policy, {})) for played in run.played("train")]
     for played in run.played("test"):
         _told(played, current.get(played.policy, {}))
@@ -144,7 +144,7 @@ def skill_history(run: RunData) -> SkillHistory:
 
 
 def blame_lines(run: RunData) -> Iterator[str]:
-    """Each skill's versions as text, in the order in which skills came. Raises as `skill_history` does."""
+    """Yield each skill's versions as text, in order of creation. Raises the errors of `skill_history`."""
     history = skill_history(run)
     if not history.versions:
         yield "(no sleep has made a skill yet)"
@@ -155,7 +155,7 @@ def blame_lines(run: RunData) -> Iterator[str]:
 
 
 def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:
-    """What became of each skill, in the order in which skills came: a line for each change."""
+    """Return the changes of each skill, one line each, in order of creation."""
     found: dict[str, list[str]] = {}
     for each in history.versions:
         when = each.change
@@ -182,7 +182,7 @@ def _fared(skill: SkillVersion) -> str:
 
 
 def _batch_of(run: RunData, sleep: int) -> str:
-    """The training episodes that a sleep followed: `train/0010 to train/0019`."""
+    """Return the training episodes before a sleep: `train/0010 to train/0019`."""
     keys = sorted(row.episode for row in run.episodes if row.phase == "train" and row.policy == sleep - 1)
     return f"{keys[0]} to {keys[-1]}" if keys else "no episodes"
 
@@ -194,18 +194,18 @@ def _change(
     sleep: int,
     vanished: Mapping[int, Sequence[tuple[int, str]]],
 ) -> str | None:
-    """Return what a sleep did to a skill; `None` where it is as it was.
+    """Return the change of a skill by a sleep; `None` if it is unchanged.
 
     Args:
-        vanished: lengths and names of the skills that the sleep removed or renamed, sorted, by the sleep
-            that created them.
+        vanished: lengths and names of the skills that the sleep removed or renamed, sorted, by the sleep that
+            created them.
     """
     name, old = skill.name, before.by_name.get(skill.name)
     if old is None:
         same = vanished.get(skill.created, ()) if skill.created < sleep else ()
         if not same:
             return "written"
-        # Of several it is the one whose text is the nearest in length: a rename changes little else.
+        # Choose the candidate with the most similar length, as a rename changes little else.
         length = len(after.named[name].source)
         place = bisect_left(same, (length, ""))
         nearest = min(same[max(place - 1, 0) : place + 1], key=lambda each: abs(each[0] - length))
@@ -219,7 +219,7 @@ def _change(
 
 
 def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
-    """Count an episode's calls for the skills as they were then."""
+    """Count an episode's calls for the skill versions of that time."""
     saved: dict[str, int] = {}
     for turn in played.turns:
         if turn.executed is None:
@@ -242,7 +242,7 @@ def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
 
 
 def _skill(node: CallNode, there: dict[str, SkillVersion]) -> SkillVersion | None:
-    """Whose call it is, where it is a skill's; counts its error."""
+    """Return the skill version of a call, if it is a skill's, and count its error."""
     skill = there.get(node.name) if node.kind == "skill" else None
     if skill is not None and node.error is not None:
         skill.errors += 1

@@ -1,4 +1,4 @@
-"""Whether a ledger's sums are those that a run's processes stored when they compared them with the engine."""
+"""Compare a ledger's sums with those that a run's processes stored in their reconciliations."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from speedrunner.store.data import RunData
 
 
 class StoredReconciliation(msgspec.Struct, frozen=True):
-    """One stored account beside the ledgers that it was made of.
+    """One stored reconciliation compared with its ledgers.
 
     Attributes:
-        ledger: sums of the rows of the process (of a sweep: of all given runs) whose account it is.
-        stored: the same sums, as the process found them itself.
+        ledger: sums of the rows of its process (for a sweep: of all given runs).
+        stored: the same sums, as stored by the process.
         equal: whether they are the same.
         engine: differences of the engine's counters.
-        balances: whether the process found ledger and engine to agree.
-        time: when, in Unix seconds.
+        reconciliations: whether the process found that ledger and engine agree.
+        time: in Unix seconds.
     """
 
     ledger: Counters
@@ -37,13 +37,13 @@ class StoredReconciliation(msgspec.Struct, frozen=True):
 
 
 class StoredReconciliations(msgspec.Struct, frozen=True):
-    """All stored accounts of some runs.
+    """All stored reconciliations of some runs.
 
     Attributes:
-        equal: whether every one of them is what the ledgers say; `None` where none was stored.
-        without: uses of an engine of which none was stored: by killed processes, and one that goes on.
-        accounts: one for each process, and each engine that it used: at its end, or where it was killed the
-            last in passing, beside what the ledger held then.
+        equal: whether all of them match the ledgers; `None` if none was stored.
+        without: uses of an engine without a stored reconciliation, by killed processes and a running one.
+        reconciliations: one for each process and each engine that it used: at its end or, if it was killed,
+            the last interim one with the ledger of that time.
     """
 
     equal: bool | None
@@ -52,7 +52,8 @@ class StoredReconciliations(msgspec.Struct, frozen=True):
 
 
 def stored_reconciliations(runs: Sequence[RunData]) -> StoredReconciliations:
-    """Compare the ledgers of runs that shared their engines, or of one run, with their stored accounts."""
+    """Compare the ledgers of runs that shared their engines, or of one run, with the stored
+    reconciliations."""
     found: dict[Reconciliation, list[LedgerRow]] = {}
     passing: dict[tuple[str, float], Reconciliation] = {}
     for each in sorted((each for run in runs for each in run.reconciliations), key=lambda each: each.time):
@@ -63,8 +64,8 @@ def stored_reconciliations(runs: Sequence[RunData]) -> StoredReconciliations:
             if own is None:
                 without += 1
             else:
-                # A sweep stores one account in all its runs, if no kill comes between; after a restart it is
-                # of what came then.
+                # A sweep stores one reconciliation in all its runs, unless a kill intervenes; after a restart
+                # it covers the time since then.
                 own = passing[server_of(own)] if own.in_passing else own
                 told = (row for row in process if own.since <= row.time <= own.time)
                 found.setdefault(own, []).extend(told)
@@ -90,7 +91,7 @@ def stored_reconciliations(runs: Sequence[RunData]) -> StoredReconciliations:
 
 
 def with_reconciliations(run: RunData) -> Iterator[tuple[list[LedgerRow], Reconciliation | None]]:
-    """The rows of each process of a run and each engine that it used, with the account that it left."""
+    """Yield the rows of each process of a run and each engine that it used, with its reconciliation."""
     by_model: dict[str, list[LedgerRow]] = {}
     for row in run.requests:
         by_model.setdefault(row.model, []).append(row)
@@ -101,7 +102,7 @@ def with_reconciliations(run: RunData) -> Iterator[tuple[list[LedgerRow], Reconc
         processes, left = sessions(rows), reconciliations.get(model, [])
         times = [each.time for each in left]
         for process, following in pairwise([*processes, []]):
-            # It left the first account after its last row, or was killed after one in passing.
+            # Its reconciliation is the first after its last row, or an interim one if it was killed later.
             until = following[0].time if following else float("inf")
             first, end = bisect_left(times, process[0].time), bisect_left(times, until)
             last = max(first, bisect_left(times, process[-1].time))
@@ -112,5 +113,5 @@ def with_reconciliations(run: RunData) -> Iterator[tuple[list[LedgerRow], Reconc
 
 
 def server_of(account: Reconciliation) -> tuple[str, float]:
-    """What accounts of one start of a server have in common."""
+    """Return the identity of one start of a server, shared by its reconciliations."""
     return account.model, account.since

@@ -45,8 +45,8 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
 
 
 def average_seeds(frame: pandas.DataFrame, columns: Sequence[str]) -> pandas.DataFrame:
-    """Return, by condition and checkpoint, `seeds` (that have the first column), then each column's mean over
-    seeds and `NAME_std`, the sample's standard deviation."""
+    """Return, by condition and checkpoint, `seeds` (the number with a value in the first column), then each
+    column's mean over seeds and `NAME_std`, the sample's standard deviation."""
     by = frame.groupby(CONDITION)[[*columns]]
     found = by.mean().join(by.std().add_suffix("_std"))
     found.insert(0, "seeds", by.count()[columns[0]])

@@ -1,4 +1,4 @@
-"""Tables as CSV and LaTeX (booktabs). What names and models wrote can do no harm in either."""
+"""Tables as CSV and LaTeX (booktabs). Names and texts of models are escaped in both."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     import pandas
 
 Cell = str | int | float | None
-"""`None` stands for what is not known, or not there."""
+"""`None`: unknown or missing."""
 
 LONG = 40
-"""Rows from which a LaTeX table may go over several pages."""
+"""Rows above which a LaTeX table may span several pages."""
 
 _SPECIAL = {
     **{character: rf"\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "[": "{[}", "*": "{*}",  # which the end of the row above would take for its own
+    "[": "{[}", "*": "{*}",  # else LaTeX would read them as arguments of the row end above
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
 }  # fmt: skip
 
@@ -36,8 +36,8 @@ class Table(msgspec.Struct, frozen=True):
     """One table, written as `NAME.csv` and `NAME.tex`.
 
     Attributes:
-        flagged: numbers of rows whose label gets a dagger in LaTeX, which the caption explains.
-        shown: what LaTeX shows in the place of columns and rows, as texts in LaTeX.
+        flagged: numbers of rows with a dagger in LaTeX, which the caption explains.
+        shown: replacements for columns and rows in LaTeX, as LaTeX code.
     """
 
     name: str
@@ -51,7 +51,7 @@ class Table(msgspec.Struct, frozen=True):
 def table_of(
     name: str, caption: str, frame: pandas.DataFrame, flagged: frozenset[int] = frozenset()
 ) -> Table:
-    """Return a frame as a table; missing values are `None`, truth values 0 or 1."""
+    """Return a frame as a table; missing values are `None`, booleans 0 or 1."""
     rows = [tuple(map(_cell, row.values())) for row in list_rows(frame)]
     return Table(name, caption, [*frame.columns], rows, flagged)
 
@@ -62,10 +62,10 @@ def _cell(value: Any) -> Cell:
 
 
 def write(folder: Path, tables: Sequence[Table], caveats: Sequence[str] = ()) -> None:
-    """Write tables into a folder, which is made if it is missing. Raises `StorageError`.
+    """Write tables into a folder, which is created if missing. Raises `StorageError`.
 
     Args:
-        remarks: end each caption.
+        caveats: appended to each caption.
     """
     with files.explained(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def write(folder: Path, tables: Sequence[Table], caveats: Sequence[str] = ()) ->
 
 
 def csv_text(table: Table) -> str:
-    """The table as CSV."""
+    """Return the table as CSV."""
     file = io.StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(table.columns)
@@ -86,7 +86,7 @@ def csv_text(table: Table) -> str:
 
 
 def latex_text(table: Table) -> str:
-    """The table as LaTeX, for `\\usepackage{booktabs}`; a long one also needs `longtable`."""
+    """Return the table as LaTeX, for `\\usepackage{booktabs}`; a long one also needs `longtable`."""
     columns, rows = table.shown or ([latex(each) for each in table.columns], _shown(table))
     kinds = "".join("l" if any(map(_is_text, column)) else "r" for column in zip(*rows, strict=True))
     kinds = kinds or "l" * len(columns)
@@ -110,7 +110,7 @@ def latex_text(table: Table) -> str:
 
 
 def latex(cell: Cell) -> str:
-    """A cell in LaTeX; numbers with as many digits as one reads."""
+    """Return a cell in LaTeX, with a readable number of digits."""
     if cell is None:
         return "--"
     if isinstance(cell, str):
@@ -124,10 +124,11 @@ def latex(cell: Cell) -> str:
 
 
 def _plain(cell: Cell) -> Cell:
-    """A cell of CSV: no text is a formula to a spreadsheet, or more than one line."""
+    """Return a cell for CSV: one line, and never a formula for a spreadsheet."""
     if isinstance(cell, str):
         text = " ".join(visible(cell).split())
-        # A semicolon ends a cell where the comma is the decimal point; wide signs count in East Asia.
+        # A semicolon separates cells where the comma is the decimal point; East Asian spreadsheets accept
+        # wide signs.
         return re.sub(r"(^|;\s*)(?=[=+\-@＝＋－＠])", r"\1'", text)
     return float(f"{cell:.10g}") if isinstance(cell, float) else cell
 

@@ -1,1 +1,1 @@
-"""Runs: planned, set up, carried out, gone on with."""
+"""Plan, set up, play and resume runs."""

@@ -1,4 +1,4 @@
-"""What training may cost in tokens, and has cost."""
+"""Token budget of a run's training."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from speedrunner.store.labels import Labels
 
 
 class TokenBudget:
-    """Tokens of a run's training, prompt and generated ones of all roles: rollouts, sleeps, what was wasted.
+    """Tokens spent on a run's training: prompt and generated tokens of all roles in rollouts and sleeps,
+    wasted ones included.
 
     Args:
-        tokens: what it may cost; `None` for no bound.
-        rows: what it has cost.
+        tokens: the limit; `None`: no limit.
+        rows: ledger rows to count.
     """
 
     def __init__(self, tokens: int | None, rows: Iterable[LedgerRow] = ()) -> None:
@@ -24,12 +25,12 @@ class TokenBudget:
             self.record(row)
 
     def record(self, row: LedgerRow) -> None:
-        """Count a request: at most what it can have cost, where that is not known."""
+        """Count a request; if its tokens are unknown, count the maximum that it can have used."""
         if Labels.of(row.labels).phase in ("train", "sleep"):
             usage = row.usage or row.at_most or Usage()
             self.spent += usage.prompt + usage.completion
 
     @property
     def is_spent(self) -> bool:
-        """Whether training ends."""
+        """Return whether the budget is spent, which ends training."""
         return self.tokens is not None and self.spent >= self.tokens

@@ -1,6 +1,6 @@
-"""A run's curves for those who watch them elsewhere: TensorBoard and Weights & Biases, beside its files.
+"""Export a run's curves to TensorBoard and Weights & Biases.
 
-They are copies for looking at: whatever goes wrong with them is told once, and the run goes on.
+The curves are copies. If a tracker fails, a warning is printed once and the run continues.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ Tracked = Literal["none", "tensorboard", "wandb", "both"]
 
 
 class Tracker(Protocol):
-    """Where curves go."""
+    """A target for curves."""
 
     def log(self, rollouts: int, values: Mapping[str, float]) -> None:
-        """Add points after so many training rollouts."""
+        """Add points after this number of training rollouts."""
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered points."""
 
 
 class TensorBoard:
-    """An event file in `RUN/tensorboard`, without TensorFlow."""
+    """An event file in `RUN/tensorboard`, written without TensorFlow."""
 
     def __init__(self, path: Path) -> None:
         writer = _module("tensorboard.summary.writer.event_file_writer", "tensorboard")
@@ -44,47 +44,48 @@ class TensorBoard:
         self._file = writer.EventFileWriter(str(path / "tensorboard"))
 
     def log(self, rollouts: int, values: Mapping[str, float]) -> None:
-        """Add points after so many training rollouts."""
+        """Add points after this number of training rollouts."""
         points = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
         summary = self._summary(value=points)
         self._file.add_event(self._event(wall_time=time.time(), step=rollouts, summary=summary))
         self._file.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered points."""
         self._file.close()
 
 
 class WeightsAndBiases:
-    """An offline run in `RUN/wandb`, which `wandb sync` sends where one wants it; from here nothing goes."""
+    """An offline run in `RUN/wandb`, which the user can upload with `wandb sync`; nothing is sent
+    from here."""
 
     def __init__(self, path: Path, config: Config) -> None:
         wandb = _module("wandb", "wandb")
         self._run = wandb.init(
             mode="offline",
             project="speedrunner",
-            id=hashlib.sha256(str(path).encode()).hexdigest()[:16],  # one run there, however often it goes on
+            id=hashlib.sha256(str(path).encode()).hexdigest()[:16],  # one W&B run, also after a resume
             resume="allow",
             name=path.name,
             dir=str(path),
             config=to_mapping(config),
-            reinit="create_new",  # several runs of one process
+            reinit="create_new",  # several runs in one process
             settings=wandb.Settings(
                 silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
             ),
         )
 
     def log(self, rollouts: int, values: Mapping[str, float]) -> None:
-        """Add points after so many training rollouts."""
+        """Add points after this number of training rollouts."""
         self._run.log({"rollouts": rollouts, **values})
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write buffered points."""
         self._run.finish()
 
 
 def require(tracked: Tracked) -> None:
-    """Raise `NotInstalled` where the package of a tracker is missing."""
+    """Raise `NotInstalled` if the package of a tracker is missing."""
     for name in _names(tracked):
         _module(name, name)
 
@@ -93,11 +94,11 @@ def require(tracked: Tracked) -> None:
 def curves(
     config: Config, directory: RunDirectory, prices: Prices, say: Callable[[str], None]
 ) -> Iterator[Callable[[Step], None]]:
-    """Open what `logging` names; the function that it gives is to be called with each finished step.
+    """Open the trackers that `logging` names. Yield a function to call with each finished step.
 
     Args:
-        prices: of the actor's tokens.
-        say: gets a line where a tracker fails.
+        prices: prices of the actor's tokens.
+        say: called with a line if a tracker fails.
     """
     trackers: dict[str, Tracker] = {}
 
@@ -129,9 +130,10 @@ def curves(
 
 
 def points(step: Step, run: RunData, prices: Prices) -> tuple[int, dict[str, float]]:
-    """What a finished step adds to the curves, and after how many training rollouts.
+    """Return the number of training rollouts after a finished step, and the points that it adds to the
+    curves.
 
-    Means are over the episodes that have a score; USD are those of their tokens at the actor's prices.
+    Means are over scored episodes; USD are the price of their tokens at the actor's prices.
     """
     if isinstance(step, Sleep):
         records = run.sleeps
@@ -169,5 +171,5 @@ def _names(tracked: Tracked) -> tuple[str, ...]:
 
 
 def _module(name: str, tracker: str) -> Any:
-    """A module of a tracker, which is called as its package is."""
+    """Import a tracker's module, which has the same name as its package."""
     return optional(name, tracker, f"logging={tracker}")

@@ -1,4 +1,4 @@
-"""Play runs with a given `Model`, without starting an engine: for programs as agents, and for checks."""
+"""Play runs with a given `Model` and no engine: for programs as agents, and for checks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ from speedrunner.workers.worker_pool import WorkerPool
 
 
 class LocalModel(Model):
-    """A model whose answers are made in this process: subclasses implement `converse`. Nothing is sent."""
+    """A model that computes its answers in this process; subclasses implement `converse`. It sends no
+    requests."""
 
     def __init__(self, model_config: ModelConfig) -> None:
         nowhere = Endpoint("http://localhost")
@@ -40,12 +41,12 @@ class LocalModel(Model):
 
 
 async def play_with(model: Model, setup: Setup, policy: Policy | None = None) -> RunData:
-    """Play a whole new run in `run.dir`, silently. All roles are played by `model`.
+    """Play a whole new run in `run.dir` without output. `model` plays all roles.
 
     Args:
-        policy: the first one; `None`: the method's own.
+        policy: the first policy; `None`: the method's own.
 
-    Raises `RunStopped`, `WorkerError`, `StorageError`, and what the model raises.
+    Raises `RunStopped`, `WorkerError`, `StorageError`, and the model's errors.
     """
     with RunDirectory.open_for_writing(Path(setup.config.run.dir)) as directory:
         directory.write_config(to_yaml(setup.config))
@@ -63,7 +64,7 @@ async def play_steps(
     steps: Iterable[Due],
     watch: Watch = unwatched,
 ) -> None:
-    """Play these steps of a run, silently. Raises as `play_with`.
+    """Play these steps of a run without output. Raises the errors of `play_with`.
 
     Args:
         watch: called with each episode's conversation, and with each turn.

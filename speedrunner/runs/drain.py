@@ -1,4 +1,4 @@
-"""Stopping in good order: at a signal, a second one of which ends at once, or when the time runs out."""
+"""Stop cleanly after a signal or when the time runs out; a second signal stops at once."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 FROM_SLURM = frozenset({signal.SIGTERM, signal.SIGUSR1})
-"""What Slurm sends to every process of a job's step, those of engine and workers among them."""
+"""Signals that Slurm sends to every process of a job's step, including engine and workers."""
 
 SIGNALS = (signal.SIGINT, *sorted(FROM_SLURM))
 
 SHOWN = 8
-"""Units that are named, at most, when they are given up."""
+"""Maximum number of aborted units that are listed by name."""
 
 
 def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """Report what nobody awaits, but for one thing that is no error: a request on a Unix socket that is
-    cancelled at the moment of its answer, whose reader anyio then wakes in vain."""
+    """Report errors that no task awaits, except one that is harmless: a request on a Unix socket is cancelled
+    at the moment of its answer, and anyio then wakes its reader in vain."""
     if not isinstance(context.get("exception"), asyncio.InvalidStateError):
         loop.default_exception_handler(context)
 
@@ -38,24 +38,24 @@ class Interrupted(Exception):
 
 
 class TimeIsUp(Interrupted):
-    """What comes next would not end in the time that is left; it counts as a SIGUSR1."""
+    """The next step would not end in the remaining time; treated like a SIGUSR1."""
 
     def __init__(self) -> None:
         super().__init__(signal.SIGUSR1, "the job's time is up")
 
 
 class TimeTooShort(Exception):
-    """Nothing at all could end in the time that there was, so that the same time will do no better."""
+    """No unit of work could end in the available time, so a retry with the same time would fail, too."""
 
 
 class Drain:
-    """Whether a stop was asked for, and which units of work are in flight.
+    """Records whether a stop was requested and which units of work are in flight.
 
     Args:
-        say: called with a line when a signal comes, and when units are given up.
-        patience_s: how long units in flight may go on after the first signal; after a SIGUSR1, which warns of
-            a job's end, until that end where it is known.
-        time_s: seconds from now in which everything must have ended; `None` for no bound.
+        say: called with a line when a signal arrives, and when units are aborted.
+        patience_s: seconds that units in flight may take after the first signal. A SIGUSR1 warns of a job's
+            end; after it, they may run until that end if it is known.
+        time_s: seconds from now until everything must have ended; `None`: no limit.
     """
 
     def __init__(
@@ -70,21 +70,21 @@ class Drain:
         self._ended = 0
         self._signal: int | None = None
         self._units: list[tuple[str, float]] = []
-        """In flight, with when they began."""
+        """Units in flight with their start."""
         self._endless = ""
-        """What was in flight for most of the time, and not over at its end."""
+        """A unit that took most of the time without ending."""
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._cancelled = False
 
     @property
     def requested(self) -> bool:
-        """Whether no new unit of work should begin."""
+        """Return whether a stop was requested; no new unit of work should start then."""
         return self._signal is not None
 
     def may_begin(self, kind: str) -> bool:
-        """Whether a new unit of a kind may begin: no stop was asked for, and the longest one so far would end
-        in the time that is left."""
+        """Return whether a new unit of this kind may start: no stop was requested, and the longest unit so
+        far would end in the remaining time."""
         if self.requested:
             return False
         longest_s, left_s = self._longest.get(kind, 0.0), self._left_s()
@@ -98,17 +98,17 @@ class Drain:
         return False
 
     def took(self, kind: str, seconds: float) -> None:
-        """Learn how long a unit of a kind has taken."""
+        """Record the duration of a unit of this kind."""
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
     def check(self) -> None:
-        """Raise `Interrupted` when a stop was asked for."""
+        """Raise `Interrupted` if a stop was requested."""
         if self._signal is not None:
             raise Interrupted(self._signal)
 
     @contextmanager
     def unit(self, name: str, kind: str) -> Iterator[None]:
-        """A unit of work that a drain waits for (an episode, a sleep)."""
+        """Mark a unit of work (an episode, a sleep) as in flight, so that a drain waits for it."""
         began = time.monotonic()
         self._units.append((name, began))
         try:
@@ -118,15 +118,15 @@ class Drain:
         finally:
             self._units.remove((name, began))
             if self._timer is not None and not self._units:
-                self._timer.cancel()  # putting things away takes its time, also after a failure
+                self._timer.cancel()  # cleanup takes time, also after a failure
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` with signals handled.
 
         Raises:
-            Interrupted: a signal has ended it, or (`TimeIsUp`) the time.
-            TimeTooShort: the time has, or a SIGUSR1 that warned of a job's end, and no unit had ended, or one
-                had not that had most of the time.
+            Interrupted: a signal ended it, or the time ran out (`TimeIsUp`).
+            TimeTooShort: the time or the job (announced by a SIGUSR1) ended, and no unit had ended, or a unit
+                that took most of the time had not.
         """
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
@@ -144,7 +144,7 @@ class Drain:
                 self._require_progress()
             raise
         except (asyncio.CancelledError, Exception):
-            if self._cancelled:  # whatever came of it
+            if self._cancelled:  # whatever its result
                 if self._signal == signal.SIGUSR1:
                     self._require_progress()
                 if self._is_short:
@@ -174,7 +174,8 @@ class Drain:
             )
 
     def _on_end(self) -> None:
-        """The time is over: what is in flight is lost, and would be in the next job, if it had most of it."""
+        """Stop because the time is over. Units in flight are lost; one that took most of the time would be
+        lost in the next job, too."""
         assert self._time_s is not None
         for name, began in self._units:
             had_s = time.monotonic() - began
@@ -187,7 +188,7 @@ class Drain:
     def _on_signal(self, number: int) -> None:
         if self._signal is not None:
             self._give_up()
-            # Workers and server watch this process and end with it; the lock is found stale.
+            # Workers and server watch this process and end with it; the lock becomes stale.
             os._exit(128 + number)
         self._signal = number
         assert self._task is not None
@@ -206,13 +207,13 @@ class Drain:
     def _cancel(self) -> None:
         assert self._task is not None
         if self._cancelled:
-            return  # what is put away meanwhile must not be cancelled
+            return  # cleanup must not be cancelled
         self._give_up()
         self._cancelled = True
         self._task.cancel()
 
     def _give_up(self) -> None:
-        """Say what is lost."""
+        """List the aborted units."""
         if self._units:
             names = ", ".join(sorted(name for name, _ in self._units)[:SHOWN])
             names += ", ..." if len(self._units) > SHOWN else ""
@@ -221,10 +222,10 @@ class Drain:
 
 @contextmanager
 def _taken_here(signals: frozenset[signal.Signals]) -> Iterator[None]:
-    """Let signals reach this process, but none that it starts meanwhile.
+    """Deliver signals to this process, but not to processes that it starts meanwhile.
 
-    They are blocked, which other processes inherit, but for one thread; the handlers are run by the main
-    thread as ever.
+    Child processes inherit blocked signals, so signals are blocked in all threads except one. The main thread
+    still runs the handlers.
     """
     over = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What is left of a run's plan: whatever its directory does not hold yet."""
+"""Find the unfinished part of a run's plan."""
 
 from __future__ import annotations
 
@@ -12,21 +12,20 @@ from speedrunner.store.data import RunData
 
 @dataclass(frozen=True)
 class Due:
-    """A step of which something is left to do: of a wake or an evaluation, these tasks."""
+    """An unfinished step, with the unfinished tasks of a wake or an evaluation."""
 
     step: Step
     tasks: dict[str, Task] = field(default_factory=dict)
 
 
 def due(steps: Iterable[Step], run: RunData, *, retry_faults: bool = False) -> list[Due]:
-    """What is left of a plan, in its order.
+    """Return the unfinished steps of a plan, in order.
 
     Args:
-        retry_faults: episodes that ended by an infrastructure error are to be played again: held-out ones,
-        and those
-            of a batch that no sleep has used.
+        retry_faults: whether to repeat episodes that ended by an infrastructure error: held-out ones, and
+            those of a batch that no sleep has used.
 
-    No task of a rollout that counts is handed out for training again.
+    A task with a valid training rollout is never used for training again.
     """
     finished, policies = set(run.state.finished), run.policies.versions()
     rows = run.episodes

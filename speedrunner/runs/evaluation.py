@@ -1,4 +1,4 @@
-"""The configuration that evaluates a stored policy."""
+"""Configure the evaluation of a stored policy."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from speedrunner.runs.stored_setup import compose_stored
 
 
 def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[str] = ()) -> Config:
-    """The configuration that evaluates the policy `RUN[:VERSION]`: the run's own, without training.
+    """Return the configuration that evaluates the policy `RUN[:VERSION]`: the run's own, without training.
 
     Args:
-        overrides: what differs from it (`env=...`, `model=...`, `run.test_episodes=10`).
-        trust: names of others' classes and model configurations that the run may use.
+        overrides: changes to it (`env=...`, `model=...`, `run.test_episodes=10`).
+        trust: names of foreign classes and model configs that the run may use.
 
     Raises:
         RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist, or the default
-            directory is a run already.
+            directory is already a run.
     """
     directory, version = find_policy(source)
     config = compose_stored(directory, [*overrides, "run.rollouts=0"], trust)

@@ -1,4 +1,4 @@
-"""Carries out a plan: whatever of it is unfinished, so that going on after a kill is the same as starting."""
+"""Execute the unfinished steps of a plan; a resumed run works exactly like a new one."""
 
 from __future__ import annotations
 
@@ -43,18 +43,17 @@ from speedrunner.store.stored_run import sleep_key
 from speedrunner.workers.worker_pool import WorkerPool
 
 FAULTS_IN_A_ROW = 5
-"""Episodes in a row that may end by an infrastructure error before the run stops: the fault is not the
-episode's.
-"""
+"""Number of consecutive infrastructure errors of episodes after which the run stops, since the cause is not
+the episode."""
 
 
 class RunStopped(Exception):
-    """The run cannot go on now; the same command goes on where it stopped."""
+    """The run cannot continue now; the same command resumes it."""
 
 
 @dataclass
 class Executor:
-    """What a run is carried out with."""
+    """Executes a run's unfinished steps."""
 
     directory: RunDirectory
     method: Method
@@ -63,17 +62,17 @@ class Executor:
     progress: Progress
     drain: Drain
     attempts: dict[str, int]
-    """Of each episode and sleep so far, interrupted ones included."""
+    """Number of attempts at each episode and sleep so far, interrupted ones included."""
     budget: TokenBudget = field(default_factory=lambda: TokenBudget(None))
     share: FairShare = field(default_factory=FairShare)
     watch: Watch = unwatched
     finished: Callable[[Step], None] = lambda step: None
-    """Called with each step that is finished, after its records are written."""
+    """Called with each finished step, after its records are written."""
 
     def __post_init__(self) -> None:
         self._faults = 0
         self._is_cut = False
-        """Whether the time that is left was too short for something."""
+        """Whether the remaining time was too short for some unit."""
         run = self.directory.read()
         for row in run.episodes:
             if not row.termination.is_fault:
@@ -81,16 +80,17 @@ class Executor:
         for sleep in run.sleeps:
             self.drain.took(self._kind("sleep"), sleep.seconds)
         self._failure: BaseException | None = None
-        """What went wrong first; what others raise while they are cancelled for it says nothing."""
+        """The first failure; errors raised during the cancellation that follows it are ignored."""
 
     async def execute(self, left: Iterable[Due]) -> None:
-        """Do what is left. Evaluations, which change nothing, run beside what follows.
+        """Execute the unfinished steps. Evaluations change nothing, so they run in parallel with the next
+        steps.
 
-        Training that has spent its budget ends there; what is left then is another plan's.
+        Training ends when its budget is spent; the remaining steps then belong to a new plan.
 
         Raises:
-            RunStopped: too many faults in a row.
-            Interrupted: a drain was asked for, or (`TimeIsUp`) the time that is left is too short.
+            RunStopped: too many consecutive infrastructure errors.
+            Interrupted: a drain was requested, or the remaining time is too short (`TimeIsUp`).
             ServingError, StorageError, WorkerError: the engine, the disk or all workers failed.
         """
         self._writer = ThreadPoolExecutor(1, "episodes")
@@ -120,11 +120,11 @@ class Executor:
             raise TimeIsUp
 
     async def _noted(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Do `work`; note the first failure of all that is done side by side."""
+        """Do `work` and note the first failure of all concurrent work."""
         try:
-            await work()  # made here, as a task may be cancelled before it begins
+            await work()  # created here, because a task may be cancelled before it starts
         except BaseExceptionGroup:
-            raise  # what is in it was noted
+            raise  # its errors were already noted
         except Exception as error:
             self._failure = self._failure or error
             raise
@@ -132,7 +132,7 @@ class Executor:
     async def _play(self, step: Wake | Evaluate, pending: dict[str, Task]) -> None:
         """Play tasks of a step, as many at once as there are workers.
 
-        A drain leaves the rest of them unplayed, and the step unfinished.
+        A drain leaves the remaining tasks unplayed and the step unfinished.
         """
         directory = self.directory
         phase: Phase
@@ -140,7 +140,8 @@ class Executor:
             case Wake(batch=number):
                 phase, tries, checkpoint = "train", 1, step.first
             case Evaluate(checkpoint=number):
-                # A fault of ours says nothing about the policy: held-out episodes are tried once more.
+                # An infrastructure error says nothing about the policy, so held-out episodes are retried
+                # once.
                 phase, tries, checkpoint = "test", 2, number
         policy = directory.policies.load(step.policy)
         last = max((number_of(episode) for episode in step.tasks if episode not in pending), default=-1)
@@ -199,12 +200,12 @@ class Executor:
             self._finish(step)
 
     def _played(self) -> set[Task]:
-        """The tasks that were trained on; one that ended by an infrastructure error may be played again."""
+        """Return the tasks used for training; a task may be repeated after an infrastructure error."""
         rows = self.directory.read().episodes
         return {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}
 
     def _is_spent(self) -> bool:
-        """Whether training has to end, which has not ended before."""
+        """Return whether training must end now, because its budget is spent."""
         return self.budget.is_spent and self.directory.state.training_end is None
 
     def _end_training(self) -> None:
@@ -218,7 +219,7 @@ class Executor:
         )
 
     async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
-        """Send each prefix alone that at least two episodes begin with; one that is not sent costs time."""
+        """Send each prefix that at least two episodes share once and alone; a failure only costs time."""
         seen: list[ActorSpec] = []
         shared: list[ActorSpec] = []
         for spec in specs:
@@ -237,7 +238,7 @@ class Executor:
             if not self._may_begin("sleep"):
                 return
             await self._learn(step)
-        # Otherwise a kill came between the last two writes of the sleep.
+        # Otherwise a kill happened between the last two writes of the sleep.
         self._finish(step)
 
     def _finish(self, step: Step) -> None:
@@ -320,17 +321,18 @@ class Executor:
         return returned(self.method, "play", await self.method.play(policy, spec, stage), Termination)
 
     async def _stored(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
-        """Write an episode, even where the run is stopped; others play on, as a disk may take its time."""
+        """Write an episode even if the run is stopped. Other episodes continue meanwhile, as a disk may be
+        slow."""
         writing = asyncio.get_running_loop().run_in_executor(self._writer, keep, trajectory)
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.wait([writing])
-            writing.exception()  # taken note of; what has stopped the run is told
+            writing.exception()  # retrieved and ignored; the error that stopped the run is reported
             raise
 
     def _may_begin(self, phase: str) -> bool:
-        """Whether an episode or a sleep may begin, as far as the drain knows."""
+        """Return whether the drain allows an episode or a sleep to start."""
         if self.drain.may_begin(self._kind(phase)):
             return True
         self._is_cut = self._is_cut or not self.drain.requested
@@ -358,6 +360,6 @@ class Executor:
 
 
 def _told(trajectory: Trajectory) -> str:
-    """What a fault was, whose, and in which episode."""
+    """Return the error of a failed episode: its episode, the failed component, the error."""
     task, (what, *_) = trajectory.task, (trajectory.error or "no cause is known").splitlines()
     return f"{trajectory.episode} (task {task.name} {task.index}) ended by {trajectory.termination}: {what}"

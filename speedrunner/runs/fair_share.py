@@ -1,4 +1,4 @@
-"""Episodes of several runs on one engine: so many at a time, and none of the runs more than its share."""
+"""Share one engine's episode slots fairly among several runs."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from contextlib import asynccontextmanager
 
 
 class FairShare:
-    """A number of slots. One that gets free goes to the run that has the fewest of those that wait for one.
+    """A fixed number of slots. A free slot goes to the waiting run that has the fewest.
 
-    So runs that have enough to play come to have equally many, however many each of them asks for at a time,
-    and what one does not need the others have.
+    Runs with enough work therefore get equal numbers of slots, however many each requests. Slots that one run
+    does not need go to the others.
 
     Args:
-        slots: episodes at a time; `None` for no bound.
+        slots: number of concurrent episodes; `None`: no limit.
     """
 
     def __init__(self, slots: int | None = None) -> None:
@@ -25,7 +25,7 @@ class FairShare:
 
     @asynccontextmanager
     async def slot(self, run: Hashable) -> AsyncIterator[None]:
-        """Wait for a slot, and have it while the context lasts."""
+        """Wait for a slot and hold it while the context lasts."""
         if self._free is None:
             yield
             return
@@ -44,7 +44,7 @@ class FairShare:
         try:
             await mine
         except asyncio.CancelledError:
-            if not mine.cancelled():  # handed over at the same moment
+            if not mine.cancelled():  # the slot was handed over at the same moment
                 self._give_back(run)
             raise
 
@@ -59,7 +59,7 @@ class FairShare:
         self._held[run] -= 1
         for each in sorted(self._waiting, key=lambda other: self._held[other]):
             queue = self._waiting[each]
-            while queue and queue[0].done():  # those that have given up
+            while queue and queue[0].done():  # waiters that were cancelled
                 queue.popleft()
             if queue:
                 self._hand_out(each)

@@ -1,4 +1,5 @@
-"""A model without an engine: every role answers by fake calls, the same to the same conversation."""
+"""A model without an engine: every role answers with fake calls, always the same for the same
+conversation."""
 
 from __future__ import annotations
 
@@ -16,10 +17,10 @@ from serving.usage import Prices, Usage
 from speedrunner.runs.direct import LocalModel
 
 CALLS = 20
-"""Requests of one agent's work: enough to try each of its tools, in their order."""
+"""Number of requests of one agent: enough to try each of its tools in order."""
 
 SILENT = 8
-"""One in so many answers holds no call."""
+"""One in this many answers contains no call."""
 
 MODEL_CONFIG = ModelConfig(
     name="fake",
@@ -32,11 +33,11 @@ MODEL_CONFIG = ModelConfig(
 )
 
 SKILL = 'def idea_{number}() -> str:\n    """Say a number."""\n    return "{number}"'
-"""What half of all strings are, so that programs that agents write are tried as well."""
+"""Half of all string arguments are this skill, so that programs written by agents are tried as well."""
 
 
 class FakeModel(LocalModel):
-    """Its answers follow from the conversation alone, in any process. Nothing is sent."""
+    """Its answers depend on the conversation only, in any process. It sends no requests."""
 
     def __init__(self) -> None:
         super().__init__(MODEL_CONFIG)
@@ -49,7 +50,7 @@ class FakeModel(LocalModel):
 
 
 class _Fake(Conversation):
-    """One conversation: `texts` are all that was said to the model, its role first."""
+    """One conversation: `texts` are the role and all messages to the model."""
 
     def __init__(self, texts: list[str], tools: list[ToolSpec]) -> None:
         self._texts = texts
@@ -77,7 +78,7 @@ class _Fake(Conversation):
 
 
 def _value(schema: Schema, words: list[str], rng: random.Random) -> Any:
-    """Make up a value that a schema allows; strings are skills, their names, or words that were said last."""
+    """Make up a value for a schema. Strings are skills, their names, or words of the last message."""
     if "enum" in schema:
         return rng.choice(schema["enum"])
     match schema["type"]:

@@ -1,4 +1,4 @@
-"""What a run is: all that determines its results, as each process that works on it found it."""
+"""Determine everything that affects a run's results, for the record of each process."""
 
 from __future__ import annotations
 
@@ -28,36 +28,36 @@ from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
 
 PACKAGES = ("typed", "serving", "envs", "speedrunner")
-"""Our code."""
+"""SpeedRunner's own packages."""
 
 WEIGHTS = ("*.safetensors", "*.bin")
 MODEL_FILES = (
     *(*WEIGHTS, "config.json", "generation_config.json", "chat_template*"),
     *("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
 )
-"""What a model's folder holds that can change what it writes."""
+"""Files of a model's folder that can change its outputs."""
 
 INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
-"""Where modules lie that `versions` tells of."""
+"""Folders of modules that `versions` covers."""
 
 SOURCES = (".py", ".txt", ".tsv")
-"""Files of our packages that are code, or data of it; prompts have digests of their own."""
+"""Files of SpeedRunner's packages that are code or its data; prompts have separate digests."""
 
 BLOCK, STRIDE = 4096, 4 * 2**20
-"""Bytes that are read of each stretch of weights: all of them would take minutes, and other weights differ in
+"""Bytes read per stretch of weights. Reading all of them would take minutes, and different weights differ in
 every large tensor."""
 
 NOT_KNOWN = "what it was played with before is not known"
 
 
 def identity(setup: Setup, say: Callable[[str], None]) -> Process:
-    """What this process works with; a bundled model's folder is made first where it is missing.
+    """Return the record of this process. The folder of a bundled model is created first if it is missing.
 
     Args:
-        say: gets a line of what is done.
+        say: called with a line about each action.
 
     Raises:
-        InvalidModelConfig, ServerFailed: a model's folder is missing, or cannot be made.
+        InvalidModelConfig, ServerFailed: a model's folder is missing, or cannot be created.
     """
     here = checkout(setup)
     model_configs = {
@@ -86,7 +86,8 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
 
 
 def checkout(setup: Setup) -> dict[str, dict[str, str]]:
-    """Digests of what of this checkout plays a run: `env`, `prompts` and `code` of a `Process`."""
+    """Return the digests of this checkout's files that affect a run: `env`, `prompts` and `code` of a
+    `Process`."""
     env = setup.env
     primitives = [[each.name, str(each.signature), each.doc, each.advances] for each in env.primitives]
     return {
@@ -104,13 +105,13 @@ def checkout(setup: Setup) -> dict[str, dict[str, str]]:
 
 
 def continued(path: Path, before: Process | None, after: Process, *, accept: bool) -> Process:
-    """Return `after` with its changes, if it may go on with what `before` has played.
+    """Return `after` with its changes, if it may continue the work of `before`.
 
     Args:
-        before: `None` where a run has been played and no record says with what.
+        before: `None` if a run has been played and has no record of its process.
 
     Raises:
-        RunDirectoryError: it would make another run of it, or its changes are not accepted.
+        RunDirectoryError: the changes would make it another run, or they are not accepted.
     """
     found = [NOT_KNOWN] if before is None else changes(before, after)
     refused = [each for each in found if not each.startswith((*ACCEPTABLE, *REPORTED, NOT_KNOWN))]
@@ -133,8 +134,11 @@ def _prompts(whose: str, folder: Path, pattern: str = "**/*.jinja") -> dict[str,
 
 
 def _method_prompts(kind: type) -> dict[str, str]:
-    """Templates of a method and of those that it extends: beside their modules, in a folder of the module's
-    name where several methods share one, and what all of them share."""
+    """Return the templates of a method and of its base classes, and those shared by all methods.
+
+    Templates are in `prompts` next to a class's module. The bundled methods share this folder, so each has a
+    subfolder with its module's name there.
+    """
     shared = CHECKOUT / "speedrunner/methods/prompts"
     found = _prompts("method", shared, "*.jinja")
     for module in dict.fromkeys(each.__module__ for each in kind.__mro__):
@@ -146,7 +150,7 @@ def _method_prompts(kind: type) -> dict[str, str]:
 
 
 def _code(own: Iterable[type]) -> dict[str, str]:
-    """Digests of our packages, and of the modules of somebody's own environment or method."""
+    """Return the digests of SpeedRunner's packages, and of the modules of a user's environment or method."""
     found = {}
     for package in PACKAGES:
         files = (
@@ -160,7 +164,7 @@ def _code(own: Iterable[type]) -> dict[str, str]:
 
 
 def _add_own(module: str, found: dict[str, Path]) -> None:
-    """Add a module that was imported and is neither installed nor ours, and those that it imports."""
+    """Add an imported module and its imports, if they are neither installed nor part of SpeedRunner."""
     loaded = sys.modules.get(module)
     file = getattr(loaded, "__file__", None)
     if loaded is None or file is None or module in found or module.partition(".")[0] in PACKAGES:
@@ -184,14 +188,14 @@ def _add_own(module: str, found: dict[str, Path]) -> None:
 
 
 def model_files(model_config: ModelConfig, say: Callable[[str], None]) -> dict[str, str]:
-    """Digests of a model's files by their names; none of what a commit on the hub determines."""
+    """Return the digests of a model's files by name; empty if a commit on the hub determines them."""
     path = prepare(model_config, say)
     return {} if model_config.id is not None else _folder(Path(path))
 
 
 @cache
 def _folder(path: Path) -> dict[str, str]:
-    """Read once, also where many runs share the model."""
+    """Return the digests of a folder's files, read only once even if many runs share the model."""
     files = {file for pattern in MODEL_FILES for file in path.glob(pattern) if file.is_file()}
     return {file.name: _digest_of([file]) for file in sorted(files)}
 
@@ -201,7 +205,8 @@ def _digest(content: object) -> str:
 
 
 def _digest_of(files: Iterable[Path], root: Path | None = None) -> str:
-    """Of the files' names, below a root if one is given, and contents; of weights a block of each stretch."""
+    """Return the digest of the files' names (relative to `root`, if given) and contents; for weights, of a
+    block of each stretch."""
     found = hashlib.sha256()
     for file in files:
         sampled = any(file.match(pattern) for pattern in WEIGHTS)

@@ -1,4 +1,4 @@
-"""The machine that a process works on, and how it confines what models write."""
+"""Describe the machine of a process, and how it confines model-written code."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from speedrunner.store.records import Machine
 
 @cache
 def machine() -> Machine:
-    """This one. A server that was only attached to may be elsewhere."""
+    """Describe this machine. A server that was only attached to may be on another one."""
     return Machine(
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)),
@@ -29,7 +29,7 @@ def machine() -> Machine:
 
 @cache
 def confinement(sandbox: Sandbox) -> str:
-    """What a sandbox keeps code from; one that cannot run here was refused before."""
+    """Describe what a sandbox isolates code from. A sandbox that cannot run here was refused before."""
     limits = f"{sandbox.memory_mb} MiB, no files written, no processes started"
     if (level := found(sandbox.kind)) == "rlimits":
         return f"rlimits: files and network are open; {limits}"
@@ -49,7 +49,7 @@ def _cpu() -> str:
 
 
 def _printed(*command: str) -> list[str]:
-    """The lines that a program prints; none where it cannot."""
+    """Return the lines that a program prints; none if it cannot run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
     except (OSError, subprocess.SubprocessError):

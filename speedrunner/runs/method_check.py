@@ -1,8 +1,8 @@
-"""Does a method keep to what `speedrunner.methods.Method` promises? A small run of it shows that.
+"""Check in a small run that a method fulfils the contract of `speedrunner.methods.Method`.
 
-It is played with fake answers (`fake_model`), without an engine, by the machinery of any run. Its last
-sleep, and what follows that, are played twice from the same records: the second time in a process of its own,
-where the method is made anew and sets have another order.
+The run uses fake answers (`fake_model`) and the machinery of any run, without an engine. Its last sleep and
+the following steps are played twice from the same records. The second time, a new process creates the method
+again, with another order of sets.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ def check_method(overrides: Sequence[str], folder: Path) -> list[str]:
     """Check a method.
 
     Args:
-        overrides: `method=NAME`, its options, and those of the environment that it plays, as for a run.
-        folder: an empty one, for the records.
+        overrides: `method=NAME`, its options, and those of the environment, as for a run.
+        folder: an empty folder for the records.
 
     Returns:
         One line for each promise that is not kept.
 
     Raises:
-        InvalidConfig, UnknownMethod, InvalidMethodOption, MethodBroke, EnvironmentFault: it cannot be made.
+        InvalidConfig, UnknownMethod, InvalidMethodOption, MethodBroke, EnvironmentFault: the method or its
+        environment cannot be created.
         WorkerError, SandboxUnavailable: the environment or the sandbox failed.
     """
     config = compose([*overrides, *SIZE])
-    set_up(config)  # what cannot be made is told here
+    set_up(config)  # reports invalid configurations
     first, again = folder / "first", folder / "again"
     first.mkdir()
     (first / "config.yaml").write_text(to_yaml(config))
@@ -67,7 +68,7 @@ def check_method(overrides: Sequence[str], folder: Path) -> list[str]:
 
 
 def inner_imports(name: str) -> list[str]:
-    """Return what a method's module imports from inner modules although `speedrunner.methods` has it.
+    """Return the method module's imports from inner modules that `speedrunner.methods` also exports.
 
     Inner modules may change. The bundled methods change with them, so nothing is returned for these.
 
@@ -90,7 +91,7 @@ def inner_imports(name: str) -> list[str]:
 
 
 def _in_process(number: int, folder: Path, copy: Path | None) -> list[str]:
-    """`_play` in a process of its own, whose number orders its sets."""
+    """Run `_play` in a separate process; `number` seeds the order of its sets."""
     environment = dict(os.environ)
     os.environ["PYTHONHASHSEED"] = str(number)
     try:
@@ -104,10 +105,10 @@ def _in_process(number: int, folder: Path, copy: Path | None) -> list[str]:
 
 
 def _play(folder: Path, copy: Path | None) -> list[str]:
-    """Begin the run in a folder, or go on with it; return what is wrong with its method.
+    """Start or resume the run in a folder; return the method's errors.
 
     Args:
-        copy: gets the records as they are before the last sleep, or the last evaluation where none sleeps.
+        copy: receives the records before the last sleep, or before the last evaluation if there is no sleep.
     """
     setup = set_up(from_yaml((folder / "config.yaml").read_text()))
     found: list[str] = []
@@ -116,7 +117,7 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
         asyncio.run(_played(setup, folder, copy))
         found = list(dict.fromkeys(_agent_findings(setup, load(folder))))
     except (WorkerError, SandboxError) as ours:
-        raise WorkerError(str(ours)) from None  # which any process can be told
+        raise WorkerError(str(ours)) from None  # can be passed to any process
     except RunStopped as error:
         stopped = str(error)
     except (MethodBroke, InvalidPolicy) as broken:
@@ -158,7 +159,7 @@ async def _played(setup: Setup, folder: Path, copy: Path | None) -> None:
 
 
 def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
-    """Whether `initial` and `agent` say the same for the same, and leave alone what they are given."""
+    """Check that `initial` and `agent` return equal results for equal arguments and do not modify them."""
     anew = methods.make(setup.config.method.name, **setup.config.method.options)
     if setup.method.initial() != anew.initial():
         yield "initial: returned another Policy when it was called again"
@@ -176,7 +177,7 @@ def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
 
 
 def _differences(first: RunData, again: RunData) -> Iterator[str]:
-    """Where the two ends of the run part."""
+    """Yield the differences between the two results of the run."""
     anew = "a method made anew, in another process,"
     newest = first.policies.versions()[-1]
     one, other = (msgspec.structs.asdict(run.policies.load(newest)) for run in (first, again))

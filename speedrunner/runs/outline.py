@@ -1,4 +1,4 @@
-"""What a run would do, told before anything starts."""
+"""Describe what a run would do, before anything starts."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _FORMAT = "{:10}{:>8}{:>10}{:>19}{:>11}"
 
 
 def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
-    """Lines for people: what is left of the run's steps, its episodes and requests at most (without faults,
-    after which a held-out episode is tried once more), and what repeats.
+    """Yield lines for people: the run's unfinished steps, the maximum of episodes and requests (without
+    infrastructure errors, after which a held-out episode is retried once), and what would be repeated.
 
     Args:
-        after: the run that is played before, with whose policy this one begins.
+        after: the run that is played first and provides the initial policy.
 
     Raises:
-        InvalidPlan: it asks for more tasks than there are.
-        RunDirectoryError: its directory holds something else, or what it was played with has changed.
+        InvalidPlan: it requests more tasks than there are.
+        RunDirectoryError: the directory contains something else, or was played with something that has
+            changed.
     """
     config, path, plan = setup.config, Path(setup.config.run.dir), setup.plan()
     left = [Due(step, {} if isinstance(step, Sleep) else step.tasks) for step in plan]
@@ -38,7 +39,7 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
     elif after is not None:
         yield f"it begins with the newest policy of {after}"
     else:
-        setup.initial_policy()  # which may not exist
+        setup.initial_policy()  # raises if it does not exist
     actor, sleep = setup.model_config.role("actor"), setup.method.sleep_calls
     calls = {
         Wake: actor.calls(setup.env.limits.llm_calls),

@@ -1,4 +1,4 @@
-"""What a run consists of: a pure function of its configuration and tasks (Algorithm 1, Appendix A.2)."""
+"""Plan a run: a pure function of its configuration and tasks (Algorithm 1, Appendix A.2)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from speedrunner.store.stored_run import sleep_key
 
 
 class InvalidPlan(Exception):
-    """A run asks for more tasks than its environment has, or for one twice."""
+    """A run requests more tasks than its environment has, or one task twice."""
 
 
 class Wake(msgspec.Struct, frozen=True, tag="wake"):
-    """Play training tasks with one policy. `tasks` is by episode key, in the split's order."""
+    """Play training tasks with one policy. `tasks` has the episode keys, in the split's order."""
 
     batch: int
     policy: int
@@ -27,14 +27,14 @@ class Wake(msgspec.Struct, frozen=True, tag="wake"):
 
     @property
     def first(self) -> int:
-        """Training episodes before it."""
+        """Return the number of training episodes before it."""
         return min(map(number_of, self.tasks))
 
 
 class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
     """Turn policy `number - 1` into policy `number`, after `rollouts` new training rollouts.
 
-    `fresh` are training tasks that nobody has played, for this sleep alone; see `Method.fresh_tasks`.
+    `fresh` are training tasks reserved for this sleep; see `Method.fresh_tasks`.
     """
 
     number: int
@@ -54,12 +54,12 @@ Step = Wake | Sleep | Evaluate
 
 
 def number_of(episode: str) -> int:
-    """The last part of an episode's key: of a training episode, how many come before it."""
+    """Return the last part of an episode's key; for a training episode, the number of episodes before it."""
     return int(episode.rpartition("/")[2])
 
 
 def step_name(step: Step) -> str:
-    """What people and files call a step."""
+    """Return the name of a step for people and files."""
     match step:
         case Wake():
             return f"wake/{step.batch:04d}"
@@ -70,12 +70,13 @@ def step_name(step: Step) -> str:
 
 
 def step_key(step: Step) -> str:
-    """Name and content of a step, so that a finished one is not mistaken for another of the same name."""
+    """Return name and content of a step, so that a finished one is not mistaken for another with the same
+    name."""
     return f"{step_name(step)}-{hashlib.sha256(msgspec.json.encode(step)).hexdigest()[:12]}"
 
 
 def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
-    """An evaluation of `tasks`; its episodes are called `test/0050/0012`."""
+    """Return an evaluation of `tasks`; its episodes have keys such as `test/0050/0012`."""
     keys = {f"test/{checkpoint:04d}/{number:04d}": task for number, task in enumerate(tasks)}
     return Evaluate(checkpoint, policy, keys)
 
@@ -83,15 +84,15 @@ def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
 def plan_run(
     split: Split, run: RunConfig, *, trains: bool, fresh: int = 0, ended: TrainingEnd | None = None
 ) -> list[Step]:
-    """List the steps of a run in their order. Raises `InvalidPlan`.
+    """List the steps of a run in order. Raises `InvalidPlan`.
 
     A sleep follows every `run.sleep_every` rollouts and the last one. The checkpoint at n rollouts evaluates
-    the newest policy that was made from at most n of them. A method that does not train is evaluated at
-    the same checkpoints with its only policy.
+    the newest policy that was made from at most n of them. A method that does not train is evaluated at the
+    same checkpoints with its only policy.
 
     Args:
-        fresh: new training tasks of each sleep, which come after those of the rollouts.
-        ended: where training ended before; the last checkpoint is there then.
+        fresh: number of new training tasks for each sleep, taken after those of the rollouts.
+        ended: where training ended early; the last checkpoint moves there.
     """
     rollouts = run.rollouts
     sleeps = -(-rollouts // run.sleep_every)
@@ -118,7 +119,7 @@ def plan_run(
     starts = range(0, rollouts, run.sleep_every)
     for batch, start in enumerate([*starts, rollouts]):
         end = min(start + run.sleep_every, rollouts)
-        # Policy `batch` stands now: made from `start` rollouts and used until the next sleep.
+        # Policy `batch` is made from `start` rollouts and used until the next sleep.
         until = end if start < rollouts else rollouts + 1
         steps += [evaluation(c, batch, test) for c in run.checkpoints if start <= c < until]
         if start < rollouts:
@@ -133,7 +134,7 @@ def plan_run(
 
 
 def _until(end: TrainingEnd, steps: list[Step]) -> Iterator[Step]:
-    """What of a plan comes before its training's end; its last evaluation is left out."""
+    """Yield the steps before training's end, without the last evaluation."""
     for step in steps:
         match step:
             case Wake():

@@ -1,4 +1,4 @@
-"""Progress for people: one live line on a terminal, plain lines elsewhere."""
+"""Show progress: one live line on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from speedrunner.console import visible
 from speedrunner.store.records import Trajectory
 
 PLAIN_EVERY_S = 15.0
-"""Time between two plain lines of one step, or of one wait."""
+"""Seconds between two plain lines of one step, or of one wait."""
 
 
 class Progress:
-    """Shows how a run gets on: episodes, turns/s, tokens/s, cache share, spend, time left.
+    """Shows the progress of a run: episodes, turns/s, tokens/s, share of cached tokens, cost, remaining time.
 
-    A context manager, inside which its line is alive.
+    Use it as a context manager; its line is live inside.
 
     Args:
         total: episodes of the whole plan.
-        finished: those of them that an earlier process finished.
-        name: leads each line; with it, no line is live, since several runs share the terminal.
+        finished: the number that an earlier process finished.
+        name: prefix of each line. With a name, no line is live, since several runs share the terminal.
     """
 
     def __init__(self, console: Console, total: int, finished: int, name: str = "") -> None:
@@ -43,7 +43,7 @@ class Progress:
         self._before = finished
         self._meter: Meter | None = None
         self._began = time.monotonic()
-        self._steps: dict[str, tuple[int, int]] = {}  # done, of
+        self._steps: dict[str, tuple[int, int]] = {}  # finished parts, total parts
         self._terminations: Counter[str] = Counter()
         self._told = 0.0
         self._waiting = ""
@@ -58,27 +58,28 @@ class Progress:
         self._live.stop()
 
     def begin(self, meter: Meter, queued: Callable[[], int] = lambda: 0) -> None:
-        """Start counting time and tokens: the engine is ready.
+        """Start counting time and tokens; the engine is ready.
 
         Args:
-            queued: how many episodes wait for room in its prefix cache now.
+            queued: returns the number of episodes that wait for room in the prefix cache.
         """
         self._meter, self._queued = meter, queued
         self._began, self._waiting = time.monotonic(), ""
 
     def say(self, line: str) -> None:
-        """Print a line that stays."""
+        """Print a permanent line."""
         self._told = time.monotonic()
         self._console.print(Text(visible(self._lead + line)), soft_wrap=True)
 
     def waiting(self, line: str) -> None:
-        """Show a line about what is being waited for."""
+        """Show what the run is waiting for."""
         self._waiting = line
         self._say_now_and_then(line)
 
     @contextmanager
     def step(self, name: str, of: int, done: int) -> Iterator[None]:
-        """Show one step of the plan while it lasts: `done` of its `of` parts, if it has any, are finished."""
+        """Show one step of the plan while it lasts: `done` of its `of` parts are finished, if it
+        has parts."""
         self._steps[name], self._waiting = (done, of), ""
         try:
             yield
@@ -99,7 +100,7 @@ class Progress:
             self.say(line)
 
     def text(self) -> Text:
-        """How it stands, in a line."""
+        """Return the state of the run in a line."""
         return Text(visible(self._waiting or self._line()), overflow="ellipsis", no_wrap=True)
 
     def _line(self) -> str:
@@ -128,13 +129,13 @@ class Progress:
 
 
 class SweepProgress:
-    """How several runs get on: one live table on a terminal, beside the lines of each.
+    """Shows the progress of several runs: a live table on a terminal, and the lines of each run.
 
-    A context manager, inside which the table is alive.
+    Use it as a context manager; its table is live inside.
 
     Args:
-        total: runs in all.
-        finished: those of them that were finished before.
+        total: number of runs.
+        finished: number of runs that were finished before.
     """
 
     def __init__(self, console: Console, total: int, finished: int) -> None:
@@ -156,18 +157,18 @@ class SweepProgress:
         self._live.stop()
 
     def begin(self, path: str, progress: Progress) -> None:
-        """A run has begun."""
+        """Add a run that has started."""
         self._active[path] = progress
 
     def end(self, path: str, *, finished: bool) -> None:
-        """A run has ended, or could not begin: it is finished, or has stopped."""
+        """Remove a run that has finished, has stopped, or could not start."""
         self._active.pop(path, None)
         self._finished += finished
         self._stopped += not finished
         self._tell()
 
     def table(self) -> Group:
-        """One row for each run that goes on, and how many there are beside them."""
+        """Return a table with one row for each active run, and the number of other runs."""
         table = Table(box=None, padding=(0, 1), show_header=False)
         for path, progress in self._active.items():
             table.add_row(Text(visible(Path(path).name)), progress.text())

@@ -1,4 +1,4 @@
-"""One run: its directory is taken, what it needs is brought up, used and put away again."""
+"""Play one run: own its directory, start its engines and workers, play it, and clean up."""
 
 from __future__ import annotations
 
@@ -38,20 +38,20 @@ from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.worker_pool import WorkerPool
 
 READING_S = 10.0
-"""Seconds between two notes of the accounts, of which a process that is killed leaves the last."""
+"""Seconds between two interim reconciliations; the last one is kept if the process is killed."""
 
 
 async def run(setup: Setup, console: Console, drain: Drain) -> list[Reconciliation]:
-    """Begin a run, or go on with it where it stopped.
+    """Start a run or resume it.
 
     Returns:
-        The accounts of this process beside each engine's; none when nothing was left to do, or where no
-        engine shows counters.
+        The token reconciliation of this process for each engine; empty if nothing was left to do, or if no
+        engine exposes counters.
 
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
-        Interrupted, RunStopped, ServingError, StorageError, WorkerError: it stopped; what is recorded stays,
-            and the same call goes on.
+        Interrupted, RunStopped, ServingError, StorageError, WorkerError: it stopped; recorded data is kept,
+        and the same call resumes it.
     """
     async with begun(setup, console) as one:
         if one is None:
@@ -83,7 +83,8 @@ class Engines:
     async def models(
         self, setup: Setup, write_row: Callable[[LedgerRow], None], spent: float = 0.0
     ) -> AsyncIterator[tuple[Model, Model]]:
-        """What plays the actor, and what every other role; often the same. `spent` are USD of the cap."""
+        """Yield the model of the actor and that of every other role; often the same. `spent` are USD of the
+        cap."""
         spending = Spending(setup.config.serving.spending_cap_usd, spent)
         model_configs = {self.actor: setup.model_config}
         model_configs.setdefault(self.others, setup.inducer_model_config)
@@ -102,20 +103,21 @@ class Engines:
             yield found[self.actor], found[self.others]
 
     async def check(self, actor: Model, others: Model) -> None:
-        """Make sure that a run can rely on the engines behind its models. Raises `ServingError`."""
+        """Check that the engines behind the models are reliable enough for a run. Raises `ServingError`."""
         models = {self.actor: actor, self.others: others}
         for engine, model in models.items():
             await self.checks[engine].require(model)
 
     async def reconciliations(self, *, in_passing: bool = False) -> list[Reconciliation]:
-        """The accounts of each engine that shows counters; `in_passing` while requests may be in flight."""
+        """Return the reconciliation of each engine that exposes counters; `in_passing` while requests may be
+        in flight."""
         engines = dict.fromkeys((self.actor, self.others))
         found = [await engine.reconciliation(in_passing=in_passing) for engine in engines]
         return [reconciliation for reconciliation in found if reconciliation is not None]
 
     @asynccontextmanager
     async def read(self, runs: Callable[[], Iterable[BegunRun]]) -> AsyncIterator[None]:
-        """Note the accounts in the directories of runs every now and then, as long as the context lasts."""
+        """Write interim reconciliations to the directories of runs at intervals while the context lasts."""
         over = asyncio.Event()
 
         async def note() -> None:
@@ -125,20 +127,20 @@ class Engines:
                     return
                 reconciliations = await self.reconciliations(in_passing=True)
                 for each in runs():
-                    with suppress(StorageError):  # which the run itself will meet
+                    with suppress(StorageError):  # the run itself will meet the same error
                         await asyncio.to_thread(each.directory.write_reading, reconciliations)
 
         noting = asyncio.create_task(note(), name="readings")
         try:
             yield
         finally:
-            over.set()  # what is being written is written before the last accounts
+            over.set()  # a write in progress ends before the last reconciliation
             await asyncio.gather(noting, return_exceptions=True)
 
 
 @asynccontextmanager
 async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progress) -> AsyncIterator[Engines]:
-    """Bring the models of a configuration into service, whose servers' output goes to the logs.
+    """Serve the models of a configuration; the servers' output goes to the logs.
 
     Raises `InvalidModelConfig`, `ServerFailed`.
     """
@@ -161,10 +163,10 @@ async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progres
 
 @dataclass(frozen=True)
 class BegunRun:
-    """A run whose directory is ours, and of which something is left to do.
+    """An unfinished run with a directory that this process owns.
 
     Attributes:
-        setup: with the contexts that its models have in this run.
+        setup: includes the contexts that its models have in this run.
     """
 
     setup: Setup
@@ -175,14 +177,15 @@ class BegunRun:
     progress: Progress
 
     def keep(self, reconciliations: list[Reconciliation]) -> None:
-        """Store the accounts, unless the disk refuses: what stopped the run is told before that."""
+        """Store the reconciliations. Ignore a disk error, because the error that stopped the run is reported
+        first."""
         if reconciliations:
             with suppress(StorageError):
                 self.directory.append_reconciliations(reconciliations)
 
     def workers(self) -> WorkerPool:
-        """Workers for as many episodes as can be in flight, to come up while the engine does."""
-        # An evaluation is played beside the wake after it.
+        """Create workers for all episodes that can be in flight; they start in parallel with the engine."""
+        # An evaluation is played in parallel with the next wake.
         wake = max((len(each.tasks) for each in self.left if isinstance(each.step, Wake)), default=0)
         test = max((len(each.tasks) for each in self.left if isinstance(each.step, Evaluate)), default=0)
         size = min(self.setup.config.run.in_flight, max(wake + test, 1))
@@ -191,7 +194,7 @@ class BegunRun:
     async def play(
         self, engines: Engines, pool: WorkerPool, drain: Drain, share: FairShare | None = None
     ) -> None:
-        """Do what is left, in the workers of `pool`. Raises as `run`.
+        """Play the unfinished steps in the workers of `pool`. Raises the errors of `run`.
 
         Args:
             share: the slots that its episodes share with those of other runs.
@@ -206,7 +209,7 @@ class BegunRun:
 
         async with engines.models(setup, write_row, spent) as (model, others):
             await engines.check(model, others)
-            directory.append_process(self.process)  # one that never came as far has changed nothing
+            directory.append_process(self.process)  # a process that stopped earlier has changed nothing
             self.progress.begin(model.engine.meter, lambda: engines.actor.queued)
             executor = Executor(
                 directory=directory,
@@ -228,28 +231,28 @@ class BegunRun:
 
 
 Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]
-"""As `sized_setup`."""
+"""A function like `sized_setup`."""
 
 
 @asynccontextmanager
 async def begun(
     setup: Setup, console: Console, name: str = "", size: Size = sized_setup
 ) -> AsyncIterator[BegunRun | None]:
-    """Own a run's directory for as long as the context lasts; `None` when the run is finished.
+    """Own a run's directory while the context lasts; yield `None` if the run is finished.
 
     Args:
-        name: leads each line of its progress, where several runs share a terminal.
+        name: prefix of each progress line, if several runs share a terminal.
         size: finds the contexts of the models.
 
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
         InvalidModelConfig, ServerFailed: an API key is missing, or a model does not fit the GPUs or its
-        server.
+            server.
         NotInstalled: a package that `logging` needs is missing.
     """
     options = setup.config.run
     path = Path(options.dir)
-    # Before a folder is made, as it may not exist.
+    # Checked before a folder is created, as the policy may not exist.
     initial = None if (path / "config.yaml").exists() else setup.initial_policy()
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
@@ -265,7 +268,7 @@ async def begun(
         require(setup.config.logging)
         _claim(directory, setup, initial)
         directory.keep_reading()
-        ledger = stored.ledger  # a damaged one is told before a server is started
+        ledger = stored.ledger  # reports a damaged ledger before a server starts
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
             setup = await size(setup, progress.say)
@@ -277,7 +280,7 @@ async def begun(
 
 
 def same_configuration(run: RunData, setup: Setup) -> None:
-    """Raise `RunDirectoryError` where a stored run has another configuration."""
+    """Raise `RunDirectoryError` if a stored run has another configuration."""
     if changed := differences(run.settings, setup.config):
         raise RunDirectoryError(
             f"{run.path} is a run of another configuration: {'; '.join(changed)};"
@@ -293,20 +296,20 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
         if is_new:
             directory.write_config(to_yaml(setup.config))
         directory.write_policy(initial)
-    directory.write_secret()  # one that was recorded by older code has none
+    directory.write_secret()  # runs recorded by older code have none
 
 
 def identified(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:
-    """Return what this process works with, if the run may be resumed with it.
+    """Return the record of this process, if it may resume the run.
 
-    Raises as `identity`, `with_recorded_contexts` and `continued`.
+    Raises the errors of `identity`, `with_recorded_contexts` and `continued`.
 
     Args:
-        say: gets a line of what is done.
+        say: called with a line about each action.
     """
     before = run.processes
     process = identity(with_recorded_contexts(run.path, before, setup), say)
-    if before or run.episodes:  # a process that was not recorded has played none
+    if before or run.episodes:  # a process without a record has played none
         newest = before[-1] if before else None
         process = continued(run.path, newest, process, accept=setup.config.run.accept_changes)
     return process

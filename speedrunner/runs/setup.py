@@ -1,4 +1,4 @@
-"""What a configuration names, made and checked; nothing is started."""
+"""Create and check everything that a configuration names; nothing is started."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ SETUP_ERRORS = (
     *(EnvironmentFault, InvalidModelConfig, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
     *(UnfitEnvironment, UnknownMethod),
 )
-"""What may be wrong with what a configuration names, before anything starts."""
+"""Errors in a configuration that are found before anything starts."""
 
 
 @dataclass(frozen=True)
 class Setup:
-    """Everything that a configuration names, made and checked; nothing is started."""
+    """Everything that a configuration names, created and checked; nothing is started."""
 
     config: Config
     env: TextEnv
@@ -42,11 +42,11 @@ class Setup:
     method: Method
     model_config: ModelConfig
     inducer_model_config: ModelConfig
-    """Of every role but the actor; often the same."""
+    """Model config of every role except the actor; often the same."""
 
     @property
     def prices(self) -> dict[str, Prices]:
-        """The price list of each model."""
+        """Return the price list of each model."""
         model_configs = (self.model_config, self.inducer_model_config)
         return {
             model_config.name: self.config.prices.in_place_of(model_config.prices)
@@ -55,37 +55,37 @@ class Setup:
 
     @property
     def services(self) -> list[tuple[ModelConfig, ServiceOptions]]:
-        """How each model is served: the actor's, and the inducer's if it is another."""
+        """Return how each model is served: the actor's, and the inducer's if it is another."""
         served: list[tuple[ModelConfig, ServiceOptions]] = [(self.model_config, self.config.serving)]
         if self.inducer_model_config is not self.model_config:
-            # A server that is named by address or port is the actor's.
+            # A server given by address or port is the actor's.
             served.append((self.inducer_model_config, self.config.serving.elsewhere()))
         return served
 
     def plan(self, ended: TrainingEnd | None = None) -> list[Step]:
-        """The steps of the run, whose training may have ended before. Raises `InvalidPlan`."""
+        """Return the steps of the run; training may have ended early. Raises `InvalidPlan`."""
         method = self.method
         return plan_run(
             self.split, self.config.run, trains=method.trains, fresh=method.fresh_tasks, ended=ended
         )
 
     def check_keys(self) -> None:
-        """Raise `InvalidModelConfig` or `ServerFailed` where an API key is missing, or is none."""
+        """Raise `InvalidModelConfig` or `ServerFailed` if an API key is missing or invalid."""
         for model_config, options in self.services:
             running_endpoint(model_config, options)
 
     def workers(self, size: int, log: Path | None = None) -> WorkerPool:
-        """Workers of the environment, whose error streams go to `log`, if anywhere."""
+        """Create workers of the environment; their error streams go to `log`, if given."""
         env = self.config.env
         return WorkerPool(size, env.name, env.options, log, self.config.sandbox.limits)
 
     def initial_policy(self) -> Policy:
-        """The first policy: the method's own, or a copy of another run's.
+        """Return the first policy: the method's own, or a copy of another run's.
 
         Raises:
-            RunDirectoryError: there is no such policy, it is damaged, or the method's actor would get nothing
-                of it.
-            InvalidConfig: the last of its skills are asked for, and it has none.
+            RunDirectoryError: the policy does not exist, is damaged, or contains nothing that the method's
+                actor uses.
+            InvalidConfig: the configuration requests its last skills, and it has none.
         """
         start_from = self.config.run.start_from
         if start_from is None:
@@ -113,15 +113,16 @@ class Setup:
 def set_up(
     config: Config, model_configs: tuple[ModelConfig, ModelConfig] | None = None, *, plays_here: bool = True
 ) -> Setup:
-    """Make what a configuration names.
+    """Create what a configuration names.
 
     Args:
-        model_configs: the actor's and the inducer's, as a run has recorded them; `None`: those that it names.
-        plays_here: whether this machine is to play; login nodes often isolate nothing.
+        model_configs: the actor's and the inducer's, as recorded by a run; `None`: those that the
+            configuration names.
+        plays_here: whether this machine is to play; login nodes often cannot isolate processes.
 
     Raises:
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: something in it does not
-        exist.
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part does not exist
+        or is invalid.
         UnfitEnvironment: the method cannot play in the environment.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """

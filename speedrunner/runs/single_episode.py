@@ -1,4 +1,4 @@
-"""One episode, printed as it is played."""
+"""Play one episode and print it live."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from speedrunner.store.records import Turn
 
 
 async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> None:
-    """Start the model, play the chosen task with the initial policy, and print all that is said.
+    """Start the model, play the chosen task with the initial policy, and print the whole conversation.
 
     Args:
-        show_ids: print token ids too (completions API).
+        show_ids: also print token ids (completions API).
 
     Raises:
-        ServingError, WorkerError, EnvironmentFault: something failed.
+        ServingError, WorkerError, EnvironmentFault: the engine, a worker or the environment failed.
     """
     setup.check_keys()
     task = chosen_task(setup.config)
@@ -69,7 +69,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
             pool.worker() as worker,
         ):
             spec = setup.method.agent(policy, task, setup.env)
-            # A task that does not exist is told before a server is started.
+            # Reports a missing task before a server starts.
             await worker.reset(task, spec.library.module(), setup.env.limits.actions)
             logs = Path(folder) / "server.log", Path(folder) / "inducer_server.log"
             async with (

@@ -1,4 +1,4 @@
-"""How much context a run's models get: what their GPUs or server allow, and what the run has recorded."""
+"""Choose the context of a run's models: as the GPUs or the server allow, and as the run has recorded it."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
     """Return the setup with its models fitted to the GPUs here, or to the server that it names.
 
     Args:
-        say: gets a line about each model that was fitted.
+        say: called with a line about each fitted model.
 
     Raises:
         InvalidModelConfig, ServerFailed: see `serving.sizing.sized`.
     """
     services = setup.services
     endpoints = [running_endpoint(*service) for service in services]
-    # A server that runs takes no GPU here.
+    # A running server uses no GPU here.
     started = [
         model_config for (model_config, _), place in zip(services, endpoints, strict=True) if place is None
     ]
@@ -48,13 +48,13 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
 
 
 def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:
-    """Return the setup with the contexts that a run has recorded, also where more would fit here.
+    """Return the setup with the contexts that a run has recorded, even if more would fit here.
 
     A run is one experiment: its episodes must not get longer after a move to a larger GPU.
 
     Args:
         path: the run's directory.
-        processes: those that worked on the run so far.
+        processes: the processes that worked on the run so far.
 
     Raises:
         RunDirectoryError: a model has less context here.

@@ -1,4 +1,4 @@
-"""One skill of a module, run in the sandbox on a fresh episode."""
+"""Call one skill of a module in the sandbox, on a fresh episode."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from speedrunner.store.records import CallNode, Termination
 from speedrunner.workers.env_worker import WorkerError
 
 CALL_WALL_S = 60.0
-"""Seconds that the call may take where `sandbox.call_wall_s` says nothing."""
+"""Maximum seconds of the call if `sandbox.call_wall_s` is not set."""
 
 OVERHEAD_S, TEARDOWN_S = 5.0, 2.0
-"""What the whole command may take beyond the call's limit, and what of it is kept for its end."""
+"""Seconds that the whole command may take beyond the call's limit, and the part reserved for its end."""
 
 
 class SkillCall(msgspec.Struct, kw_only=True):
-    """A call of a skill, and what came of it.
+    """A call of a skill and its result.
 
     Attributes:
-        result: what the skill returned.
-        error: why it was refused, failed or was killed; `None` when it returned.
-        calls: the tree of everything that ran; `None` when it was refused.
+        result: the skill's return value.
+        error: why it was refused, failed or was killed; `None` if it returned.
+        calls: the tree of all executed calls; `None` if it was refused.
         actions: primitives that advanced the world.
         done: whether the environment has ended the episode.
-        score: in [0, 1], as the episode stands; `None` when there was none.
+        score: current score of the episode, in [0, 1]; `None` without an episode.
     """
 
     result: Any = None
@@ -46,14 +46,14 @@ class SkillCall(msgspec.Struct, kw_only=True):
 
 
 async def call_skill(setup: Setup, task: Task, source: str, skill: str, arguments: str) -> SkillCall:
-    """Validate a module and call one skill of it, a private one too.
+    """Validate a module and call one of its skills, which may be private.
 
     Args:
         source: the module.
-        arguments: of the call, as a JSON object.
+        arguments: arguments of the call, as a JSON object.
 
     Returns:
-        What came of it, a module or a call that is refused and an environment that breaks among that.
+        The result. A refused module, a refused call and an environment error are results, too.
     """
     limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
     score: float | None = None
@@ -77,13 +77,13 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
 
 
 def _left_s(limit_s: float) -> float:
-    """The call's limit, shortened where the machine is so slow that the command would end too late."""
+    """Return the call's limit, shortened if the machine is so slow that the command would end too late."""
     so_far_s = time.time() - psutil.Process().create_time()
     return max(min(limit_s, limit_s + OVERHEAD_S - TEARDOWN_S - so_far_s), 0.5)
 
 
 def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
-    """The module as a library that shows a skill, and a call of it, read as strictly as a model's."""
+    """Return the module as a library that shows the skill, and the call, parsed as strictly as a model's."""
     library = Library(setup.env.primitives).write(source, sleep=0, public=False, limit=MODULE_BYTES)
     library = library.set_visibility(skill, public=True, sleep=0)
     try:

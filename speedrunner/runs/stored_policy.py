@@ -1,4 +1,4 @@
-"""Policies of other runs by name: `RUN` or `RUN:VERSION`."""
+"""Find policies of other runs by name: `RUN` or `RUN:VERSION`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from speedrunner.store.stored_run import RunDirectoryError
 
 
 def find_policy(name: str) -> tuple[RunData, int]:
-    """The run that `RUN[:VERSION]` names, and the version, by default its newest, which it must have.
+    """Return the run in `RUN[:VERSION]` and the version, by default its newest.
 
     Raises:
-        RunDirectoryError: there is no such run, or it has no such policy.
+        RunDirectoryError: the run or the version does not exist.
     """
     path, colon, wanted = name.rpartition(":")
     if not colon or Path(name).exists():
@@ -34,9 +34,10 @@ def find_policy(name: str) -> tuple[RunData, int]:
 
 
 def stored_policy(name: str) -> Policy:
-    """The policy `RUN[:VERSION]` (by default the newest) for another run. Raises `RunDirectoryError`."""
+    """Return the policy `RUN[:VERSION]` (by default the newest) for another run. Raises
+    `RunDirectoryError`."""
     run, version = find_policy(name)
     policy = run.policies.load(version)
-    # For this run they were there from the start; tools are ordered by the sleep of their last edit.
+    # In the new run they exist from the start; tools are ordered by the sleep of their last edit.
     skills = tuple(replace(skill, created=0, edited=0) for skill in policy.skills)
     return replace(policy, version=0, skills=skills)

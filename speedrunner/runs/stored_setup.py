@@ -1,9 +1,9 @@
-"""What a reader of a run makes of its stored configuration, which someone else may have written.
+"""Set up a run from its stored configuration, which may come from someone else.
 
-Nothing that is read from a run directory decides what our process imports, executes or connects to, or how
-it isolates skills. Names are used where they are ours, or where the user names the same on the command line.
-What belongs to a machine (programs, servers, isolation, logging) is the reader's. Recorded model
-configurations say how models were used, and nothing about where they are.
+A run directory never decides what this process imports, executes or connects to, or how it isolates skills. A
+name is used only if it is part of SpeedRunner, or if the user gives the same name on the command line.
+Everything that belongs to a machine (programs, servers, isolation, logging) comes from the reader. Recorded
+model configs define how models were used, never where they are.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.data import RunData
 
 CLASSES, MODELS = ("env.name", "method.name"), ("model.name", "model.inducer_name")
-"""Keys that name code of ours or of others, and those that name a model configuration."""
+"""Keys that name bundled or foreign code, and keys that name a model config."""
 
 
 def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = True) -> Setup:
-    """Make what a run's configuration names; its models are those that its newest process recorded.
+    """Create what a run's configuration names, with the models that its newest process recorded.
 
     Args:
-        trust: names that the user gives as well: `module:Class`, paths of model configurations.
+        trust: names that the user gives as well: `module:Class`, paths of model configs.
         plays_here: as for `set_up`.
 
     Raises:
         StorageError: the run cannot be read.
-        InvalidConfig: its configuration cannot be read, or names what is neither ours nor trusted.
+        InvalidConfig: its configuration cannot be read, or contains a name that is neither bundled nor
+            trusted.
         EnvironmentFault, InvalidMethodOption, InvalidModelConfig, UnfitEnvironment, SandboxUnavailable: as
         `set_up`.
     """
@@ -55,9 +56,10 @@ def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = Tr
 
 
 def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str]) -> Config:
-    """Compose a run's configuration with overrides, which are the user's own and name what they like.
+    """Compose a run's configuration with overrides, which come from the user and may name anything.
 
-    Raises as `compose`; `InvalidConfig` also where the run names what is neither ours nor trusted.
+    Raises the errors of `compose`; `InvalidConfig` also if the run has a name that is neither bundled nor
+    trusted.
     """
     config = compose(overrides, base=to_yaml(usable(run, trust)))
     given = [each.partition("=")[2] for each in overrides]
@@ -66,16 +68,16 @@ def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str
 
 
 def stored_env(run: RunData, trust: Collection[str]) -> TextEnv:
-    """Make a run's environment. Raises as `set_up_stored`."""
+    """Create a run's environment. Raises the errors of `set_up_stored`."""
     config = usable(run, trust)
     _require(config, run, trust, ("env.name",))
     return envs.make(config.env.name, **config.env.options)
 
 
 def usable(run: RunData, trust: Collection[str]) -> Config:
-    """Return a run's configuration with what belongs to a machine as the reader has it.
+    """Return a run's configuration with the reader's values for everything that belongs to a machine.
 
-    Names in it are as they are stored. Raises `StorageError`, `InvalidConfig`.
+    Names in it stay as stored. Raises `StorageError`, `InvalidConfig`.
     """
     config, usual = run.settings, SandboxConfig()
     env = config.env
@@ -85,7 +87,7 @@ def usable(run: RunData, trust: Collection[str]) -> Config:
         config,
         env=replace(env, options={key: value for key, value in env.options.items() if key not in local}),
         serving=config.serving.elsewhere(),
-        # A lower limit isolates no less, and a replay needs it.
+        # A lower limit isolates as well, and a replay needs it.
         sandbox=replace(usual, memory_mb=min(usual.memory_mb, config.sandbox.memory_mb)),
         logging="none",
         verbosity="info",
@@ -93,9 +95,9 @@ def usable(run: RunData, trust: Collection[str]) -> Config:
 
 
 def reader_model_configs(config: Config, trust: Collection[str]) -> dict[str, ModelConfig]:
-    """Return the reader's own model configurations of a stored configuration's names, by model name.
+    """Return the reader's own model configs for the names in a stored configuration, by model name.
 
-    Those that are neither ours nor trusted, or cannot be read, are missing.
+    Model configs that are neither bundled nor trusted, or cannot be read, are missing.
     """
     model, ours = config.model, [*list_model_configs(), *trust]
     try:
@@ -109,13 +111,13 @@ def reader_model_configs(config: Config, trust: Collection[str]) -> dict[str, Mo
 
 
 def _without_place(model_config: ModelConfig) -> ModelConfig:
-    """A recorded model configuration without what says where the model is, and how it is made or served."""
+    """Return a recorded model config without the fields for the model's location, creation and serving."""
     nowhere = dict.fromkeys(("path", "recipe", "id", "revision", "base_url", "api_key_env"))
     return replace(model_config, server=ServerOptions(), **nowhere)
 
 
 def _require(config: Config, run: RunData, named: Collection[str], keys: Collection[str]) -> None:
-    """Raise `InvalidConfig` where one of these keys names what is neither ours nor named by the user."""
+    """Raise `InvalidConfig` if one of these keys has a name that is neither bundled nor given by the user."""
     for key, name, ours in _names(config):
         if key in keys and name not in ours and name not in named:
             file = run.files.config
@@ -127,7 +129,7 @@ def _require(config: Config, run: RunData, named: Collection[str], keys: Collect
 
 
 def _names(config: Config) -> Iterator[tuple[str, str, Collection[str]]]:
-    """Keys of a configuration that name something, their values, and the names of ours."""
+    """Yield each key of a configuration that names something, its value, and the bundled names."""
     yield "env.name", config.env.name, ENVIRONMENTS
     yield "method.name", config.method.name, METHODS
     yield "model.name", config.model.name, list_model_configs()

@@ -1,4 +1,4 @@
-"""The versions of everything that can change a run's results."""
+"""Collect the versions of everything that can change a run's results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ PACKAGES = (
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python, of the packages that matter, and of this code.
+    """Return the versions of Python, of the relevant packages, and of this code.
 
-    What is not installed is left out; `code` says so when the checkout has changes that are not committed.
+    Packages that are not installed are left out; `code` says if the checkout has uncommitted changes.
     """
     found = {"python": platform.python_version()}
     for package in PACKAGES:

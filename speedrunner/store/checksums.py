@@ -1,9 +1,9 @@
-"""Checksums: length and digest of what of a run is recorded for good. `state.json` holds them.
+"""Length and SHA-256 of everything that a run has recorded for good. `state.json` stores these checksums.
 
-Files that never change are covered by a checksum whole. Files that are appended to are covered by a checksum
-as far as they have grown, so that what is appended later breaks no checksum. A torn tail is never covered by
-a checksum, nor is a sleep that may be slept again. A checksum that stands is never made anew from what the
-disk holds: what somebody has changed stays broken.
+A file that never changes has a checksum of its whole content. A file that is appended to has a checksum of
+its current content, so a later append does not break it. Torn tails have no checksum, and neither has a sleep
+that may still be repeated. A stored checksum is never recomputed from the disk, so a changed file stays
+reported as broken.
 """
 
 from __future__ import annotations
@@ -27,39 +27,38 @@ APPENDED = (
     *("processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
     *("trajectories/*.jsonl", "evaluations/*.jsonl"),
 )
-"""What is covered by a checksum of a run's directory; logs are not."""
+"""Files that get checksums; logs do not."""
 
 BLOCK = 2**20
 
 
 class Checksum(msgspec.Struct, frozen=True):
-    """A file's first `size` bytes, and their SHA-256."""
+    """Length and SHA-256 of a file's first `size` bytes."""
 
     size: int
     sha256: str
 
 
 class ChecksumKeeper:
-    """Checksums a directory's files for the one process that writes them; of what it appends, each byte is
-    read once."""
+    """Computes a directory's checksums in the one process that writes it. Appended bytes are read once."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        # How far files had grown when the last append was done: another one may be going on.
+        # Sizes after the last finished append; another append may be in progress.
         self._sizes = {name: (root / name).stat().st_size for name in _names(root, APPENDED)}
         self._digests: dict[str, tuple[int, _Hash] | None] = {}
-        """Of what was covered by a checksum; `None` where that is not what was covered by a checksum
-        before.
+        """Position and running digest of each appended file; `None` if its content does not match its old
+        checksum.
         """
 
     def grew(self, path: Path, size: int) -> None:
-        """Note an append that is done, and how long the file is now."""
+        """Note a finished append and the file's new length."""
         self._sizes[str(path.relative_to(self._root))] = size
 
     def checksums(self, before: Mapping[str, Checksum]) -> dict[str, Checksum]:
-        """The checksums of all that is recorded by now, in the place of those `before`.
+        """Return the checksums of everything recorded so far, to replace those in `before`.
 
-        What cannot be read, or is not as it was covered by a checksum, keeps the checksum that it has.
+        A file that cannot be read, or does not match its checksum, keeps the old checksum.
         """
         found = dict(before)
         for name in _names(self._root, WHOLE):
@@ -71,19 +70,17 @@ class ChecksumKeeper:
             old = found.get(name)
             if old is None or size > old.size:
                 with suppress(files.StorageError):
-                    files.sync(self._root / name)  # a power cut must not leave a checksum of what is lost
+                    files.sync(self._root / name)  # a power cut must not leave a checksum of lost data
                     found |= self._grown(name, old, size)
         return found
 
     def _stays(self, name: str) -> bool:
-        """Whether a file is there for good: a sleep's record is when its policy is."""
+        """Return whether a file is final; a sleep's record is final once its policy exists."""
         folder, _, number = name.removesuffix(".json").partition("/")
         return folder != "sleeps" or (self._root / "policies" / f"v{number}").is_dir()
 
     def _grown(self, name: str, old: Checksum | None, size: int) -> dict[str, Checksum]:
-        """The checksum of an appended file's first bytes; none where they are not those that were covered
-        by a checksum.
-        """
+        """Return the new checksum of an appended file; empty if the old checksum does not match."""
         path = self._root / name
         if name not in self._digests:
             digest, start = hashlib.sha256(), 0
@@ -102,10 +99,10 @@ class ChecksumKeeper:
 def broken(
     root: Path, checksums: Mapping[str, Checksum], check_time: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the files that are not as they were covered by a checksum, and in what.
+    """Yield the files that do not match their checksums, with the difference.
 
     Args:
-        check_time: is called for each `BLOCK` bytes; a file with holes may have terabytes.
+        check_time: called for each `BLOCK` bytes; a sparse file may have terabytes.
     """
     for name, seal in sorted(checksums.items()):
         path, digest = root / name, hashlib.sha256()
@@ -130,14 +127,14 @@ def broken(
 
 
 def without_checksum(root: Path, checksums: Mapping[str, Checksum]) -> dict[str, int]:
-    """Bytes that no checksum covers, by file: of a process that was killed, or goes on."""
+    """Return the number of bytes without checksum, by file. A killed or running process has appended them."""
     sizes = {name: (root / name).stat().st_size for name in _names(root, (*WHOLE, *APPENDED))}
     rest = {name: size - (checksums[name].size if name in checksums else 0) for name, size in sizes.items()}
     return {name: size for name, size in rest.items() if size > 0 or name not in checksums}
 
 
 def _names(root: Path, patterns: tuple[str, ...]) -> list[str]:
-    """The files that match, by their places below the root."""
+    """Return the matching files, relative to the root."""
     paths = (path for pattern in patterns for path in root.glob(pattern))
     return [str(path.relative_to(root)) for path in paths if path.is_file() and not files.is_leftover(path)]
 
@@ -149,7 +146,7 @@ def _digest(
     digest: _Hash,
     check_time: Callable[[], None] = lambda: None,
 ) -> int:
-    """Add a stretch of a file to a digest; returns where it ended, at the latest at the file's end."""
+    """Add the bytes from `start` to `end` to a digest. Return the end, at most the file's length."""
     with files.explained(path, "read"), os.fdopen(files.open_regular(path, os.O_RDONLY), "rb") as file:
         file.seek(start)
         while block := file.read(BLOCK if end is None else min(BLOCK, end - start)):

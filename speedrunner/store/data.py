@@ -1,10 +1,10 @@
 """Read runs: `load` gives people and commands a `RunData`; methods get a `History`, its training-only view.
 
-    stored_run.RunFiles   where everything lies        ┐
-    episode_file          finds and reads episodes     ├─ RunData ── History (training episodes alone)
+    stored_run.RunFiles   the layout of a run          ┐
+    episode_file          finds and reads episodes     ├─ RunData ── History (training episodes only)
     records, frames       typed records, data frames   ┘
 
-A reader takes no lock and also reads a run that is being played: what is not finished is not there yet.
+Reading takes no lock and works while a run is played; unfinished records are left out.
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ LEDGER_BYTES = 256 * 2**20
 """Bytes of memory that a ledger's rows may take: some 480,000 rows of 5,000 episodes."""
 
 ROW_BYTES, LABELS_BYTES = 500, 2_000
-"""Bytes of memory for a row, and for what commands note of each set of labels (one for each attempt at an
-episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600."""
+"""Bytes of memory for a row, and for what commands store per set of labels (one for each attempt at an
+episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600.
+"""
 
 SLEEPS_BYTES = 512 * 2**20
-"""Bytes of memory that the records of all sleeps may take; see `files.decoded_bytes`."""
+"""Maximum bytes of memory of all sleep records; see `files.decoded_bytes`."""
 
 CHECKPOINTS = 500
-"""Evaluations of a run. A report draws each of them, and resamples its episodes."""
+"""Maximum number of evaluations of a run. A report draws each of them and resamples its episodes."""
 
 MODELS = 100
-"""Models in a ledger. The engine's time is split for each of them."""
+"""Maximum number of models in a ledger. The engine's time is split by model."""
 
 PROCESSES = 1_000
-"""Rows of `processes.jsonl`."""
+"""Maximum number of rows of `processes.jsonl`."""
 
 
 def load(path: Path | str) -> RunData:
-    """Open a run for reading. Raises `RunDirectoryError` when it is none, in one line."""
+    """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run."""
     run = RunData(Path(path))
     with as_run_directory_error(run.path):
         if not run.path.exists():
@@ -67,15 +68,15 @@ def load(path: Path | str) -> RunData:
 
 
 class RunData:
-    """A snapshot of one run: each part is read when it is first asked for, and then kept. `load` it again for
-    a fresh look.
+    """A snapshot of one run. Each part is read on first access and cached; call `load` again to see newer
+    data.
 
-    Everything may raise `StorageError`.
+    Every access may raise `StorageError`.
 
     Attributes:
         path: the run's directory.
         files: its files.
-        policies: the policy versions, which are read at each call.
+        policies: the policy versions, read at each call.
     """
 
     def __init__(self, path: Path) -> None:
@@ -86,12 +87,12 @@ class RunData:
 
     @cached_property
     def config_text(self) -> str:
-        """The text of `config.yaml`."""
+        """Return the text of `config.yaml`."""
         return files.read_content(self.files.config, CONFIG_BYTES).decode(errors="replace")
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The resolved configuration."""
+        """Return the resolved configuration."""
         try:
             config = read_plain(self.config_text)
         except NotPlain as error:
@@ -102,7 +103,7 @@ class RunData:
 
     @cached_property
     def settings(self) -> Config:
-        """The same, typed. Raises `InvalidConfig`, which names the file."""
+        """Return the typed configuration. Raises `InvalidConfig`, which names the file."""
         try:
             return from_mapping(self.config)
         except InvalidConfig as error:
@@ -110,31 +111,31 @@ class RunData:
 
     @cached_property
     def state(self) -> State:
-        """What is finished and covered by a checksum, and the run's secret."""
+        """Return the finished steps, the checksums and the run's secret."""
         with as_run_directory_error(self.path):
             return self.files.read_state()
 
     @property
     def training_end(self) -> TrainingEnd | None:
-        """Where training ended before its plan did, if it has."""
+        """Return where training ended before its plan did; `None` otherwise."""
         return self.state.training_end
 
     @property
     def checkpoints(self) -> list[int]:
-        """The number of training episodes before each evaluation, finished or planned."""
+        """Return the number of training episodes before each evaluation, finished or planned."""
         planned, end = self.settings.run.checkpoints, self.training_end
         return planned if end is None else [*(each for each in planned if each < end.rollouts), end.rollouts]
 
     def batches(self) -> list[int]:
-        """Return the batches of which there are training episodes, ascending."""
+        """Return the batches that have training episodes, ascending."""
         return self.files.numbers("train")
 
     def trajectories(self, batch: int | None = None) -> list[Trajectory]:
-        """Return the finished training episodes, of one batch or of all; see `played`."""
+        """Return the finished training episodes of one batch or of all; see `played`."""
         return list(self.played("train", batch))
 
     def evaluations(self, checkpoint: int | None = None) -> list[Trajectory]:
-        """Return the finished held-out episodes, of one checkpoint or of all; see `played`."""
+        """Return the finished held-out episodes of one checkpoint or of all; see `played`."""
         return list(self.played("test", checkpoint))
 
     def played(
@@ -143,7 +144,7 @@ class RunData:
         """Yield finished episodes in the order in which they ended, one at a time in memory.
 
         Args:
-            number: a batch, or the checkpoint of an evaluation; `None`: all of the phase.
+            number: a batch, or the checkpoint of an evaluation; `None`: the whole phase.
             every_attempt: also yield older attempts at an episode that was repeated after an infrastructure
                 error.
         """
@@ -153,12 +154,12 @@ class RunData:
                 yield from file.read(file.attempts if every_attempt else file.newest)
 
     def count(self, phase: Phase) -> int:
-        """Return the number of finished episodes of a phase; their texts are not decoded."""
+        """Return the number of finished episodes of a phase, without decoding their texts."""
         with as_run_directory_error(self.path):
             return sum(len(self._episode_file(phase, each).newest) for each in self.files.numbers(phase))
 
     def lines(self, phase: Phase) -> Iterator[tuple[str, bytes]]:
-        """Yield the key and the line of JSON of every attempt at the episodes of a phase."""
+        """Yield the key and the JSON line of every attempt at the episodes of a phase."""
         for number in self.files.numbers(phase):
             file = self._episode_file(phase, number)
             for entry, line in zip(file.attempts, file.lines(file.attempts), strict=True):
@@ -166,23 +167,25 @@ class RunData:
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
-        """One summary row per finished episode, including rows that a kill kept from being written."""
+        """Return one summary row per finished episode, including rows that a kill kept from being written."""
         return _newest(self._bounded(self.written_rows + self.missing_rows))
 
     @cached_property
     def rows(self) -> list[EpisodeRow]:
-        """The written rows, one per finished episode. Episodes are not read: rows that a kill kept from being
-        written are missing until the run is resumed."""
+        """Return the written rows, one per finished episode, without reading episodes.
+
+        A row that a kill kept from being written is missing until the run is resumed.
+        """
         return _newest(self.written_rows)
 
     @cached_property
     def written_rows(self) -> list[EpisodeRow]:
-        """The rows of `episodes.jsonl`: one for every attempt that ended."""
+        """Return the rows of `episodes.jsonl`, one for every attempt that ended."""
         return self._bounded(self._read(self.files.episodes, EpisodeRow))
 
     @cached_property
     def missing_rows(self) -> list[EpisodeRow]:
-        """The rows that `episodes.jsonl` lacks after a kill, made from the episodes."""
+        """Return the rows that `episodes.jsonl` lacks after a kill, made from the episodes."""
         written = {(row.episode, row.attempt) for row in self.written_rows}
         missing: list[EpisodeRow] = []
         played = 0
@@ -199,7 +202,7 @@ class RunData:
 
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
-        """The finished sleeps, ascending."""
+        """Return the finished sleeps, ascending."""
         room, found = SLEEPS_BYTES, []
         with as_run_directory_error(self.path):
             for number in self.files.numbers("sleep"):
@@ -216,7 +219,7 @@ class RunData:
 
     @cached_property
     def ledger(self) -> list[LedgerRow]:
-        """The ledger as it is written; rows of an episode share their labels."""
+        """Return the ledger as written; rows of an episode share their labels."""
         room, found = LEDGER_BYTES, list[LedgerRow]()
         shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         with as_run_directory_error(self.path):
@@ -238,10 +241,10 @@ class RunData:
 
     @cached_property
     def requests(self) -> list[LedgerRow]:
-        """The ledger. A row is `wasted` by itself, or when its attempt was aborted.
+        """Return the ledger with `wasted` also set on the rows of aborted attempts.
 
-        An attempt was aborted when the episode (or sleep, by the label `episode` too) was finished or
-        tried by another one. The newest attempt of one that is not finished counts as still running.
+        An attempt is aborted if another attempt finished or retried the episode (or the sleep, which uses the
+        label `episode` too). The newest attempt at an unfinished one counts as running.
         """
         rows = self.ledger
         kept = attempts(rows)
@@ -257,7 +260,7 @@ class RunData:
 
     @cached_property
     def processes(self) -> list[Process]:
-        """Those that worked on it, each with all that determined its results."""
+        """Return the processes that worked on the run, each with everything that determined its results."""
         found = self._read(self.files.processes, Process)
         if len(found) > PROCESSES:
             raise RunDirectoryError(f"{self.files.processes} has more than {PROCESSES} rows, the limit")
@@ -265,15 +268,16 @@ class RunData:
 
     @cached_property
     def reconciliations(self) -> list[Reconciliation]:
-        """The ledger compared with the engine's counters, as each process found it at its end, or seconds
-        before it was killed."""
-        from serving.reconciliation import Reconciliation  # here, as it imports an HTTP client
+        """Return the ledger compared with the engine's counters, one record per process: at its end, or
+        seconds before it was killed.
+        """
+        from serving.reconciliation import Reconciliation  # a late import: the module imports an HTTP client
 
         return self._read(self.files.reconciliations, Reconciliation) + self.reading
 
     @cached_property
     def reading(self) -> list[Reconciliation]:
-        """The last accounts of the process that plays the run, or was killed."""
+        """Return the last interim reconciliation of the process that plays the run, or was killed."""
         from serving.reconciliation import Reconciliation
 
         if not self.files.reading.exists():
@@ -284,14 +288,14 @@ class RunData:
 
     @property
     def prices(self) -> dict[str, Prices]:
-        """The price list of each model that the newest process went by; none where no process is recorded."""
+        """Return the price list of each model that the newest process used; may be empty."""
         return self.processes[-1].prices if self.processes else {}
 
     def trajectory(self, key: str) -> Trajectory:
-        """Return one finished episode. Its key may lack zeros (`train/7`) and an end that is not needed.
+        """Return one finished episode. The key may lack zeros (`train/7`) and an unambiguous suffix.
 
         Raises:
-            RunDirectoryError: there is none, or there are several.
+            RunDirectoryError: no episode matches, or several do.
         """
         there = sorted({row.episode for row in self.episodes})
         full = "/".join(part.zfill(4) if part.isdecimal() else part for part in key.split("/"))
@@ -310,7 +314,7 @@ class RunData:
         return trajectory
 
     def find(self, row: EpisodeRow) -> Trajectory | None:
-        """Return the newest attempt at the episode of a row; no other one is decoded."""
+        """Return the newest attempt at the episode of a row, without decoding others."""
         numbers = [row.checkpoint]
         if row.phase == "train":
             before = {each.checkpoint for each in self.rows if each.phase == "train"}
@@ -323,7 +327,7 @@ class RunData:
         return None
 
     def sleep(self, number: int) -> SleepRecord:
-        """Return one finished sleep. Raises `RunDirectoryError` where there is none of this number."""
+        """Return one finished sleep. Raises `RunDirectoryError` if it does not exist."""
         for record in self.sleeps:
             if record.sleep == number:
                 return record
@@ -333,7 +337,7 @@ class RunData:
     def frame(self, table: Table) -> pandas.DataFrame:
         """Return a table as a flat data frame; docs/data.md lists the tables and their columns.
 
-        Raises `ValueError` where there is no such table.
+        Raises `ValueError` for an unknown table.
         """
         from speedrunner.store import frames
 
@@ -344,7 +348,7 @@ class RunData:
         return self._episode_files.setdefault((phase, number), EpisodeFile(path))
 
     def _bounded(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
-        """Return rows, if they are few enough to be resampled and drawn. Raises `RunDirectoryError`."""
+        """Return rows that are few enough to be resampled and drawn. Raises `RunDirectoryError` otherwise."""
         checkpoints = {row.checkpoint for row in rows if row.phase == "test"}
         for count, limit, what in (
             (len(rows), EPISODES, "episodes"), (len(checkpoints), CHECKPOINTS, "checkpoints"),
@@ -359,15 +363,16 @@ class RunData:
 
 
 class History:
-    """What a method may read of its run (Algorithm 1): training trajectories, each tagged with its policy,
-    past policies (as files), and what earlier sleeps did; never a held-out episode."""
+    """The part of a run that its method may read (Algorithm 1): training trajectories with their policies,
+    past policies (as files), and the records of earlier sleeps. It contains no held-out episode.
+    """
 
     def __init__(self, run: RunData) -> None:
         self._run = run
 
     @property
     def folders(self) -> dict[str, Path]:
-        """The files behind it, for code that reads them itself: `trajectories`, `policies` and `sleeps`."""
+        """Return the folders `trajectories`, `policies` and `sleeps`, for code that reads the files."""
         return {name: self._run.path / name for name in ("trajectories", "policies", "sleeps")}
 
     def batches(self) -> list[int]:
@@ -379,15 +384,16 @@ class History:
         return sorted(self._run.trajectories(number), key=lambda each: each.episode)
 
     def sleeps(self, before: int) -> list[SleepRecord]:
-        """Return the sleeps with a number under `before`, ascending; a repeated sleep still has its old
-        record."""
+        """Return the sleeps with a number below `before`, ascending; a repeated sleep still has its old
+        record.
+        """
         return [record for record in self._run.sleeps if record.sleep < before]
 
     def count(self) -> int:
-        """Return the number of finished training episodes; their texts are not decoded."""
+        """Return the number of finished training episodes, without decoding their texts."""
         return self._run.count("train")
 
 
 def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:
-    """Return the last row of each episode, in the order of the first ones."""
+    """Return the last row of each episode, in the order of the first rows."""
     return list({row.episode: row for row in rows}.values())

@@ -1,4 +1,4 @@
-"""Find the runs in a folder, and read them although some may be damaged."""
+"""Find the runs in a folder and read them, even if some are damaged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DAMAGED = (
 
 
 def runs_below(folder: Path) -> list[Path]:
-    """Return the directories of the runs in a folder and its subfolders, or the folder itself, by name.
+    """Return the run directories in a folder and its subfolders, or the folder itself, sorted by name.
 
     Raises:
         StorageError: the folder does not exist or cannot be read.
@@ -35,9 +35,9 @@ def runs_below(folder: Path) -> list[Path]:
 
 
 def below(folder: Path, name: str) -> Iterator[Path]:
-    """Yield the files of a name in a folder and its subfolders, without following links.
+    """Yield the files with this name in a folder and its subfolders, without following links.
 
-    In a run's directory only its configuration counts, since the run may come from someone else.
+    A run's directory only counts for its configuration, since the run may come from someone else.
     """
     for place, folders, names in os.walk(folder):
         folders.sort()
@@ -55,7 +55,7 @@ def damage(path: Path, error: Exception) -> str:
 
 
 def readable(paths: Iterable[Path], read: Callable[[Path], Read]) -> tuple[list[Read], list[str]]:
-    """Read runs; return the results, and a line for each damaged run.
+    """Read runs. Return the results, and one line for each damaged run.
 
     Raises:
         StorageError: all runs are damaged.

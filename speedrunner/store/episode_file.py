@@ -1,4 +1,4 @@
-"""Find and read the episodes of one batch or evaluation; each file is looked through once."""
+"""Find and read the episodes of one batch or evaluation. Each file is indexed once."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from speedrunner.store.records import FORMAT, Trajectory
 from speedrunner.store.stored_run import RunDirectoryError
 
 EPISODES = 50_000
-"""Episodes of a run, with every attempt: rows of `episodes.jsonl` and those that it lacks."""
+"""Maximum number of episodes of a run, with every attempt: rows of `episodes.jsonl` and missing ones."""
 
 KEY_CHARS = 1_000
-"""Characters of an episode's key."""
+"""Maximum characters of an episode's key."""
 
 
 class EpisodeKey(msgspec.Struct):
@@ -30,11 +30,11 @@ class EpisodeKey(msgspec.Struct):
 
 
 class Entry(NamedTuple):
-    """Where an attempt at an episode is in its file.
+    """Position of one attempt at an episode in its file.
 
     Attributes:
-        line: its line, from 1.
-        start, size: of the line in bytes, without its end.
+        line: line number, from 1.
+        start, size: position and length of the line in bytes, without its newline.
     """
 
     episode: str
@@ -45,14 +45,14 @@ class Entry(NamedTuple):
 
 
 class EpisodeFile:
-    """The trajectories of one batch or evaluation. Everything may raise `StorageError`."""
+    """The trajectories of one batch or evaluation. Every access may raise `StorageError`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     @cached_property
     def attempts(self) -> list[Entry]:
-        """Every attempt that ended, in the order in which they ended; a torn tail is left out."""
+        """Return every attempt that ended, in order; a torn tail is left out."""
         found: list[Entry] = []
         for number, start, line in islice(files.each_line(self.path), EPISODES + 1):
             key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
@@ -63,7 +63,7 @@ class EpisodeFile:
 
     @cached_property
     def newest(self) -> list[Entry]:
-        """The newest attempt at each episode."""
+        """Return the newest attempt at each episode."""
         last = {each.episode: each for each in self.attempts}
         return [each for each in self.attempts if last[each.episode] is each]
 

@@ -1,9 +1,9 @@
 """Files that survive a kill, a full disk and a network file system: JSON lines, whole files, whole folders.
 
-A line is one record, written by one append. What an append did not finish is a *torn tail*: readers leave
-it out, and `repair` cuts it off before anything is appended behind it. Everything else is written beside
-its place under a temporary name and then renamed, so it is there as a whole or not at all. Only regular files
-are opened, links are not followed, and what is made is its owner's alone.
+A line is one record, written by one append. An unfinished append leaves a *torn tail*: readers ignore it, and
+`repair` cuts it off before the next append. Everything else is written under a temporary name in the same
+folder and then renamed, so it exists completely or not at all. Only regular files are opened and links are
+not followed. Created files are accessible to their owner only.
 """
 
 from __future__ import annotations
@@ -27,16 +27,17 @@ import msgspec
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 RECORD_BYTES = 64 * 2**20
-"""Bytes of one record, a line or a whole file, that are read; longer ones are refused."""
+"""Maximum bytes of one record, a line or a whole file; longer ones are refused."""
 
 DECODED_BYTES = 192 * 2**20
-"""Bytes of memory that one record, or all records of a list, may take at most; see `decoded_bytes`.
+"""Maximum bytes of memory of one record, or of all records of a list; see `decoded_bytes`.
 
-A genuine record takes two or three times its length. The densest one that a run of ours can write, of calls
-whose results are lists of empty objects, takes 168 MB by this count."""
+A genuine record takes two or three times its length. The densest record that a run can write, of calls with
+lists of empty objects as results, takes 168 MB by this count.
+"""
 
 LEVELS = 300
-"""Lists and objects within each other in one record. Call trees of 100 levels with their values take 230."""
+"""Maximum depth of lists and objects in one record. Call trees of 100 levels with their values take 230."""
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FILE_MODE, FOLDER_MODE = 0o600, 0o700
@@ -53,16 +54,16 @@ _REMEDIES = {
 
 
 class StorageError(Exception):
-    """A file or folder could not be read or written, or does not hold what it should."""
+    """A file or folder could not be read or written, or has unexpected content."""
 
 
 class UnknownFormat(StorageError):
-    """A record was written in a layout that this version does not know."""
+    """A record has a layout that this version does not know."""
 
 
 @contextmanager
 def explained(path: Path, verb: str) -> Iterator[None]:
-    """Turn an `OSError` into a `StorageError` of one line: `path` could not be `verb`, why, what to do."""
+    """Turn an `OSError` into a one-line `StorageError`: `path` could not be `verb`, why, and what to do."""
     try:
         yield
     except OSError as error:
@@ -70,19 +71,19 @@ def explained(path: Path, verb: str) -> Iterator[None]:
 
 
 def reason(error: OSError) -> str:
-    """Why the file system refused, and what to do where that is known."""
+    """Return why the file system refused, and what to do if known."""
     return _REMEDIES.get(error.errno or 0) or (error.strerror or str(error)).lower()
 
 
 def open_regular(path: Path, flags: int) -> int:
-    """Open a file, with `os.O_CREAT` made for its owner alone, and return its descriptor.
+    """Open a file and return its descriptor. `os.O_CREAT` creates it for its owner only.
 
     Raises:
-        OSError: it is a link, or no regular file, or cannot be opened; or it is to be written and has another
-            name, which would change with it.
+        OSError: it cannot be opened, is a link, or is not a regular file; or it is opened for writing and has
+            a second hard link, which would change with it.
     """
     with suppress(FileNotFoundError):
-        # To open a device is to use it: a tape winds back, a watchdog starts.
+        # Opening a device already affects it: a tape rewinds, a watchdog starts.
         if not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISLNK(mode):
             raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _FILE_MODE)
@@ -97,11 +98,11 @@ def open_regular(path: Path, flags: int) -> int:
 
 
 def read_given(path: Path, limit: int = RECORD_BYTES) -> str:
-    """Return the text of a file that the user has named, which may be a link.
+    """Return the text of a file that the user named; it may be a link.
 
     Raises:
-        OSError: it cannot be read, or is no regular file.
-        UnicodeDecodeError: it is no text.
+        OSError: it cannot be read, or is not a regular file.
+        UnicodeDecodeError: it is not text.
         StorageError: it has more than `limit` bytes.
     """
     with os.fdopen(open_regular(Path(os.path.realpath(path)), os.O_RDONLY), "rb") as file:
@@ -109,7 +110,7 @@ def read_given(path: Path, limit: int = RECORD_BYTES) -> str:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder for its owner alone, if it is missing. Raises `StorageError`, also where it is a link."""
+    """Create a folder for its owner only, if it is missing. Raises `StorageError`, also if it is a link."""
     with explained(path, "made"):
         if path.is_symlink():
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
@@ -117,31 +118,31 @@ def make_folder(path: Path) -> None:
 
 
 def read_content(path: Path, limit: int = RECORD_BYTES) -> bytes:
-    """Return what a file of at most `limit` bytes holds. Raises `StorageError`."""
+    """Return the content of a file of at most `limit` bytes. Raises `StorageError`."""
     with explained(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         size = _bounded(file, path, limit)
         return file.read(size)
 
 
 def open_log(path: Path) -> BinaryIO:
-    """Open a file that people read, to append to it. Raises `StorageError`."""
+    """Open a log file for appending. Raises `StorageError`."""
     with explained(path, "written"):
         return os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
 def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
-    """Append `record` as one line of JSON, whole or not at all. The file has no other writer meanwhile.
+    """Append `record` as one line of JSON, completely or not at all. No other process may write the file.
 
     Args:
-        path: the file; made when missing (its folder is not).
-        record: what to append. A lone surrogate in its texts, which UTF-8 cannot hold, becomes `?`.
-        durable: wait until the line would also survive a power cut.
+        path: the file, created if missing; its folder must exist.
+        record: the record. A lone surrogate in its texts, which UTF-8 cannot encode, becomes `?`.
+        durable: whether to wait until the line would also survive a power cut.
 
     Returns:
-        The file's length now, in bytes.
+        The file's new length in bytes.
 
     Raises:
-        StorageError: it could not be written; the file is as long as before, if that was possible.
+        StorageError: the write failed; the file has its old length again, if that was possible.
     """
     line = _encode(record) + b"\n"
     size: int | None = None
@@ -151,7 +152,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
             try:
                 size = os.fstat(descriptor).st_size
                 if size and os.pread(descriptor, 1, size - 1) != b"\n":
-                    # Only after an append that failed and could not be undone: never glue to its remains.
+                    # After an append that failed and could not be undone: never append to its remains.
                     size -= repair(path)
                 _write(descriptor, line)
                 if durable:
@@ -172,11 +173,11 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
 
 
 def read_records(path: Path, type_: type[Record]) -> list[Record]:
-    """Read a JSON-lines file; a missing one is empty, and a torn tail is left out.
+    """Read a JSON-lines file. A missing file is empty, and a torn tail is left out.
 
     Raises:
-        StorageError: the file cannot be read, its records would take more than `DECODED_BYTES`, or another
-            line than the last is broken.
+        StorageError: the file cannot be read, its records would take more than `DECODED_BYTES`, or a line
+            other than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
     decode, room, found = _decoder(type_), DECODED_BYTES, list[Record]()
@@ -189,7 +190,9 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
 
 
 def each_record(path: Path, type_: type[Record]) -> Iterator[Record]:
-    """Read a JSON-lines file as `read_records` does, with one record at a time in memory and no limit."""
+    """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory and without
+    limit.
+    """
     decode = _decoder(type_)
     return (decode(line, f"{path}, line {number},") for number, _, line in each_line(path))
 
@@ -197,7 +200,7 @@ def each_record(path: Path, type_: type[Record]) -> Iterator[Record]:
 def each_line(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Yield the number (from 1), start (in bytes) and text of each line of a JSON-lines file.
 
-    A missing file has no line, and a torn tail is left out. Raises `StorageError`, also where a line exceeds
+    A missing file has no lines, and a torn tail is left out. Raises `StorageError`, also if a line exceeds
     `RECORD_BYTES`.
     """
     lines = whole_lines(path)
@@ -211,8 +214,9 @@ def each_line(path: Path) -> Iterator[tuple[int, int, bytes]]:
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a JSON-lines file as they stand there, one at a time in memory; a missing file has none,
-    and a torn tail is left out. Raises `StorageError`, also where a line exceeds `RECORD_BYTES`."""
+    """Yield the lines of a JSON-lines file verbatim, one at a time in memory. A missing file has none, and a
+    torn tail is left out. Raises `StorageError`, also if a line exceeds `RECORD_BYTES`.
+    """
     with explained(path, "read"):
         try:
             descriptor = open_regular(path, os.O_RDONLY)
@@ -227,7 +231,7 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 
 def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
-    """Yield lines of a file that is only appended to, by start and size in bytes. Raises `StorageError`."""
+    """Yield lines of an append-only file by their start and size in bytes. Raises `StorageError`."""
     with explained(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         for start, size in places:
             file.seek(start)
@@ -235,26 +239,24 @@ def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
 
 
 def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> Record:
-    """Read a file of at most `limit` bytes that `write_atomic` wrote. Raises `StorageError`,
-    `UnknownFormat`."""
+    """Read a file of `write_atomic`, of at most `limit` bytes. Raises `StorageError`, `UnknownFormat`."""
     return as_record(read_content(path, limit), type_, path)
 
 
 def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
-    """Decode a record; errors name `where` it is. Raises as `read_record`."""
+    """Decode a record; errors start with `where`. Raises the errors of `read_record`."""
     record: Record = _decoder(type_)(content, str(where))
     return record
 
 
 def as_part(content: bytes, type_: type[Record], where: str) -> Record:
-    """Decode a few short values of a record; the rest is skipped, whatever it holds. Raises as
-    `read_record`."""
+    """Decode a few short values of a record, skip the rest unchecked. Raises as `read_record` does."""
     record: Record = _part_decoder(type_)(content, where)
     return record
 
 
 def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES) -> Any:
-    """Read a file of JSON without a layout of ours. Raises `StorageError`."""
+    """Read a JSON file that has no `format`. Raises `StorageError`."""
     content = read_content(path, limit)
     check_content(content, str(path))
     try:
@@ -264,7 +266,7 @@ def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES
 
 
 def _bounded(file: BinaryIO, path: Path, limit: int) -> int:
-    """Return the size of an open file. Raises `StorageError` where that exceeds `limit` bytes."""
+    """Return the size of an open file. Raises `StorageError` if it exceeds `limit` bytes."""
     size = os.fstat(file.fileno()).st_size
     if size > limit:
         raise StorageError(f"{path} has {size} bytes; at most {limit} are read")
@@ -272,10 +274,10 @@ def _bounded(file: BinaryIO, path: Path, limit: int) -> int:
 
 
 def repair(path: Path) -> int:
-    """Cut off a torn tail and return its length in bytes (0: the file was whole).
+    """Cut off a torn tail and return its length in bytes (0: the file was complete).
 
-    The tail is whatever follows the last newline, even when it reads as JSON (its append was never
-    acknowledged, so nobody counts on it), and a last line that is no JSON (blocks lost in a power cut).
+    The tail is everything after the last newline, even if it is valid JSON, because its append was never
+    confirmed. It is also a last line that is not JSON (blocks lost in a power cut).
     """
     with explained(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
         size = os.fstat(file.fileno()).st_size
@@ -294,7 +296,7 @@ def repair(path: Path) -> int:
 
 
 def sync(path: Path) -> None:
-    """Wait until what was appended to `path` would survive a power cut. A missing file is in order."""
+    """Wait until the data appended to `path` would survive a power cut. A missing file is fine."""
     with (
         explained(path, "written"),
         suppress(FileNotFoundError),
@@ -304,21 +306,21 @@ def sync(path: Path) -> None:
 
 
 def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
-    """Write a whole file, replacing what stood there; a reader sees the old or the new one, never a part.
+    """Write or replace a whole file. A reader sees the old or the new content, never a part.
 
     Args:
-        path: the file; its folder exists.
-        content: bytes as they are, or a record (as indented JSON).
+        path: the file; its folder must exist.
+        content: raw bytes, or a record (written as indented JSON).
 
     Raises:
-        StorageError: it could not be written; what stood there still stands.
+        StorageError: the write failed; the old content is unchanged.
     """
     if isinstance(content, msgspec.Struct):
         content = indented(content)
     temporary = temporary_name(path)
     with explained(path, "written"):
         if path.exists() and not path.is_file():
-            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))  # a device would be lost for everybody
+            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))  # a device must not be replaced by a file
         try:
             temporary.unlink(missing_ok=True)
             with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
@@ -333,15 +335,15 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
 
 
 def indented(record: msgspec.Struct) -> bytes:
-    """A record as `write_atomic` writes it."""
+    """Return a record in the format of `write_atomic`."""
     return msgspec.json.format(_encode(record), indent=2) + b"\n"
 
 
 def publish_folder(temporary: Path, final: Path) -> None:
-    """Give a finished flat folder its final name, for good; it must not be changed afterwards.
+    """Give a finished flat folder its final name; it must not be changed afterwards.
 
     Raises:
-        StorageError: it could not be written, or `final` is there already.
+        StorageError: the rename failed, or `final` already exists.
     """
     with explained(final, "written"):
         for file in temporary.iterdir():
@@ -354,17 +356,17 @@ def publish_folder(temporary: Path, final: Path) -> None:
 
 
 def temporary_name(path: Path) -> Path:
-    """Where `path` is prepared: beside it, under a name that `remove_leftovers` knows."""
+    """Return the temporary name for preparing `path` in the same folder; `remove_leftovers` recognizes it."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def is_leftover(path: Path) -> bool:
-    """Whether `path` has the name of something in preparation."""
+    """Return whether `path` is a temporary name."""
     return path.name.startswith(".") and path.name.endswith(".tmp")
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what a killed process had in preparation, in `folder` and one level below it."""
+    """Remove a killed process's temporary files in `folder` and one level below it."""
     with explained(folder, "tidied"):
         folders = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
         for path in [*folder.iterdir(), *(path for each in folders for path in each.iterdir())]:
@@ -394,14 +396,14 @@ def _without_surrogates(value: Any) -> Any:
 
 
 class _Versioned(msgspec.Struct):
-    """Any record, for a look at its `format` alone."""
+    """Any record, to read only its `format`."""
 
     format: int | None = None
 
 
 @cache
 def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
-    """What decodes a record, given where it stands, and checks its content and the version of its layout."""
+    """Return a decoder that takes a record and its place, and checks its content and layout version."""
     decode_part = _part_decoder(type_)
 
     def decode(line: bytes, where: str) -> Record:
@@ -414,7 +416,9 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
 
 @cache
 def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
-    """The same for a type that leaves out what can be large or deep, which is skipped unchecked."""
+    """Return the same decoder for a type without the fields that can be large or deep, which are skipped
+    unchecked.
+    """
     decoder = msgspec.json.Decoder(type_)
     defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
     known = defaults.get("format")
@@ -441,27 +445,28 @@ def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
 
 
 def check_content(text: bytes, where: str) -> None:
-    """Raise `StorageError` where decoding a text of JSON would take more than `DECODED_BYTES`, or where it
-    has more than `LEVELS` levels, which `msgspec` may still decode, and nothing else encode or print."""
+    """Raise `StorageError` if decoding a JSON text would take more than `DECODED_BYTES`, or if it has more
+    than `LEVELS` levels, which only `msgspec` may still decode.
+    """
     if len(text) * _MOST > DECODED_BYTES and decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
         raise StorageError(f"{where} {_TOO_DENSE}")
     if text.count(b"[") + text.count(b"{") <= LEVELS:
         return
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
     brackets = b"".join(unescaped.split(b'"')[::2]).translate(_STEPS)
-    # Each step is one too large, as bytes cannot be negative.
+    # Each level is one too high, as bytes cannot be negative.
     if max(map(sub, accumulate(brackets), count(1)), default=0) > LEVELS:
         raise StorageError(f"{where} has lists and objects within each other on more than {LEVELS} levels")
 
 
 def decoded_bytes(text: bytes, enough: int) -> int:
-    """Return the memory that a text of JSON takes at most once it is decoded, in bytes.
+    """Return the maximum memory of a JSON text after decoding, in bytes.
 
-    It is counted before decoding: two bytes of JSON may take eighty of memory. A short look, which takes
-    signs within strings for others, comes first; where it finds more than `enough`, signs are counted one by
-    one until there are more.
+    The count happens before decoding: two bytes of JSON may take eighty of memory. A fast estimate that also
+    counts characters within strings comes first. If it exceeds `enough`, characters are counted one by one
+    until the count exceeds it, too.
     """
-    # A string with one wide character has four bytes for each of its characters.
+    # A string with one wide character takes four bytes for each character.
     size = len(text) * (1 if text.isascii() else 4)
     most = size + sum(cost * text.count(sign) for sign, cost in _COSTS.items())
     if most <= enough:
@@ -474,11 +479,12 @@ def decoded_bytes(text: bytes, enough: int) -> int:
 
 
 _COSTS = {b",": 64, b":": 60, b"[": 80, b"{": 130}
-"""Bytes of memory for each list, object, member of an object and further value, as measured on 64-bit
-Python, rounded up."""
+"""Bytes of memory for each list, object, object member and further value, measured on 64-bit Python and
+rounded up.
+"""
 
 _MOST = 4 + max(_COSTS.values())
-"""Bytes of memory for one byte of JSON, at most."""
+"""Maximum bytes of memory for one byte of JSON."""
 
 _SIGN_OR_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
 
@@ -489,14 +495,14 @@ _STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
 
 def _is_json(line: bytes) -> bool:
     try:
-        msgspec.json.decode(line, type=msgspec.Raw)  # which makes no objects of it
+        msgspec.json.decode(line, type=msgspec.Raw)  # creates no objects
     except _NOT_JSON:
         return False
     return True
 
 
 def _write(descriptor: int, line: bytes) -> None:
-    """Write all of `line`; what one write left out is tried again, for the error that says why."""
+    """Write all of `line`. A partial write is retried for the error that explains it."""
     rest = memoryview(line)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
@@ -507,7 +513,7 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(descriptor)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system whose folders need no syncing
+        if error.errno != errno.EINVAL:  # some file systems need no sync of folders
             raise
     finally:
         os.close(descriptor)

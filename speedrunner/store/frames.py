@@ -1,7 +1,7 @@
-"""A run's tables as data frames. The records say which columns, also of a run that is empty.
+"""A run's tables as data frames. The record types define the columns, so an empty run has them, too.
 
-Nested records become columns such as `usage_prompt`, `task_name`. Whole numbers stay whole where some are
-missing (`Int64`); texts that are missing, and USD that are not known, are NaN.
+Nested records become columns such as `usage_prompt` and `task_name`. Integer columns with missing values are
+`Int64`; missing texts and unknown USD are NaN.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Row = dict[str, Any]
 
 
 class _Place(msgspec.Struct, kw_only=True):
-    """Where a turn stands.
+    """The position of a turn.
 
     Attributes:
-        episode: key of the episode, or of the sleep.
+        episode: key of the episode or sleep.
         policy: version in use.
         turn: number within the episode or sleep, from 1.
     """
@@ -48,7 +48,7 @@ class _Place(msgspec.Struct, kw_only=True):
 
 
 class _TurnRow(_Place, kw_only=True):
-    """A request that was answered, and the call in it; `actions` and `kind` are of what was run for it."""
+    """An answered request with its call; `actions` and `kind` describe what was executed for it."""
 
     role: str
     conversation: int
@@ -66,7 +66,7 @@ class _TurnRow(_Place, kw_only=True):
 
 
 class _CallRow(_Place, kw_only=True):
-    """A call at any depth: numbered within the turn from 0, callers first. The turn's own has no parent."""
+    """A call, numbered within the turn from 0, callers first. The turn's own call has no parent."""
 
     call: int
     parent: int | None
@@ -82,7 +82,7 @@ class _CallRow(_Place, kw_only=True):
 
 
 class _SleepRow(msgspec.Struct, kw_only=True):
-    """A sleep; `accepted` and `refused` are edits, `replayed` episodes that were played again."""
+    """A sleep; `accepted` and `refused` count edits, `replayed` counts episodes that were played again."""
 
     sleep: int
     rollouts: int
@@ -99,7 +99,7 @@ class _SleepRow(msgspec.Struct, kw_only=True):
 
 
 def frame(run: RunData, table: Table) -> pandas.DataFrame:
-    """One of a run's tables. Raises `StorageError`, and `ValueError` where there is no such table."""
+    """Return one of a run's tables. Raises `StorageError`, and `ValueError` for an unknown table."""
     if table not in _TABLES:
         raise ValueError(f"there is no table {table!r}; there are {', '.join(_TABLES)}")
     hints, rows = _TABLES[table]
@@ -174,7 +174,7 @@ def _skills(run: RunData) -> Iterator[Row]:
 
 
 def _hints(record: Any, **more: Any) -> dict[str, Any]:
-    """The types of a record's fields, but for the version of its layout."""
+    """Return the types of a record's fields, except its `format`."""
     hints = get_type_hints(record)
     hints.pop("format", None)
     return hints | more
@@ -191,7 +191,7 @@ _TABLES: dict[Table, tuple[dict[str, Any], Callable[[RunData], Iterator[Row]]]] 
 
 
 def _placed(run: RunData) -> Iterator[tuple[Row, Turn]]:
-    """Every turn of the finished episodes, then those of the sleeps, with the fields of `_Place`."""
+    """Yield every turn of the finished episodes, then those of the sleeps, with the fields of `_Place`."""
     for (phase, checkpoint, episode, attempt, policy), turns in _conversations(run):
         for number, turn in enumerate(turns, start=1):
             place = {"phase": phase, "checkpoint": checkpoint, "episode": episode}
@@ -199,7 +199,7 @@ def _placed(run: RunData) -> Iterator[tuple[Row, Turn]]:
 
 
 def _conversations(run: RunData) -> Iterator[tuple[tuple[str, int | None, str, int, int], list[Turn]]]:
-    """The same, by phase, checkpoint, key, attempt and policy."""
+    """Yield the same turns by phase, checkpoint, key, attempt and policy."""
     points = {(row.episode, row.attempt): row.checkpoint for row in run.episodes}
     for phase, played in (("train", run.trajectories()), ("test", run.evaluations())):
         for each in played:
@@ -217,7 +217,7 @@ def _conversations(run: RunData) -> Iterator[tuple[tuple[str, int | None, str, i
 
 
 def _tree(root: CallNode) -> Iterator[tuple[int | None, int, CallNode]]:
-    """Each call with its caller's number and its depth, in the order in which they began."""
+    """Yield each call with its caller's number and its depth, in the order in which they started."""
     waiting: list[tuple[int | None, int, CallNode]] = [(None, 0, root)]
     number = 0
     while waiting:
@@ -228,13 +228,13 @@ def _tree(root: CallNode) -> Iterator[tuple[int | None, int, CallNode]]:
 
 
 def _usd(run: RunData, model: str | None, usage: Usage | None) -> float:
-    """What tokens cost at the run's prices; NaN where either is not known."""
+    """Return the cost of tokens at the run's prices; NaN if either is unknown."""
     prices = run.prices.get(model or "")
     return float("nan") if prices is None or usage is None else prices.cost(usage)
 
 
 def _usd_by_key(run: RunData) -> Callable[[str], float]:
-    """What an episode or a sleep cost: its requests, of all roles, without what was wasted."""
+    """Return a function for the cost of an episode or sleep: all roles, without wasted requests."""
     sums: dict[str | None, float] = {}
     for row in run.requests:
         if row.usage is not None and not row.wasted:
@@ -245,14 +245,14 @@ def _usd_by_key(run: RunData) -> Callable[[str], float]:
 
 
 def _text(result: object) -> str | None:
-    """A returned value: texts as they are, everything else as JSON."""
+    """Return a returned value as text: strings as they are, everything else as JSON."""
     return result if result is None or isinstance(result, str) else msgspec.json.encode(result).decode()
 
 
 def _columns(
     hints: Mapping[str, Any], path: tuple[str, ...] = (), missing: bool = False
 ) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Where each column's values are found, and its type. `missing`: whether there may be none."""
+    """Yield the path and type of each column. `missing`: whether values may be missing."""
     for name, hint in hints.items():
         kinds, here = [hint], missing
         if get_origin(hint) in (Union, types.UnionType):
@@ -266,7 +266,7 @@ def _columns(
 
 
 _DTYPES = {int: ("int64", "Int64"), bool: ("bool", "boolean"), float: ("float64", "float64")}
-"""Of a column that has every value, and of one that may lack some; everything else is text."""
+"""Types of complete columns, and of columns with missing values; every other type is text."""
 
 
 def _value(row: Row, path: tuple[str, ...]) -> Any:

@@ -1,4 +1,4 @@
-"""What the ledger's rows are labelled with: opaque to the engine's side, typed here."""
+"""Labels of the ledger's rows: opaque to `serving`, typed here."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from speedrunner.store.records import EpisodeRow
 
 
 class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """For what a request was sent. `None` stands for what does not apply (readiness, probes).
+    """The purpose of a request. `None`: does not apply (readiness checks, probes).
 
     Attributes:
         phase: `train`, `test` or `sleep`.
         policy: version of the policy in use.
-        episode: key of the episode, or of the sleep.
-        attempt: at it; 1 is the first.
-        role: who asked: `actor`, `inducer`, `prefix_warm_up` and so on. Set where the conversation is opened.
-        replica: of the engine, to which it was sent. Set there, too.
+        episode: key of the episode or sleep.
+        attempt: number of the attempt, from 1.
+        role: the requester: `actor`, `inducer`, `prefix_warm_up` and so on. Set when the conversation is
+            opened.
+        replica: the replica of the engine that got the request. Set at the same time.
     """
 
     phase: str | None = None
@@ -32,20 +33,20 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Self:
-        """Read them from a row; other labels are left out."""
+        """Read the labels of a row and ignore other ones."""
         return msgspec.convert(labels, cls, strict=False)
 
     def plain(self) -> dict[str, str]:
-        """As a row holds them."""
+        """Return the labels in the form that a row stores."""
         return {name: str(value) for name, value in msgspec.to_builtins(self).items()}
 
 
 def attempts(rows: Iterable[LedgerRow], episodes: Iterable[EpisodeRow] = ()) -> dict[str, int]:
-    """Highest attempt so far for each value of the label `episode`; the next try is one more.
+    """Return the highest attempt so far for each value of the label `episode`; the next attempt is one more.
 
     Args:
         rows: the ledger.
-        episodes: those that ended, as one that broke at its start has no row in the ledger.
+        episodes: finished episodes, since one that broke at its start has no row in the ledger.
     """
     highest: dict[str, int] = {}
     tried = {attempt_of(row.labels) for row in rows} | {(row.episode, str(row.attempt)) for row in episodes}
@@ -56,5 +57,5 @@ def attempts(rows: Iterable[LedgerRow], episodes: Iterable[EpisodeRow] = ()) -> 
 
 
 def attempt_of(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
-    """The labels `episode` and `attempt`, as a row has them."""
+    """Return the labels `episode` and `attempt` of a row."""
     return labels.get("episode"), labels.get("attempt")

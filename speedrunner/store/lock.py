@@ -1,18 +1,18 @@
-"""One process owns a folder: a lock for local disks, NFS and Lustre, which names its owner.
+"""A lock that one process holds on a folder, for local disks, NFS and Lustre. It names its owner.
 
-The lock is a folder that holds one file, its owner's, with a name that is never used twice. It is claimed
-by renaming a prepared folder onto it, which the file system does only where nothing stands or an empty
-folder does. So, without `fcntl` (unreliable on network file systems):
+The lock is a folder with one file, the owner's, with a name that is never reused. A process claims the lock
+by renaming a prepared folder onto it. The rename succeeds only if nothing or an empty folder is there. This
+works without `fcntl`, which is unreliable on network file systems:
 
-- Of any number of claimants one wins: after the first rename the folder is not empty. The owner's file
-  comes with it, so no lock is ever without a name.
-- Taking over a stale lock is removing the dead owner's file and claiming like everybody else. Two takers
-  cannot both win, as the rename decides; and a taker that was slow removes a name that no longer exists,
-  never the new owner's, whose name differs.
+- Only one of several claimants wins, because the folder is not empty after the first rename. The owner's file
+  arrives with the rename, so a lock always names its owner.
+- To take over a stale lock, a process removes the dead owner's file and claims the lock like any other. Two
+  processes cannot both win, because the rename decides. A slow one removes a name that no longer exists,
+  never the new owner's file, because that name differs.
 
-An owner on this machine is known to be alive or gone from the process table. Any other shows that it lives by
-touching its file; its age is measured by the file system's own clock, since clocks of nodes differ. Of one in
-a Slurm job that has fallen silent, Slurm knows earlier whether it has ended.
+For an owner on this machine, the process table shows whether it is alive. Any other owner shows that it is
+alive by touching its file. The file's age is measured with the file system's clock, since clocks of nodes
+differ. If the silent owner is a Slurm job, Slurm knows earlier whether it has ended.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ from speedrunner.store.files import FOLDER_MODE, StorageError, explained, read_c
 BEAT_S = 20.0
 """Seconds between two signs of life."""
 STALE_S = 120.0
-"""Seconds without a sign of life after which an owner on another machine counts as gone."""
+"""Seconds without a sign of life after which an owner on another machine counts as dead."""
 
 OWNER_BYTES = 64 * 1024
 """Bytes of an owner's file that are read."""
 
 _TRIES = 100
 _PAUSE_S = 0.05
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # keeps counting while the machine sleeps
 
 
 class LockHeld(StorageError):
-    """Another process owns the folder."""
+    """Another process holds the lock."""
 
 
 class LockLost(StorageError):
-    """The lock is no longer ours; nothing more may be written."""
+    """This process has lost the lock; it must not write any more."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
     """A process that holds the lock.
 
     Attributes:
-        machine: what its process ids are unique in: this boot of the kernel, and the container.
-        started: start of the process in clock ticks since boot, which tells a reused id apart.
+        machine: the scope of its process id: this boot of the kernel, and the container.
+        started: start of the process in clock ticks since boot, to detect a reused id.
         job: Slurm job id.
-        restart: how often Slurm had started that job before.
-        cluster: whose Slurm that is; several may share a file system.
+        restart: number of times that Slurm had restarted that job.
+        cluster: the job's Slurm cluster; several may share a file system.
         since: Unix seconds on the owner's clock.
     """
 
@@ -84,7 +84,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RunLock:
-    """Context manager that holds the lock at `path`, whose parent folder exists.
+    """Context manager that holds the lock at `path`; the parent folder must exist.
 
     Raises on entering:
         LockHeld: another process holds it.
@@ -107,8 +107,8 @@ class RunLock:
                 break
             holder = self._holder()
             if holder is None:
-                # Released between our two looks; or removed while someone reads it, which NFS hides
-                # under a name with a dot until that reader is done.
+                # The lock was released between the two checks, or removed during a read: NFS then keeps a
+                # file with a dotted name until the reader closes it.
                 time.sleep(_PAUSE_S)
             elif self._is_stale(holder):
                 with explained(self.path, "taken over from a process that is gone"):
@@ -125,7 +125,7 @@ class RunLock:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if os.getpid() != self._pid:
-            return  # a forked child unwinds; the lock stays its parent's
+            return  # a forked child exits; the lock stays with its parent
         self._stop.set()
         self._thread.join()
         with explained(self.path, "released"):
@@ -133,14 +133,15 @@ class RunLock:
             try:
                 self.path.rmdir()
             except OSError as failure:
-                # Not ours to remove: the next owner's, or a reader's remains.
+                # Remaining files belong to the next owner or to a reader.
                 if failure.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                     raise
 
     def check(self) -> None:
-        """Raise `LockLost` if another process took the lock over while this one seemed gone.
+        """Raise `LockLost` if another process took over the lock while this one seemed dead.
 
-        Cheap: it looks at the disk only when the last sign of life is old, as after a machine's sleep.
+        This is cheap: it reads the disk only if the last sign of life is old, for example after the machine
+        slept.
         """
         if time.clock_gettime(_CLOCK) - self._last_beat > STALE_S / 2:
             self.refresh()
@@ -159,7 +160,7 @@ class RunLock:
         except (FileNotFoundError, NotADirectoryError):
             self._lost = True
         except OSError:
-            return  # the file system is away; the next beat tries again
+            return  # the file system is unavailable; the next beat tries again
         self._last_beat = time.clock_gettime(_CLOCK)
 
     def _beat(self) -> None:
@@ -167,7 +168,7 @@ class RunLock:
             self.refresh()
 
     def _claim(self) -> bool:
-        """Try to become the owner; tell whether that worked."""
+        """Try to become the owner; return whether that worked."""
         claim = temporary_name(self.path.with_name(self._token))
         owner = msgspec.json.encode(_this_process())
         with explained(self.path, "written"):
@@ -176,12 +177,12 @@ class RunLock:
                 (claim / self._file.name).write_bytes(owner)
                 claim.rename(self.path)
             except OSError as error:
-                # Held by somebody, or a new owner tidied our claim away.
+                # Another process holds it, or a new owner has removed this claim.
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                     raise
             finally:
                 shutil.rmtree(claim, ignore_errors=True)
-            # Not the rename's own answer: NFS may repeat a rename whose first answer was lost.
+            # The rename's result is not reliable: NFS may repeat a rename after losing its first answer.
             return self._file.exists()
 
     def _holder(self) -> Path | None:
@@ -202,14 +203,14 @@ class RunLock:
         return silence_s > STALE_S or _is_over(owner, owner.job)
 
     def _silence(self, holder: Path) -> float:
-        """Seconds since the last sign of life, on the file system's clock."""
+        """Return the seconds since the last sign of life, on the file system's clock."""
         probe = temporary_name(self.path.with_name(f"{self._token}-probe"))
         with explained(self.path, "checked"):
             probe.touch()
             try:
                 return probe.stat().st_mtime - holder.stat().st_mtime
             except FileNotFoundError:
-                return 0.0  # one of the two went; the next try sees what is there now
+                return 0.0  # one of the files is gone; the next try reads the new state
             finally:
                 probe.unlink(missing_ok=True)
 
@@ -229,7 +230,7 @@ def _describe(holder: Path) -> str:
 
 
 def _read_owner(holder: Path) -> Owner | None:
-    """Who holds the lock; `None` when that cannot be read (gone, not ours to read, lost in a crash)."""
+    """Return the lock's owner; `None` if it cannot be read (gone, no permission, lost in a crash)."""
     try:
         return msgspec.json.decode(read_content(holder, OWNER_BYTES), type=Owner)
     except (StorageError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -239,7 +240,7 @@ def _read_owner(holder: Path) -> Owner | None:
 def _this_process() -> Owner:
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # an account without a name, as in containers
+    except (KeyError, OSError):  # the account has no name, as in containers
         user = f"user {os.getuid()}"
     pid = os.getpid()
     return Owner(
@@ -261,10 +262,10 @@ def _restart() -> int:
 
 
 def _is_over(owner: Owner, job: str) -> bool:
-    """Whether the job of an owner on another machine has ended there."""
+    """Return whether the Slurm job of an owner on another machine has ended."""
     if owner.cluster != os.environ.get("SLURM_CLUSTER_NAME"):
         return False
-    if job == own_job():  # Slurm starts a job again when nothing of it is left
+    if job == own_job():  # Slurm restarts a job only after all its processes have ended
         return owner.restart < _restart()
     return has_ended(job)
 
@@ -274,17 +275,17 @@ def _machine() -> str:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
     except OSError:
-        return uuid.uuid4().hex  # no Linux: nobody can be looked up, signs of life decide
+        return uuid.uuid4().hex  # not Linux: process ids cannot be checked, signs of life decide
 
 
 def _start(pid: int) -> int | None:
-    """Start of a process in clock ticks since boot; 0 when only its parent's notice is missing (a zombie).
+    """Return the start of a process in clock ticks since boot; 0 for a zombie.
 
-    `None` when it cannot be known: no such process, or the system hides other people's. From /proc
-    and not through psutil, whose start times move when the wall clock is set.
+    Return `None` if it is unknown: no such process, or the system hides those of other users. The value comes
+    from /proc because psutil's start times change when the wall clock is set.
     """
     try:
-        # The second field, the command's name in brackets, may hold anything.
+        # The second field, the command's name in brackets, may contain any characters.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
         return None
@@ -292,7 +293,7 @@ def _start(pid: int) -> int | None:
 
 
 def _is_alive(owner: Owner) -> bool | None:
-    """Whether the owner's process runs; `None` when this machine's process table cannot tell."""
+    """Return whether the owner's process runs; `None` if this machine's process table does not show it."""
     if owner.machine != _machine():
         return None
     try:
@@ -300,15 +301,16 @@ def _is_alive(owner: Owner) -> bool | None:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's, so it is there
+        pass  # it exists, but belongs to another user
     started = _start(owner.pid)
     return None if started is None else started == owner.started
 
 
 def owner_of(path: Path) -> str | None:
-    """The process that holds the lock at `path`, as far as a reader can tell; `None` where nobody does.
+    """Return the process that holds the lock at `path`, if a reader can see one; `None` if it is free.
 
-    One on another machine counts as gone `STALE_S` seconds after its last sign of life, by this one's clock.
+    A process on another machine counts as dead `STALE_S` seconds after its last sign of life, on this
+    machine's clock.
     """
     try:
         holder = next((file for file in path.iterdir() if not file.name.startswith(".")), None)

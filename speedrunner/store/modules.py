@@ -1,4 +1,4 @@
-"""How the skills that an episode can call differ from those before: as few lines as a record needs."""
+"""Line differences between two versions of the skills of an episode, as short as a record needs."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from speedrunner.store.records import Hunk, Module
 
 
 def hunks(before: Module, after: Module) -> list[Hunk]:
-    """What makes of one module another."""
+    """Return the changes that turn one module into the other."""
     old, new = _lines(before), _lines(after)
     found = SequenceMatcher(None, old, new).get_opcodes()
     return [Hunk(first, end, new[start:stop]) for kind, first, end, start, stop in found if kind != "equal"]
 
 
 def apply_hunks(before: Module, changes: Sequence[Hunk]) -> Module:
-    """The module that `hunks` was given as the second one."""
+    """Return the module after the changes: the second argument of `hunks`."""
     lines = _lines(before)
     for cut in reversed(changes):
         lines[cut.first : cut.end] = cut.lines
@@ -25,7 +25,7 @@ def apply_hunks(before: Module, changes: Sequence[Hunk]) -> Module:
 
 
 _MARKS = "+-="
-"""What the lines of public names, private names and the source begin with."""
+"""Prefixes of lines with public names, private names and source."""
 
 
 def _lines(module: Module) -> list[str]:

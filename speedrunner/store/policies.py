@@ -1,12 +1,12 @@
-"""Policy versions on disk: one folder each, written whole or not at all, never changed afterwards.
+"""Policy versions on disk: one folder each, written completely or not at all, never changed afterwards.
 
     v0003/
       skills.py      the skill library, an importable module
-      library.json   what it does not say of each skill
+      library.json   each skill's visibility, and the sleeps that created and edited it
       notes.md       prose for the actor's prompt
       method.json    the method's own state
 
-The folder says all there is to say: a copy with other skills in `skills.py` is another policy.
+The folder is complete: a copy with other skills in `skills.py` is another policy.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from speedrunner.store import files
 from speedrunner.store.records import FORMAT, Policy, Skill
 
 MODULE_BYTES = 1_250_000
-"""Bytes of a skill library: 1,700 skills of 735 bytes each."""
+"""Maximum bytes of a skill library: 1,700 skills of 735 bytes each."""
 
 NOTES_BYTES = 1_000_000
-"""Bytes of a policy's notes, which are part of a prompt: some 250,000 tokens."""
+"""Maximum bytes of a policy's notes, which are part of a prompt: some 250,000 tokens."""
 
 
 class InvalidPolicy(files.StorageError):
-    """A policy cannot be stored such that it would be read back the same, or a stored one is damaged."""
+    """A policy cannot be stored and read back unchanged, or a stored policy is damaged."""
 
 
 class PolicyStore:
@@ -39,7 +39,7 @@ class PolicyStore:
         self.folder = folder
 
     def versions(self) -> list[int]:
-        """Stored versions, ascending."""
+        """Return the stored versions, ascending."""
         if not self.folder.is_dir():
             return []
         with files.explained(self.folder, "read"):
@@ -47,11 +47,11 @@ class PolicyStore:
             return sorted(int(name[1:]) for name in names if re.fullmatch(r"v\d{4,}", name))
 
     def load(self, version: int) -> Policy:
-        """Read one version. Whether its module is Python is for those who read the library.
+        """Read one version. Does not check that its module is valid Python; readers of the library do.
 
         Raises:
-            InvalidPolicy: there is no such version, or it is damaged.
-            UnknownFormat: it was written in another layout.
+            InvalidPolicy: the version does not exist or is damaged.
+            UnknownFormat: it has a layout of another version.
         """
         path = self._path(version)
         if path.is_symlink():
@@ -70,7 +70,7 @@ class PolicyStore:
         """Write a new version.
 
         Raises:
-            InvalidPolicy: it would not be read back the same: a text is none, `method` is no JSON.
+            InvalidPolicy: it would not be read back unchanged: a text is invalid, or `method` is not JSON.
             StorageError: the version exists, or the disk refuses it.
         """
         final = self._path(policy.version)

@@ -1,4 +1,4 @@
-"""Compare the processes that have worked on a run, by what each of them recorded."""
+"""Compare the records of the processes that have worked on a run."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
 """Changes that a run accepts on request: not of settings or texts, but results may differ."""
 
 REPORTED = ("prices.",)
-"""Changes of costs only: a run is shown at the prices of its newest process."""
+"""Changes that only affect costs: a run is shown at the prices of its newest process."""
 
 HARMLESS = ("tried", "caveat", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
-"""Fields of a model configuration that do not affect outputs. The files at `path` are compared."""
+"""Fields of a model config that do not affect outputs. The files at `path` are compared."""
 
 HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens")
-"""Flags for the size of the engine's batches. They are derived from the GPU's memory, so a run has
-other values on an H200 than on an H100. Like the number of requests in flight, they do not change what the
-model may write."""
+"""Flags for the size of the engine's batches. They are derived from the GPU's memory, so a run has other
+values on an H200 than on an H100. They do not change what the model may write, as the number of requests in
+flight does not.
+"""
 
 
 def changes(before: Process, after: Process) -> list[str]:
-    """Return the differences of two processes of one run, such as `actor.roles.actor.temperature: 0.7 -> 1`.
+    """Return the differences between two processes of one run, such as `actor.roles.actor.temperature: 0.7 ->
+    1`.
 
     Differences that cannot be accepted come first, then `ACCEPTABLE` ones, then `REPORTED` ones.
     """
@@ -36,7 +38,7 @@ def changes(before: Process, after: Process) -> list[str]:
 
 
 def caveats(processes: Iterable[Process]) -> list[str]:
-    """Return the remarks of the model configurations on their results, without duplicates."""
+    """Return the caveats of the model configs, without duplicates."""
     model_configs = (
         model_config for process in processes for model_config in (process.actor, process.inducer)
     )
@@ -62,7 +64,7 @@ def process_lines(processes: Sequence[Process]) -> list[str]:
 def _compared(process: Process) -> dict[str, Any]:
     """Return the values to compare, by dotted key."""
     content = msgspec.to_builtins(process)
-    content["versions"].pop("code", None)  # a commit; the digests say more
+    content["versions"].pop("code", None)  # a commit; the digests are more precise
     for role in ("actor", "inducer"):
         for name in HARMLESS:
             content[role].pop(name, None)

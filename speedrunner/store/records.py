@@ -1,7 +1,7 @@
-"""The records that a run is made of: written as plain JSON, read back into the same types.
+"""The records of a run, written as plain JSON and read back into the same types.
 
-Each top-level record carries `format`, the version of its layout. Token counts are tokens, times are
-seconds, moments are Unix seconds.
+Each top-level record has `format`, the version of its layout. Token counts are in tokens, times in seconds,
+moments in Unix seconds.
 """
 
 from __future__ import annotations
@@ -19,33 +19,35 @@ from serving.usage import Prices, Usage
 from typed.numbers import Moment, Real, Whole
 
 FORMAT = 2
-"""Version of the layout of every record below."""
+"""Layout version of every record below."""
 
 
 Phase = Literal["train", "test"]
-"""Training episodes are played in batches, held-out ones in evaluations, known by their checkpoint."""
+"""Training episodes are played in batches. Held-out episodes are played in evaluations, which are identified
+by their checkpoint.
+"""
 
 
 class Termination(enum.StrEnum):
-    """How an agent's work on one thing ended."""
+    """How an agent's work ended."""
 
     SUCCESS = "success"
     FAILURE = "failure"
-    """The environment ended the episode, without success."""
+    """The environment ended the episode without success."""
     SUBMITTED = "submitted"
-    """The agent said that it was done (`submit_answer`, or the inducer's `finish`)."""
+    """The agent reported that it was done (`submit_answer`, or the inducer's `finish`)."""
     CALL_LIMIT = "call_limit"
     ACTION_LIMIT = "action_limit"
     WALL_CLOCK = "wall_clock"
     CONTEXT_OVERFLOW = "context_overflow"
     ENVIRONMENT_ERROR = "environment_error"
-    """Ours: the environment or its process broke. Unscored."""
+    """Infrastructure error: the environment or its process broke. Unscored."""
     ENGINE_ERROR = "engine_error"
-    """Ours: the engine failed the request on every try. Unscored."""
+    """Infrastructure error: the engine failed every try of the request. Unscored."""
 
     @property
     def is_fault(self) -> bool:
-        """Whether the ending says something about our machinery and nothing about the agent."""
+        """Return whether this is an infrastructure error, which says nothing about the agent."""
         return self in (Termination.ENVIRONMENT_ERROR, Termination.ENGINE_ERROR)
 
 
@@ -57,20 +59,19 @@ class Message(msgspec.Struct, frozen=True):
 
 
 class CallNode(msgspec.Struct):
-    """One executed call, and the calls that it made in turn, in their order.
+    """One executed call and the calls that it made, in order.
 
     Attributes:
-        kind: `primitive`, `skill`, or `tool` (everything else that an agent may call).
+        kind: `primitive`, `skill`, or `tool` (any other tool of an agent).
         arguments: by parameter name.
-        result: the returned value as JSON; `None` also where there was an error.
-        error: the error's text, for a skill with the traceback inside the library.
+        result: the returned value as JSON; `None` also if there was an error.
+        error: the error's text; for a skill with the traceback inside the library.
         actions: primitives that advanced the world, in this call and below it.
         seconds: wall clock, children included.
-        omitted: calls below this one that ran but are not recorded, when there were too many or too deep, or
-            the record of the episode was full.
+        omitted: number of calls below this one that ran without being recorded, because there were too many,
+            they were too deep, or the record of the episode was full.
 
-    Arguments, results and errors for which there was no room are short descriptions, or say how long they
-    were.
+    Arguments, results and errors that did not fit are replaced by short descriptions or by their length.
     """
 
     name: str
@@ -84,24 +85,24 @@ class CallNode(msgspec.Struct):
     omitted: Whole = 0
 
     def below(self) -> Iterator[CallNode]:
-        """Every call below this one, in their order."""
+        """Yield every call below this one, in order."""
         for each in self.calls:
             yield each
             yield from each.below()
 
 
 class Turn(msgspec.Struct):
-    """One request to the model and what came of it.
+    """One request to the model and its result.
 
     Attributes:
-        messages: what was appended to the conversation since the previous turn.
-        text: what the model wrote after its reasoning, verbatim.
-        reasoning: what it wrote while thinking, verbatim.
-        call: the tool call that was parsed, if it was valid.
-        executed: the tree of what was run for it.
+        messages: messages appended to the conversation since the previous turn.
+        text: the model's text after its reasoning, verbatim.
+        reasoning: the model's reasoning, verbatim.
+        call: the parsed tool call, if it was valid.
+        executed: the tree of calls that were executed for it.
         error: why there was no valid call.
-        queued_s: how long the request was queued before, until the engine's cache had room, in seconds.
-        role: whose turn it was: `actor`, or another role of the method that played the episode.
+        queued_s: seconds that the request waited for room in the engine's cache.
+        role: `actor`, or another role of the method that played the episode.
         conversation: number of the role's conversation within the episode, from 0.
     """
 
@@ -119,7 +120,7 @@ class Turn(msgspec.Struct):
 
 
 class Hunk(msgspec.Struct, frozen=True):
-    """Lines of a text, from `first` to before `end`, and those that take their place."""
+    """Lines of a text from `first` to before `end`, and their replacement."""
 
     first: Whole
     end: Whole
@@ -127,13 +128,13 @@ class Hunk(msgspec.Struct, frozen=True):
 
 
 class WorldStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that was asked of an episode's world. Exactly one attribute is set.
+    """One operation on an episode's world. Exactly one attribute is set.
 
     Attributes:
-        turn: number of the turn, from 0, that shows the call: as what it executed, or as the first call of
-            that, where a tool of the method's made it.
+        turn: number, from 0, of the turn that shows the call, either as its executed call or, for a tool of
+            the method, as the first call below that.
         call: a call that no turn shows.
-        load: other skills took the place of those before; see `speedrunner.store.modules`.
+        load: a replacement of the skills; see `speedrunner.store.modules`.
     """
 
     turn: Whole | None = None
@@ -146,16 +147,17 @@ class Trajectory(msgspec.Struct, kw_only=True):
 
     Attributes:
         episode: key within the run: `train/0007`, `test/0050/0012`.
-        policy: version of the policy that generated it.
-        attempt: 1 for the first try; earlier attempts were interrupted and left only ledger rows.
-        ending: see `Termination`; `outcome` is `None` exactly when it is a fault.
-        error: whose fault it was and what it was, in a line; then its traceback.
-        method_state: the JSON that the method keeps of it.
+        policy: version of the policy that played it.
+        attempt: 1 for the first attempt; interrupted earlier attempts left only ledger rows.
+        termination: how it ended; `outcome` is `None` exactly after an infrastructure error.
+        error: the failed component and the error in one line, then the traceback.
+        method_state: the method's JSON about the episode.
         prompt_hash: SHA-256 of the actor's first prompt: messages and tools.
         seconds: wall clock of the episode.
-        started: when it began.
-        world: all that was asked of the world, in its order; `None` where that is what the turns executed.
-        module: of an attempt in a sleep: how the skills that it began with differ from the policy's.
+        started: when it started.
+        world: all operations on the world, in order; `None` if these are exactly the executed calls of the
+            turns.
+        module: for an attempt in a sleep: how its initial skills differ from the policy's.
     """
 
     episode: str
@@ -176,12 +178,12 @@ class Trajectory(msgspec.Struct, kw_only=True):
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all turns."""
+        """Return the tokens of all turns."""
         return sum((turn.usage for turn in self.turns), Usage())
 
     @property
     def steps(self) -> list[WorldStep]:
-        """All that was asked of the world, in its order."""
+        """Return all operations on the world, in order."""
         if self.world is not None:
             return self.world
         acted = (n for n, turn in enumerate(self.turns) if turn.executed and turn.executed.kind != "tool")
@@ -189,12 +191,12 @@ class Trajectory(msgspec.Struct, kw_only=True):
 
 
 class EpisodeRow(msgspec.Struct, kw_only=True):
-    """The summary of one episode: what tables and reports need, without its texts.
+    """The summary of one episode for tables and reports, without its texts.
 
     Attributes:
         phase: `train` or `test`.
-        checkpoint: training rollouts played before: the batch's start, or the evaluation's point.
-        score: in [0, 1]; `None` when the episode ended by an infrastructure error.
+        checkpoint: number of training rollouts before the batch, or before the evaluation.
+        score: in [0, 1]; `None` after an infrastructure error.
         skill_calls: actor calls that named a skill.
         invalid_calls: completions without a valid call.
     """
@@ -218,7 +220,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
 
     @classmethod
     def of(cls, trajectory: Trajectory, phase: Phase, checkpoint: int) -> Self:
-        """Summarise a whole episode."""
+        """Summarize a whole episode."""
         executed = [turn.executed for turn in trajectory.turns if turn.executed is not None]
         outcome = trajectory.outcome
         return cls(
@@ -241,10 +243,10 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """What a library's module does not say of one of its functions.
+    """Properties of a skill that are not in the library's module.
 
     Attributes:
-        public: callable by the actor; private ones only by other skills.
+        public: whether the actor can call it; private skills are called only by other skills.
         created: sleep that added it (1 is the run's first sleep).
         edited: sleep that last changed it.
     """
@@ -256,13 +258,13 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a method keeps from one phase to the next. Versions never change once written.
+    """Everything that a method keeps from one phase to the next. Written versions never change.
 
     Attributes:
-        version: number of sleeps that led to it; 0 is the method's initial policy.
+        version: number of sleeps before it; 0 is the method's initial policy.
         module: the skill library, one Python module; see `speedrunner.library`.
-        skills: its functions, in their order.
-        notes: prose for the actor's prompt (empty where a method keeps none).
+        skills: its functions, in order.
+        notes: prose for the actor's prompt (empty if the method has none).
         method: the method's own JSON.
     """
 
@@ -275,10 +277,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Module(msgspec.Struct, frozen=True):
-    """Skills as they run: one Python module.
+    """Executable skills: one Python module.
 
     Attributes:
-        source: its text, in which primitives are expected among the globals.
+        source: its text, which expects the primitives among the globals.
         public: skills that an actor may call.
         private: skills that only other skills may call.
     """
@@ -292,15 +294,15 @@ EditAction = Literal["write", "edit", "rename", "visibility", "delete"]
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One edit that an inducer asked for, with its arguments: `apply_edit` makes it again.
+    """One edit that an inducer requested, with its arguments; `apply_edit` can repeat it.
 
     Attributes:
         name: the edited definition; several functions are separated by commas.
-        error: why it was refused; `None` means accepted.
-        new_name: of `rename`.
-        source: of `write`: the text.
-        public: of `write` and `visibility`, as `Library.write` and `Library.set_visibility` take it.
-        old, new: of `edit`: the piece that was replaced, and its replacement.
+        error: why it was refused; `None`: accepted.
+        new_name: for `rename`.
+        source: for `write`: the text.
+        public: for `write` and `visibility`, as `Library.write` and `Library.set_visibility` take it.
+        old, new: for `edit`: the replaced piece and its replacement.
     """
 
     action: EditAction
@@ -314,12 +316,12 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> list[str]:
-        """The names of the edited definitions."""
+        """Return the names of the edited definitions."""
         return self.name.split(", ")
 
     @property
     def is_complete(self) -> bool:
-        """Whether it has the arguments of its action; refused edits and older runs may lack them."""
+        """Return whether its arguments are present; refused edits and older runs may lack them."""
         return {
             "write": self.source is not None,
             "edit": self.old is not None and self.new is not None,
@@ -330,7 +332,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class AgentRecord(msgspec.Struct):
-    """One agent's whole conversation in a sleep: the inducer's, or that of another role of the method."""
+    """One agent's whole conversation in a sleep: that of the inducer or another role of the method."""
 
     role: str
     turns: list[Turn]
@@ -338,14 +340,13 @@ class AgentRecord(msgspec.Struct):
 
 
 class PrefixChange(msgspec.Struct, frozen=True):
-    """What a sleep did to the prompt prefix that all episodes of a policy share (system message, tools).
+    """How a sleep changed the prompt prefix that all episodes of a policy share (system message, tools).
 
     Attributes:
-        before, after: its length under the old and the new policy, in tokens.
-        common: first tokens that both have in common: what an edit leaves valid of the prefix cache.
+        before, after: length under the old and the new policy, in tokens.
+        common: length of their common start in tokens, which stays valid in the prefix cache.
 
-    What the engine's cache gave when the new prefix was sent first stands in the ledger, role
-    `prefix_warm_up`.
+    The ledger shows the cached tokens of the first request with the new prefix: role `prefix_warm_up`.
     """
 
     before: Whole
@@ -357,11 +358,11 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     """One sleep phase.
 
     Attributes:
-        sleep: 1 for the run's first; the policy it leads to has the same number.
-        rollouts: training rollouts since the sleep before, over which its cost is spread.
-        error: what kept it from all that it should have done (a context overflow, say).
-        attempts: episodes that the method played in it (`SleepTools.attempt`); part of its cost.
-        prefix: what it invalidated of the prompt prefix; `None` on chat and responses APIs.
+        sleep: 1 for the run's first; the resulting policy has the same number.
+        rollouts: training rollouts since the previous sleep, over which its cost is spread.
+        error: what ended the work early (a context overflow, for example).
+        attempts: episodes that the method played in the sleep (`SleepTools.attempt`); part of its cost.
+        prefix: change of the prompt prefix; `None` on the chat and responses APIs.
     """
 
     sleep: Whole
@@ -377,20 +378,20 @@ class SleepRecord(msgspec.Struct, kw_only=True):
 
 
 class TrainingEnd(msgspec.Struct, frozen=True):
-    """Where training ended before its plan did: after so many rollouts and sleeps its tokens were spent."""
+    """Training ended before its plan did: after these rollouts and sleeps its token budget was spent."""
 
     rollouts: Whole
     sleeps: Whole
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What a process ran on.
+    """The hardware of a process.
 
     Attributes:
         cpu: the processor's name.
-        cores: that the process may use.
-        memory_gb: of the machine, in GB of 10^9 bytes.
-        gpus: each, with its memory, as `nvidia-smi` has them.
+        cores: cores that the process may use.
+        memory_gb: memory of the machine, in GB of 10^9 bytes.
+        gpus: each GPU with its memory, as `nvidia-smi` reports them.
     """
 
     cpu: str
@@ -400,24 +401,24 @@ class Machine(msgspec.Struct, frozen=True):
 
 
 class Process(msgspec.Struct, kw_only=True):
-    """One process that worked on a run, and all that determined what came of it.
+    """One process that worked on a run, with everything that determined its results.
 
     Digests are the first 12 digits of a SHA-256.
 
     Attributes:
-        started: when it began.
+        started: when it started.
         host, pid: where it ran.
-        actor, inducer: the whole model configs, as the configuration changed them.
+        actor, inducer: the whole model configs after changes by the configuration.
         models: by model, digests of the files of its local folder; weights are sampled.
-        prices: by model, what its tokens cost.
+        prices: by model, the prices of its tokens.
         env: digests of the environment's description, primitives, tools, limits and tasks.
         prompts: digests of the templates of the actor and of the method.
-        code: digests of our packages, and of the modules of somebody's own environment and method.
+        code: digests of SpeedRunner's packages and of the modules of a user's environment and method.
         versions: of Python, packages, and the checkout.
-        machine: it ran on; `None` in older runs.
-        sandbox: what confined skills and inducer code, and what from; empty in older runs.
-        changes: what differs from the process before; somebody has accepted it.
-        checksums: whether it checksums what it records.
+        machine: the hardware; `None` in older runs.
+        sandbox: what confined skills and inducer code, and from what; empty in older runs.
+        changes: accepted differences from the previous process.
+        seals: whether it writes checksums of its records.
     """
 
     started: Moment

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 
 class RunDirectory:
-    """A run that this process owns. Made by `open_for_writing`.
+    """A run that this process owns. `open_for_writing` creates it.
 
-    Each write raises `LockLost` when the lock was lost, `StorageError` when the disk refuses (the file is as
-    before), and must not be followed by others then.
+    Each write raises `LockLost` if the lock was lost, and `StorageError` if the disk refuses (the file is
+    unchanged). Do not write after such an error.
 
     Attributes:
         files: its files.
@@ -50,19 +50,19 @@ class RunDirectory:
     @classmethod
     @contextmanager
     def open_for_writing(cls, path: Path) -> Iterator[RunDirectory]:
-        """Own a run, new or existing, for as long as the context lasts.
+        """Own a run, new or existing, while the context lasts.
 
-        What a kill left behind is set right first: leftovers are removed, torn tails cut off, and summary
-        rows that are missing for finished episodes appended.
+        First repair what a kill left behind: remove leftovers, cut off torn tails, and append the missing
+        summary rows of finished episodes.
 
         Raises:
             LockHeld: another process owns it.
-            RunDirectoryError: it is no run, of another version, or not accessible.
+            RunDirectoryError: the folder is not a run, has another version, or is not accessible.
         """
         with as_run_directory_error(path):
             if not path.exists():
                 path.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
-            RunFiles(path).check()  # before anything is written into a folder that is not ours
+            RunFiles(path).check()  # before anything is written into a folder of someone else
         with RunLock(path / "lock") as lock:
             with as_run_directory_error(path):
                 for name in FOLDERS:
@@ -77,7 +77,7 @@ class RunDirectory:
             try:
                 yield run
             finally:
-                # What stopped the run may be the disk; nothing recorded needs its checksum.
+                # The disk may be the reason for the stop, and records are valid without checksums.
                 with suppress(files.StorageError):
                     run._seal()
 
@@ -92,12 +92,12 @@ class RunDirectory:
             self._write_state(secret=secrets.token_hex(32))
 
     def mark_finished(self, step: str) -> None:
-        """Note that a step is finished; to be called after all its records are written."""
+        """Mark a step as finished. Call this after all its records are written."""
         if step not in self.state.finished:
             self._write_state(finished=[*self.state.finished, step])
 
     def end_training(self, end: TrainingEnd) -> None:
-        """Note that no more rollouts and sleeps are to follow."""
+        """Record that no more rollouts and sleeps follow."""
         self._write_state(training_end=end)
 
     def write_policy(self, policy: Policy) -> None:
@@ -106,44 +106,44 @@ class RunDirectory:
         self.policies.save(policy)
 
     def append_process(self, process: Process) -> None:
-        """Append what a process works with, before it does anything else."""
+        """Append the record of this process, before it does anything else."""
         self._append(self.files.processes, process, durable=True)
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
-        """Append a finished episode of a batch, or of an evaluation; it is on the disk when this returns."""
+        """Append a finished episode of a batch or an evaluation; it is on the disk when this returns."""
         self._own()
-        files.sync(self.files.requests)  # a finished episode never lacks rows of its ledger
+        files.sync(self.files.requests)  # the ledger rows of a finished episode must not be missing
         self._append(self.files.numbered(phase, number), trajectory, durable=True)
 
     def append_episode(self, row: EpisodeRow) -> None:
-        """Append a summary row, after its trajectory (from which it can be derived again)."""
+        """Append a summary row after its trajectory, from which it can be derived again."""
         self._append(self.files.episodes, row, durable=False)
 
     def append_request(self, row: LedgerRow) -> None:
         """Append a row of the ledger.
 
-        It survives a kill at once, and a power cut from when its episode or sleep is on the disk.
+        It survives a kill at once, and a power cut as soon as its episode or sleep is on the disk.
         """
         self._append(self.files.requests, row, durable=False)
 
     def append_reconciliations(self, reconciliations: Sequence[Reconciliation]) -> None:
-        """Append what one process found when it compared the ledger with the engine's counters."""
+        """Append a process's comparison of the ledger with the engine's counters."""
         for reconciliation in reconciliations:
             self._append(self.files.reconciliations, reconciliation, durable=False)
         self.files.reading.unlink(missing_ok=True)
 
     def write_reading(self, reconciliations: Sequence[Reconciliation]) -> None:
-        """Note what this process finds in passing, in case that it is killed."""
+        """Write this process's interim reconciliation, in case it is killed."""
         self._own()
         files.write_atomic(self.files.reading, msgspec.json.encode(reconciliations))
 
     def keep_reading(self) -> None:
-        """Append what a process that was killed has found last."""
+        """Append the last interim reconciliation of a process that was killed."""
         if readings := self.read().reading:
             self.append_reconciliations(readings)
 
     def write_sleep(self, record: SleepRecord) -> None:
-        """Write the record of a sleep, again if an attempt was killed after this."""
+        """Write the record of a sleep, replacing that of a killed attempt."""
         self._own()
         files.sync(self.files.requests)
         files.write_atomic(self.files.numbered("sleep", record.sleep), record)
@@ -157,7 +157,7 @@ class RunDirectory:
         self._checksums.grew(path, files.append_record(path, record, durable=durable))
 
     def _seal(self) -> None:
-        """Seal what this process has recorded, if it has."""
+        """Update the checksums of this process's records, if there are any."""
         if self._wrote and self.files.config.exists():
             self._write_state()
 

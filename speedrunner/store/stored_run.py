@@ -1,20 +1,20 @@
-"""The layout of a run's directory: where each file lies, and `state.json`.
+"""The layout of a run's directory, and `state.json`.
 
 `speedrunner.store.data` reads a run, `speedrunner.store.rundir` writes one.
 
 config.yaml                    resolved configuration
-processes.jsonl                who worked on it, with what models, prompts, prices, code: one row per process
+processes.jsonl                models, prompts, prices, code: one row per process that worked on the run
 policies/v0000/                one folder per policy version
 trajectories/batch_0000.jsonl  training episodes, one line each, batches counted from 0
 evaluations/0050.jsonl         held-out episodes after that many training rollouts
 sleeps/0001.json               one file per sleep
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
-reconciliation.jsonl                 the ledger's sums and the engine's counters, one row per process
-reading.json                   the same of the process that works on it, seconds ago
-state.json                     what is finished, the run's secret, and checksums of all that is recorded
-server.log, workers.log          for people
-inducer_server.log             for people: of an inducer with a separate server
+reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process
+reading.json                   the same for the process that works on the run, seconds ago
+state.json                     finished steps, the run's secret, and checksums of all records
+server.log, workers.log        for people
+inducer_server.log             for people: the log of the inducer's separate server
 lock/                          names the process that owns the run
 """
 
@@ -48,7 +48,7 @@ _BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "workers.log", *FO
 
 
 STATE_BYTES = 8 * 2**20
-"""Bytes of `state.json` that are read: the checksums of some 50,000 files."""
+"""Maximum bytes of `state.json`: the checksums of some 50,000 files."""
 
 
 class RunDirectoryError(files.StorageError):
@@ -59,10 +59,10 @@ class State(msgspec.Struct):
     """The content of `state.json`.
 
     Attributes:
-        finished: keys of the finished steps, in the order in which they were finished.
+        finished: keys of the finished steps, in the order in which they finished.
         training_end: where training ended before its plan did, if it has.
-        secret: random text of this run alone; see `skill_seed`.
-        checksums: by place in the directory; see `speedrunner.store.checksums`.
+        secret: random text, unique to this run; see `skill_seed`.
+        seals: checksums by path in the directory; see `speedrunner.store.checksums`.
         digest: SHA-256 of the rest.
     """
 
@@ -75,21 +75,21 @@ class State(msgspec.Struct):
 
     @property
     def own_digest(self) -> str:
-        """What `digest` should be."""
+        """Return the correct value of `digest`."""
         return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(self, digest=""))).hexdigest()
 
     def skill_seed(self, task: Task) -> str:
         """Return the seed of the skills' random numbers in all episodes of a task.
 
         Replays and resumed runs draw the same numbers. A skill can read its seed, so the seed is a keyed
-        hash: without the secret, which no isolated process can read, no one can find the task of a seed.
+        hash. The secret is not readable for isolated processes, so none can find the task from a seed.
         """
         message = f"{task.name} {task.index}"
         return hmac.new(self.secret.encode(), message.encode(), "sha256").hexdigest()
 
 
 def sleep_key(sleep: int) -> str:
-    """The key of a sleep, as episodes have theirs: the label `episode` of its ledger rows."""
+    """Return the key of a sleep, used as the label `episode` of its ledger rows."""
     return f"sleep/{sleep:04d}"
 
 
@@ -142,7 +142,8 @@ class RunFiles:
             entry.name
             for entry in self.path.iterdir()
             if not files.is_leftover(entry)
-            # Records without a configuration are someone else's, and would count as episodes of the new run.
+            # Records without a configuration belong to someone else, and would count as episodes of the new
+            # run.
             and (entry.name not in _BEFORE_CONFIG or (entry.name in FOLDERS and any(entry.iterdir())))
         )
         if foreign and not self.config.exists():
@@ -152,7 +153,7 @@ class RunFiles:
         self.read_state()
 
     def read_state(self) -> State:
-        """Return what is finished and covered by a checksum; an empty state where there is no file yet."""
+        """Return the finished steps and checksums; an empty state if there is no file yet."""
         try:
             return files.read_record(self.state, State, STATE_BYTES)
         except files.StorageError as error:
@@ -163,7 +164,7 @@ class RunFiles:
 
 @contextmanager
 def as_run_directory_error(path: Path) -> Iterator[None]:
-    """Turn the error of a folder that cannot be used, or is of another version, into `RunDirectoryError`."""
+    """Turn the error of an unusable folder or another version into `RunDirectoryError`."""
     try:
         yield
     except files.UnknownFormat as error:

@@ -15,21 +15,21 @@ from speedrunner.store.discovery import below
 from speedrunner.store.records import FORMAT
 
 MOST = 10_000
-"""Runs that the sweeps, or the jobs, of a folder and those below it may have."""
+"""Maximum number of runs that the sweeps, or the jobs, of a folder and its subfolders may have."""
 
 PLANS = "sweeps.jsonl"
 """The file in the folder of a sweep's runs."""
 
 
 class PlannedRun(msgspec.Struct, frozen=True):
-    """A run that a sweep is to play: its directory, and that of the one with which it begins."""
+    """A run planned by a sweep: its directory, and that of the run from which it starts."""
 
     dir: str
     after: str | None = None
 
 
 class SweepPlan(msgspec.Struct, frozen=True):
-    """The runs of one sweep, and the command that plays what is missing of them."""
+    """The runs of one sweep, and the command that plays the missing ones."""
 
     command: str
     runs: list[PlannedRun]
@@ -37,12 +37,14 @@ class SweepPlan(msgspec.Struct, frozen=True):
 
 
 def note_sweep(root: Path, plan: SweepPlan) -> None:
-    """Note a sweep in its folder, which is made; the same one again is not noted. Raises `StorageError`."""
+    """Record a sweep in its folder, which is created if missing. An equal sweep is not recorded twice. Raises
+    `StorageError`.
+    """
     with files.explained(root, "made"):
         root.mkdir(parents=True, exist_ok=True)
     base, file = root.resolve(), root / PLANS
 
-    def inside(path: Path) -> Path:  # so that the folder can be moved
+    def inside(path: Path) -> Path:  # relative, so that the folder can be moved
         whole = path.resolve()
         return whole.relative_to(base) if whole.is_relative_to(base) else whole
 
@@ -52,10 +54,10 @@ def note_sweep(root: Path, plan: SweepPlan) -> None:
 
 
 def noted_sweeps(folder: Path) -> list[SweepPlan]:
-    """The sweeps that were begun in a folder or one below it, oldest first.
+    """Return the sweeps started in a folder or its subfolders, oldest first.
 
     Raises:
-        StorageError: a file of them cannot be read, names what cannot be, or there are more than `MOST` runs.
+        StorageError: a file cannot be read or contains an invalid path, or there are more than `MOST` runs.
     """
     found, count = [], 0
     for file in below(folder, PLANS):
@@ -70,7 +72,7 @@ def noted_sweeps(folder: Path) -> list[SweepPlan]:
 
 
 def _quoted(command: str) -> str:
-    """A stored command such that the shell takes no word of it for more than a word."""
+    """Quote each word of a stored command for the shell."""
     with suppress(ValueError):
         words = shlex.split(command)
         if words[:2] == ["speedrunner", "sweep"]:
@@ -79,7 +81,7 @@ def _quoted(command: str) -> str:
 
 
 def _moved(plan: SweepPlan, place: Callable[[Path], Path]) -> SweepPlan:
-    """The plan with other paths."""
+    """Return the plan with converted paths."""
     runs = [
         replace(run, dir=str(place(Path(run.dir))), after=run.after and str(place(Path(run.after))))
         for run in plan.runs

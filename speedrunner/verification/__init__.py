@@ -1,1 +1,1 @@
-"""Whether a run is what its records say: no model and no server is needed for any of it."""
+"""Verify that a run matches its records, without a model or server."""

@@ -1,4 +1,4 @@
-"""What a check of a run has found to differ."""
+"""Differences found by a check of a run."""
 
 from __future__ import annotations
 
@@ -9,45 +9,45 @@ import msgspec
 from speedrunner.findings import Finding, Level
 
 SHOWN = 5
-"""Differences of a check that are shown; more are counted."""
+"""Maximum number of differences shown per check; further ones are counted."""
 
 CHARS = 60
-"""Characters that are shown of a value, from a little before it differs from the other one."""
+"""Characters shown of a value, starting shortly before the first difference."""
 
 OUT_OF_TIME = "the time was over (--minutes allows more)"
-"""Why a check is late."""
+"""Message of a check that ran out of time."""
 
 
 class Differences:
-    """Collects what one check finds to differ."""
+    """Collects the differences found by one check."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._first: list[str] = []
         self._found = 0
         self.left_out: Counter[str] = Counter()
-        """What could not be checked, by the reason."""
+        """Unchecked items, by reason."""
 
     def differs(self, where: str, what: str) -> None:
-        """Note a difference.
+        """Record a difference.
 
         Args:
             where: a file, or an episode or sleep with the turn (from 1).
         """
         one = f"{where}: {what}"
         if one in self._first:
-            return  # noted, for another row
+            return  # already recorded for another row
         self._found += 1
         if len(self._first) < SHOWN:
             self._first.append(one)
 
     def expect(self, where: str, what: str, recorded: object, found: object) -> None:
-        """Note a difference where what was recorded is not what it should be."""
+        """Record a difference if a recorded value is not the expected one."""
         if recorded != found:
             self.differs(where, f"{what}: {contrast(recorded, found)}")
 
     def finding(self, summary: str, *, is_late: bool = False) -> Finding:
-        """Return the finding of the check, with what was checked and counted; a late one lacks the rest."""
+        """Return the finding of the check, with what was checked and counted; a late one is incomplete."""
         why = "; ".join(f"{count} left out: {reason}" for reason, count in sorted(self.left_out.items()))
         text = f"{summary}; {why}" if why else summary
         if is_late:
@@ -57,7 +57,7 @@ class Differences:
 
 
 def contrast(recorded: object, found: object) -> str:
-    """Two values that differ, each from a little before the place where it does."""
+    """Return two different values, each from shortly before the first difference."""
     one, other = (
         each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in (recorded, found)
     )
@@ -72,5 +72,5 @@ def contrast(recorded: object, found: object) -> str:
 
 
 def turn_of(episode: str, number: int) -> str:
-    """How a turn, counted from 0, is named to people."""
+    """Return the name of a turn for people; `number` counts from 0."""
     return f"{episode}, turn {number + 1}"

@@ -1,4 +1,4 @@
-"""Whether a run's steps, episodes and sleeps are those that its configuration plans, as far as it goes."""
+"""Check that a run's steps, episodes and sleeps are planned by its configuration."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from speedrunner.verification.subject import Subject
 
 
 class Plan:
-    """What a run's configuration plans, beside what it has recorded.
+    """The plan of a run's configuration, compared with the run's records.
 
     Raises:
-        InvalidPlan: the configuration asks for what the environment has not.
+        InvalidPlan: the configuration requests tasks that the environment lacks.
     """
 
     def __init__(self, subject: Subject) -> None:
@@ -32,7 +32,7 @@ class Plan:
         self.is_finished = keys <= set(self._finished)
 
     def check(self) -> Finding:
-        """Compare them. Raises `StorageError`."""
+        """Compare the plan with the records. Raises `StorageError`."""
         found, steps = self._found, self._steps
         planned = {step_key(step): step for step in steps}
         names = {step_name(step): key for key, step in planned.items()}
@@ -58,7 +58,8 @@ class Plan:
         )
 
     def _episodes(self) -> int:
-        """Every episode is a planned one, in its place, and every one of a finished step is there."""
+        """Check that every episode is planned, in its place, and that no episode of a finished step is
+        missing."""
         found = self._found
         planned = {
             key: (step, task)
@@ -90,7 +91,7 @@ class Plan:
         return len(there)
 
     def _sleeps(self) -> int:
-        """Every sleep is a planned one, and has played nothing that it may not."""
+        """Check that every sleep is planned, and played only allowed tasks."""
         found, subject = self._found, self._subject
         planned = {step.number: step for step in self._steps if isinstance(step, Sleep)}
         records = {record.sleep: record for record in subject.run.sleeps}
@@ -119,7 +120,7 @@ class Plan:
         return len(records)
 
     def _check_end(self, end: TrainingEnd) -> None:
-        """Training ended before its plan did: then its tokens were spent, and nothing followed."""
+        """Check that training that ended early had spent its tokens, and that no training followed."""
         found, subject = self._found, self._subject
         tokens = subject.setup.config.run.budget_tokens
         budget = TokenBudget(tokens, subject.run.requests)
@@ -132,7 +133,7 @@ class Plan:
         found.expect("state.json", "sleeps at the end of training", end.sleeps, len(subject.run.sleeps))
 
     def _check_spending(self) -> None:
-        """No wake and no sleep begins when the tokens are spent."""
+        """Check that no wake and no sleep started after the tokens were spent."""
         budget = TokenBudget(self._subject.setup.config.run.budget_tokens)
         begun: set[tuple[str, int | None]] = set()
         for row in self._subject.run.requests:

@@ -1,6 +1,6 @@
-"""Check policies: replay each sleep's accepted edits on the library before it, and compare the result.
+"""Check policies: repeat each sleep's accepted edits on the library before it, and compare the result.
 
-The library is pure: an edit parses and writes code and runs none of it.
+The library is pure: an edit parses and writes code without running it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NOT_RECORDED = "sleeps of an earlier layout, which does not record the arguments
 
 
 def policies(subject: Subject) -> Finding:
-    """Compare each policy version with what the edits of its sleep make of the version before.
+    """Compare each policy version with the result of its sleep's edits on the version before.
 
     Raises:
         StorageError: sleeps or policies cannot be read.
@@ -75,7 +75,7 @@ def _check_first(subject: Subject, policy: Policy, found: Differences) -> None:
 
 
 def _possible_starts(subject: Subject, policy: Policy) -> list[Library]:
-    """Return the libraries that a sleep may begin with: the stored one, with each skill's visibility as it is
+    """Return the possible initial libraries of a sleep: the stored one, with each skill's visibility as
     stored or as the method shows it to the actor."""
     setup = subject.setup
     spec = setup.method.agent(policy, [*setup.split.train, *setup.split.test][0], setup.env)
@@ -90,7 +90,7 @@ def _possible_starts(subject: Subject, policy: Policy) -> list[Library]:
 def _problems(
     subject: Subject, library: Library, edits: Sequence[Edit], after: Library, sleep: int
 ) -> list[str]:
-    """Replay edits on a library, and return how the result differs from the library after the sleep."""
+    """Repeat edits on a library, and return how the result differs from the library after the sleep."""
     for number, edit in enumerate(edits, start=1):
         subject.check_time()
         what = f"accepted edit {number} ({edit.action} of {edit.name:.80})"
@@ -107,7 +107,7 @@ def _problems(
 
 
 def _differences(replayed: Library, stored: Library) -> Iterator[str]:
-    """Yield how a stored library differs from the one that its edits lead to."""
+    """Yield the differences between a stored library and the result of its edits."""
     for name in sorted(replayed.named.keys() | stored.named.keys()):
         if name not in stored.named:
             yield f"{name} is missing, and the accepted edits lead to it"

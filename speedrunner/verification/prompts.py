@@ -1,7 +1,8 @@
-"""Whether every prompt begins with the one before it and its answer.
+"""Check that every prompt starts with the previous prompt and its answer.
 
-The ids of answers are not recorded, but how many there were: a prompt has as many tokens as the one before
-it, its answer, and the reply to that, which is composed again where the model's tokenizer is at hand.
+Records contain the number of an answer's token ids, but not the ids. A prompt must have as many tokens as the
+previous prompt, its answer and the reply together. The reply is rendered again if the model's tokenizer is
+available.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ OTHER_ROUTE = "prompts of an engine that is sent messages, not token ids"
 
 
 class Composer:
-    """Composes prompts of one model again, as far as records allow that."""
+    """Renders prompts of one model again, if the records allow it."""
 
     def __init__(self, model_config: ModelConfig, tokenizer: ChatTokenizer) -> None:
         self._model_config = model_config
@@ -39,11 +40,11 @@ class Composer:
         self._any = cache(lambda role: self._transcript(role, [Message("user", "")], [SUBMIT_ANSWER]))
 
     def first(self, role: str, messages: list[Message], tools: list[ToolSpec]) -> int:
-        """Tokens of a first prompt."""
+        """Return the number of tokens of a first prompt."""
         return len(self._transcript(role, messages, tools).ids)
 
     def reply(self, role: str, answered: Turn, text: str) -> int:
-        """Tokens of the reply to a turn, and of what opens the next one."""
+        """Return the tokens of the reply to a turn, including the opening of the next turn."""
         return len(self._any(role).reply(text, has_call=answered.call is not None))
 
     def _transcript(self, role: str, messages: list[Message], tools: list[ToolSpec]) -> Transcript:
@@ -61,11 +62,11 @@ class Composer:
 
 
 def composer(model_config: ModelConfig, own: ModelConfig | None, process: Process | None) -> Composer | None:
-    """What composes a model's prompts; `None` where its tokenizer is not here, or not the one that it had.
+    """Return the composer of a model's prompts; `None` if its tokenizer is missing here or has changed.
 
     Args:
-        model_config: the recorded model configuration.
-        own: the reader's configuration of this model, which says where it is; `None` where there is none.
+        model_config: the recorded model config.
+        own: the reader's config of this model, which has its location; `None` if there is none.
     """
     from huggingface_hub import try_to_load_from_cache
 
@@ -74,7 +75,7 @@ def composer(model_config: ModelConfig, own: ModelConfig | None, process: Proces
     if own.id is not None:
         there = try_to_load_from_cache(own.id, "tokenizer_config.json", revision=own.revision)
         if not isinstance(there, str):
-            return None  # nothing is fetched
+            return None  # nothing is downloaded
     try:
         folder = prepare(own, lambda line: None)
         files = model_files(own, lambda line: None)
@@ -101,7 +102,7 @@ class _Prompts:
         self._counts: Counter[str] = Counter()
 
     def check(self) -> Finding:
-        """All of them."""
+        """Check all conversations."""
         for played in self._subject.episodes():
             key, talks = played.trajectory.episode, dict[int, list[tuple[int, Turn]]]()
             for number, turn in enumerate(played.trajectory.turns):
@@ -121,7 +122,7 @@ class _Prompts:
         return self._found.finding(f"{counts['exact'] + counts['usage']} continued prompts ({how}); {first}")
 
     def _conversation(self, key: str, role: str, talk: list[tuple[int, Turn]]) -> None:
-        """Each prompt but the first continues the one before."""
+        """Check that each prompt except the first continues the previous one."""
         if self._model_config(role).api != "completions":
             self._found.left_out[OTHER_ROUTE] += len(talk)
             return
@@ -134,20 +135,20 @@ class _Prompts:
                 self._found.differs(where, what)
             elif composer is not None:
                 replies = sum(composer.reply(role, before, each.content) for each in turn.messages)
-                # Where an answer was cut, the end of its turn is added.
+                # If an answer was truncated, its end of turn is added.
                 ends = range(1 if before.call is not None else 2)
                 if turn.usage.prompt - least - replies not in ends:
                     what = f"its prompt has {turn.usage.prompt} tokens, and should have {least + replies}"
                     self._found.differs(where, what)
 
     def _opening(self, played: Played, number: int, turn: Turn) -> None:
-        """An actor's first prompt is that of its digest, and as long as that, where it was the first."""
+        """Check that an actor's first prompt has the recorded digest and length."""
         episode, setup = played.trajectory, self._setup
         spec, where = self._subject.spec(played), turn_of(played.trajectory.episode, number)
         if turn.role != spec.role:
             return
         if spec.prompt_hash(setup.env, turn.messages) != episode.prompt_hash:
-            if type(setup.method).play is Method.play:  # others may ask for something else
+            if type(setup.method).play is Method.play:  # other methods may ask for something else
                 self._found.differs(where, "the first prompt has not the digest that was recorded")
             return
         composer = self._composer(spec.role) if self._model_config(spec.role).api == "completions" else None

@@ -1,4 +1,4 @@
-"""Every recorded call again, in fresh worlds: the same calls must come to the same."""
+"""Replay every recorded call in fresh worlds: equal calls must have equal results."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.worker_messages import Executed
 
 PATIENCE_S, PATIENCE, MOST_PATIENCE_S = 60.0, 10, 600.0
-"""What a call may take again, in seconds: so long, or so many times what it took if that is more. The last is
-the most, as the recorded time may be anything."""
+"""Seconds that a repeated call may take: the first value, or the recorded time multiplied by the second if
+that is more. The third is the maximum, as the recorded time may be wrong."""
 
 BY_THE_CLOCK = "ended by the clock, or after such a call"
 BY_A_FAULT = "ended by an infrastructure error"
@@ -35,23 +35,23 @@ NOT_RECORDED = "of an earlier layout, in which skills that were loaded on the wa
 """Why calls are left out."""
 
 ADDRESS = re.compile(rb"0x[0-9a-f]{6,16}")
-"""Where an object lies in memory, which a skill may have returned: it says nothing."""
+"""An object's memory address, which a skill may have returned; it is ignored."""
 
 CLOCK = "TimeLimitReached:"
-"""How errors of calls begin that the clock has ended."""
+"""Start of the errors of calls that a time limit ended."""
 
 KILLED = re.compile(r"\ASkillProcessEnded:|; (?:it|the skill process) was killed; ")
-"""In errors of calls whose process ended, or had to be ended: on a busy machine it may be another end."""
+"""Marks errors of calls whose process ended or was killed; a busy machine may end them differently."""
 
 DECIDED = (Termination.SUCCESS, Termination.FAILURE, Termination.ACTION_LIMIT)
-"""Endings that the world decides."""
+"""Terminations that the world decides."""
 
 Asked = CallNode | list[Hunk]
-"""What was asked of a world: a call, as it was recorded, or other skills."""
+"""An operation on a world: a call as recorded, or other skills."""
 
 
 class _Differs(Exception):
-    """A replay came to something else; what follows in the episode says nothing more."""
+    """A replay had another result; the rest of the episode is not compared."""
 
     def __init__(self, what: str, turn: int | None = None) -> None:
         super().__init__(what)
@@ -59,7 +59,7 @@ class _Differs(Exception):
 
 
 class _LeftOut(Exception):
-    """The rest of an episode cannot be played again."""
+    """The rest of an episode cannot be replayed."""
 
     def __init__(self, reason: str, calls: int) -> None:
         super().__init__(reason)
@@ -67,7 +67,7 @@ class _LeftOut(Exception):
 
 
 async def replay(subject: Subject, status: Status) -> Finding:
-    """Play all episodes again, as many at once as there are cores, until the subject's deadline.
+    """Replay all episodes, as many at once as there are cores, until the subject's deadline.
 
     Raises `WorkerError`, `StorageError`.
     """
@@ -75,7 +75,7 @@ async def replay(subject: Subject, status: Status) -> Finding:
     cores, episodes, is_late = len(os.sched_getaffinity(0)), subject.episodes(), False
 
     async def work() -> None:
-        for played in episodes:  # shared: each takes the next one
+        for played in episodes:  # shared: each task takes the next one
             episode = played.trajectory
             counts["episodes"] += 1
             found.left_out += Counter({BY_A_FAULT: sum(_is_lost(turn) for turn in episode.turns)})
@@ -106,7 +106,7 @@ async def replay(subject: Subject, status: Status) -> Finding:
 
 
 async def _replayed(subject: Subject, played: Played, worker: ProcessWorker) -> AsyncIterator[None]:
-    """Play one episode again; yields after each call. Raises `_Differs`, `_LeftOut`."""
+    """Replay one episode; yield after each call. Raises `_Differs`, `_LeftOut`."""
     episode, setup = played.trajectory, subject.setup
     asked = _asked(played)
     spec = subject.spec(played)
@@ -149,7 +149,8 @@ async def _replayed(subject: Subject, played: Played, worker: ProcessWorker) -> 
 
 
 def _asked(played: Played) -> list[tuple[int | None, Asked]]:
-    """What was asked of an episode's world, and the turns that show it. Raises as `_replayed`."""
+    """Return the operations on an episode's world, and the turns that show them. Raises as
+    `_replayed` does."""
     episode, turns = played.trajectory, played.trajectory.turns
     acted = [turn.executed for turn in turns if turn.executed is not None]
     is_old = episode.world is None and any(each.kind == "tool" and each.calls for each in acted)
@@ -171,12 +172,12 @@ def _asked(played: Played) -> list[tuple[int | None, Asked]]:
 
 
 def _is_lost(turn: Turn) -> bool:
-    """Whether a call has no record of what came of it, as the episode ended by it."""
+    """Return whether a call has no recorded result, because the episode ended in it."""
     return turn.call is not None and turn.executed is None
 
 
 def different(recorded: CallNode, now: CallNode, path: str = "") -> str | None:
-    """In what two trees of calls differ first, in the order of time; seconds do not count."""
+    """Return the first difference between two trees of calls, in the order of time; seconds are ignored."""
     path += recorded.name
     return (
         _unlike(recorded, now, path, ("name", "kind", "arguments"))
@@ -186,7 +187,7 @@ def different(recorded: CallNode, now: CallNode, path: str = "") -> str | None:
 
 
 def _unlike(recorded: CallNode, now: CallNode, path: str, names: Sequence[str]) -> str | None:
-    """The first of these attributes in which two calls differ; of the calls below them their number."""
+    """Return the first of these attributes that differs between two calls; for calls below, their number."""
     for name in names:
         one, other = getattr(recorded, name), getattr(now, name)
         if name == "calls":
@@ -201,7 +202,7 @@ def _plain(value: Any) -> bytes:
 
 
 def _check_told(episode: Trajectory, number: int, told: str) -> None:
-    """Raise `_Differs` where the answer to a call is not what the actor read next."""
+    """Raise `_Differs` if the result of a call is not the text that the actor read next."""
     turn = episode.turns[number]
     later = (each for each in episode.turns[number + 1 :] if each.conversation == turn.conversation)
     following = next(later, None)
@@ -216,7 +217,7 @@ def _check_told(episode: Trajectory, number: int, told: str) -> None:
 def _check_end(
     episode: Trajectory, calls: list[CallNode], last: Executed | None, worker: ProcessWorker
 ) -> None:
-    """Raise `_Differs` where an episode ends or stands in another way."""
+    """Raise `_Differs` if an episode's termination or final state is different."""
     decided = last.termination if last is not None else None
     if decided != (episode.termination if episode.termination in DECIDED else None):
         what = f"{episode.termination} is recorded as its ending, and the world decides {decided or 'none'}"

@@ -1,4 +1,4 @@
-"""The run that is verified, and what its configuration names."""
+"""The run to verify, and everything that its configuration names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def check_time(deadline: float) -> None:
 
 
 class Played(msgspec.Struct, frozen=True):
-    """A recorded episode. `number` is of its batch, its checkpoint, or the sleep that has played it."""
+    """A recorded episode. `number` is that of its batch, its checkpoint, or the sleep that played it."""
 
     trajectory: Trajectory
     phase: Phase | Literal["sleep"]
@@ -34,20 +34,20 @@ class Played(msgspec.Struct, frozen=True):
 
 
 class Subject:
-    """A run that is verified.
+    """A run to verify.
 
     Attributes:
         run: its records.
-        process: what played it last, as far as that is recorded.
-        setup: what its configuration names, with the recorded model configurations.
+        process: the last process that played it, if recorded.
+        setup: everything that its configuration names, with the recorded model configs.
         deadline: when the verification has to end, in seconds of `time.monotonic`. After it, `episodes` and
             `policy` raise `OutOfTime`.
-        model_configs: the reader's own model configurations, by model name: those say where tokenizers are.
+        model_configs: the reader's own model configs, by model name; they locate the tokenizers.
 
     Raises:
         StorageError, InvalidConfig: it cannot be read.
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: what it names does not
-        exist here.
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part does not exist
+        here.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
@@ -60,13 +60,14 @@ class Subject:
         self._policy = cache(run.policies.load)
 
     def episodes(self) -> Iterator[Played]:
-        """All recorded episodes, every attempt that ended: those of batches, evaluations, sleeps."""
+        """Yield all recorded episodes, with every attempt that ended: those of batches,
+        evaluations, sleeps."""
         for played in self._episodes():
             self.check_time()
             yield played
 
     def policy(self, version: int) -> Policy:
-        """A version of the run's policy. Raises `InvalidPolicy`."""
+        """Return a version of the run's policy. Raises `InvalidPolicy`."""
         self.check_time()
         return self._policy(version)
 
@@ -85,7 +86,7 @@ class Subject:
                 yield Played(each, "sleep", record.sleep)
 
     def spec(self, played: Played) -> ActorSpec:
-        """What the method gives the actor of an episode. Raises `InvalidPolicy`."""
+        """Return the method's actor for an episode. Raises `InvalidPolicy`."""
         setup, episode = self.setup, played.trajectory
         policy = self.policy(episode.policy)
         training = played.phase == "train"

@@ -1,4 +1,4 @@
-"""Whether the ledger, the episodes and the engine's readings tell the same numbers."""
+"""Check that the ledger, the episodes and the engine's counters agree."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
     """Compare them. Raises `StorageError`.
 
     Args:
-        is_finished: whether the run is. Of others the ledger may be ahead of the episodes, and these of their
-            summary rows.
+        is_finished: whether the run is finished. In an unfinished run, the ledger may have more than the
+            episodes, and these more than their summary rows.
     """
     found = Differences("reconciliations")
     used = _used(subject, found, is_finished)
@@ -40,7 +40,7 @@ def reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
 
 
 def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
-    """Each episode and each sleep has the tokens of its own rows, and no others have any."""
+    """Check that each episode and each sleep has the tokens of its own rows, and no other one does."""
     told: dict[tuple[str, int], Usage] = {}
     attempts = {row.episode: row.attempt for row in subject.run.episodes}
     for played in subject.episodes():
@@ -68,7 +68,7 @@ def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
 
 
 def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
-    """Each summary row is what its episode gives."""
+    """Check that each summary row follows from its episode."""
     written = subject.run.written_rows
     rows = {(row.episode, row.attempt): row for row in written}
     if len(rows) < len(written):
@@ -91,7 +91,7 @@ def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
 
 
 def _stored(run: RunData, found: Differences) -> str:
-    """The sums that each process stored are those of the ledger; told in words."""
+    """Check that the sums stored by each process are those of the ledger; return a summary."""
     result = stored_reconciliations([run])
     clients = {_key(each): each.clients for each in run.reconciliations}
     alone = {(each.time, each.stored): each for each in result.reconciliations}
@@ -126,7 +126,7 @@ def _key(reconciliation: Reconciliation) -> tuple[float, object]:
 
 
 def _beside(run: RunData) -> Iterator[RunData]:
-    """The runs in the same folder that stored an account of this one, which they shared an engine with."""
+    """Yield the runs in the same folder that shared an engine with this one and stored its reconciliation."""
     own = {server_of(each) for each in run.reconciliations}
     for folder in sorted(run.path.resolve().parent.iterdir()):
         if folder != run.path.resolve() and (folder / "reconciliation.jsonl").is_file():

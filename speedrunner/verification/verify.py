@@ -1,4 +1,4 @@
-"""A whole run: its files, calls, prompts, accounts, policies and plan."""
+"""Verify a whole run: its files, calls, prompts, token sums, policies and plan."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from typed.records import flat
 
 UNREADABLE = (
     *(*SETUP_ERRORS, ServingError, files.StorageError),
-    ValueError,  # keys and labels that are none any more
+    ValueError,  # invalid keys and labels
 )
-"""What a run brings about that somebody has changed, or that was made elsewhere."""
+"""Errors of a run that was changed, or that was made elsewhere."""
 
 
 LIMIT_S = 3_600.0
-"""Seconds that a verification may take where the user names no limit."""
+"""Maximum seconds of a verification by default."""
 
 
 async def verify(
@@ -43,19 +43,18 @@ async def verify(
     trust: Collection[str] = (),
     limit_s: float = LIMIT_S,
 ) -> Report:
-    """Verify a run; nothing is written into it. The notes say why a run that no one changed may differ.
+    """Verify a run without changing it. The notes say why an unchanged run may differ.
 
     Args:
-        trust: names of others' classes and model configurations that the run may use.
-        status: shows what is done at the moment.
-        say: gets each finding as soon as it is made.
-        limit_s: seconds that all of it may take. What is not checked by then is `not checked`.
+        trust: names of foreign classes and model configs that the run may use.
+        status: shows the current action.
+        say: called with each finding at once.
+        limit_s: maximum seconds for all checks. The rest is then `not checked`.
 
     Raises:
-        RunDirectoryError: there is no run.
-        InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: what it
-        names does
-            not exist here, and its files are as they were covered by a checksum.
+        RunDirectoryError: the run does not exist.
+        InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part
+        does not exist here, and the run's files match their checksums.
         SandboxError, WorkerError: its skills or its environment do not run here.
     """
     deadline = time.monotonic() + limit_s
@@ -96,12 +95,12 @@ async def verify(
 
 
 NAMES = ("plan", "policies", "reconciliations", "prompts", "replay")
-"""The checks that follow that of the files."""
+"""The checks after that of the files."""
 
 
 def check_files(run: RunData, deadline: float = inf) -> Finding:
-    """Whether every file is as it was covered by a checksum. Raises `StorageError` where `state.json` is
-    none.
+    """Check that every file matches its checksum. Raises `StorageError` if `state.json` is missing or
+    invalid.
 
     Args:
         deadline: when it has to end, in seconds of `time.monotonic`.
@@ -137,7 +136,7 @@ def check_files(run: RunData, deadline: float = inf) -> Finding:
 
 
 def _other_code(subject: Subject) -> Iterator[str]:
-    """Tell where this checkout is not what the run was played by."""
+    """Yield the differences between this checkout and the code that played the run."""
     if subject.process is None:
         yield "what played it is not recorded: a replay by other code may differ for that reason"
         return

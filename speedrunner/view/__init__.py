@@ -1,1 +1,1 @@
-"""A viewer of runs for a browser."""
+"""A browser viewer for runs."""

@@ -1,4 +1,4 @@
-"""A learning curve as a small picture."""
+"""Draw a learning curve."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from markupsafe import Markup
 
 WIDTH, HEIGHT = 440, 190
 LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 34
-"""Margins, for what stands at the axes."""
+"""Margins for the labels of the axes."""
 
 
 def curve(measure: str, points: Sequence[tuple[int, float]]) -> Markup:
-    """A line of (training rollouts, value), from zero on; nothing where there is no point."""
+    """Draw a line of (training rollouts, value) from zero; empty without points."""
     if not points:
         return Markup()
     last, most = max(x for x, _ in points) or 1, _round_up(max(y for _, y in points))
@@ -47,7 +47,7 @@ def curve(measure: str, points: Sequence[tuple[int, float]]) -> Markup:
 
 
 def _round_up(value: float) -> float:
-    """The next one of 1, 2, 3 to 9, 10, 20, 30 and so on, or of a tenth of these."""
+    """Return the next of 1, 2, 3 to 9, 10, 20, 30 and so on, or of a tenth of these."""
     if value <= 0:
         return 1.0
     ten = 10.0 ** floor(log10(value))

@@ -1,4 +1,4 @@
-"""A library's call graph as a picture: callers above whom they call, primitives last."""
+"""Draw a library's call graph: callers above their callees, primitives last."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from speedrunner.library.library import Library
 from speedrunner.results.libraries import depths
 
 WIDEST = 10
-"""Boxes of one row."""
+"""Maximum boxes in one row."""
 BOX, ROW, GAP, LETTER, MARGIN = 26, 78, 18, 7.3, 10
-"""Heights of a box and from row to row, space between boxes, widths of a letter and around; in pixels."""
+"""Height of a box, distance of rows, space between boxes, width of a letter, outer margin; in pixels."""
 ROUNDS = 200
-"""In which boxes move towards those that they are joined to: enough for some hundred boxes."""
+"""Iterations in which boxes move towards their neighbors: enough for some hundred boxes."""
 LEGEND = 50
-"""Height of the line that says which box is what."""
+"""Height of the legend."""
 
 Place = tuple[float, int]
 """The middle of a box from the left, and its upper edge, in pixels."""
@@ -36,13 +36,13 @@ KINDS = {
 
 
 def call_graph(library: Library) -> Markup:
-    """Return one inline SVG; each skill is a link to `#skill-NAME`. Empty where there is no skill.
+    """Return one inline SVG, in which each skill links to `#skill-NAME`. Empty without skills.
 
-    A skill's row is the length of its longest chain of calls, counted from the end. Lines of circles, which
-    lead up or aside, are dashed.
+    A skill's row is the length of its longest chain of calls, counted from the end. Lines of cycles, which
+    lead up or sideways, are dashed.
 
     Args:
-        library: with the environment's primitives, if their boxes are to be shown.
+        library: includes the environment's primitives if their boxes are to be shown.
     """
     if not library.skills:
         return Markup()
@@ -72,7 +72,7 @@ def call_graph(library: Library) -> Markup:
 
 
 def _rows(calls: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
-    """Return the boxes of each row from above; what would be too wide is several rows."""
+    """Return the boxes of each row from above; a wide row is split."""
     order = _order(calls)
     depth = depths({name: [each for each in called if each in calls] for name, called in calls.items()})
     layers = [
@@ -81,15 +81,15 @@ def _rows(calls: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
     layers.append([name for name in order if name not in calls])
     rows = []
     for layer in filter(None, layers):
-        most = -(-len(layer) // -(-len(layer) // WIDEST))  # as many in each row
+        most = -(-len(layer) // -(-len(layer) // WIDEST))  # equal rows
         rows += [layer[first : first + most] for first in range(0, len(layer), most)]
     return rows
 
 
 def _order(calls: Mapping[str, Sequence[str]]) -> list[str]:
-    """Return all names such that those that are joined are near each other, so that few lines cross.
+    """Return all names in an order that places neighbors close together, so that few lines cross.
 
-    It is the graph's spectral order, roughly: a library from someone else must not make it take long.
+    The order approximates the graph's spectral order, because a library from someone else must not take long.
     """
     names = list(dict.fromkeys([*calls, *(called for each in calls.values() for called in each)]))
     number = {name: n for n, name in enumerate(names)}
@@ -130,10 +130,10 @@ def _line(name: str, called: str, places: Mapping[str, Place]) -> Markup:
 
 
 def _box(name: str, kind: str, x: float, y: float, called: tuple[str, ...] | None) -> Markup:
-    """A box around its name; a link where it is a skill, which has a list of what it calls."""
+    """Draw a box around its name. For a skill, which has a list of callees, it is a link."""
     width = _width(name)
     color, shape = KINDS[kind]
-    fill = f"color-mix(in srgb, {color} 13%, var(--back, white))"  # hides lines that pass behind
+    fill = f"color-mix(in srgb, {color} 13%, var(--back, white))"  # hides lines behind it
     box = Markup(
         '<rect x="{}" y="{}" width="{}" height="{}" fill="{}" stroke="{}" {}/>'
         '<text x="{}" y="{}" text-anchor="middle" fill="currentColor">{}</text>'

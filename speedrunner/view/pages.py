@@ -1,4 +1,4 @@
-"""What each page of the viewer shows, as its template takes it."""
+"""The content of each page of the viewer, for its template."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ from speedrunner.view.pictures import PICTURED, SYMBOLS, picture
 from speedrunner.view.search import Query, search
 
 TURNS = 100
-"""Of an episode on one page."""
+"""Turns of an episode on one page."""
 
 CHARS = 50_000
-"""Of one text on a page."""
+"""Characters of one text on a page."""
 
 LINES = 10_000
-"""Of a diff on a page."""
+"""Lines of a diff on a page."""
 
 SOON_S, LATER_S = 4, 30
-"""After which a page that can grow looks for news: while somebody plays the run, and else."""
+"""Seconds after which a page that can grow reloads: while a process plays the run, and otherwise."""
 
 Context = dict[str, Any]
 
 
 class NotFound(Exception):
-    """There is no such page."""
+    """The page does not exist."""
 
 
 def heading(run: RunData) -> Context:
-    """What stands above all pages of a run."""
+    """Return the heading of all pages of a run."""
     try:
         played = condition_name(run.settings)
         named = f"{played.env}, {played.method}, {played.model}, seed {run.settings.run.seed}"
@@ -75,7 +75,7 @@ def heading(run: RunData) -> Context:
 
 
 def runs_page(found: Mapping[str, Path]) -> Context:
-    """The list of runs, by the names that they have in addresses. What cannot be read is told in its row."""
+    """Return the list of runs, by their names in addresses. A run that cannot be read shows its error."""
     shown = []
     for slug, path in found.items():
         try:
@@ -97,7 +97,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
 
 
 def run_page(run: RunData) -> Context:
-    """A run's learning curve, sleeps and endings."""
+    """Return a run's learning curve, sleeps and terminations."""
     points = list_rows(average_tests(frame_episodes(run.rows)))
     curves = {
         "score": [(each["checkpoint"], each["score"]) for each in points if each["score"] is not None],
@@ -119,7 +119,7 @@ def run_page(run: RunData) -> Context:
 
 
 def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
-    """All episodes, or those that were searched for. Raises `InvalidQuery`."""
+    """Return all episodes, or those that match a search. Raises `InvalidQuery`."""
     query = Query.read(given)
     return {
         **heading(run),
@@ -133,7 +133,7 @@ def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
 
 
 def skills_page(run: RunData, history: SkillHistory) -> Context:
-    """What became of each skill."""
+    """Return the history of each skill."""
     return {
         **heading(run),
         "growing": 0,
@@ -144,7 +144,7 @@ def skills_page(run: RunData, history: SkillHistory) -> Context:
 
 
 def library_page(run: RunData, version: int) -> Context:
-    """One library: its functions, what changed, what calls what."""
+    """Return one library: its functions, changes and calls."""
     there = run.policies.versions()
     if version not in there:
         raise NotFound(f"the run has no library {version:04d} (any more)")
@@ -174,7 +174,7 @@ def library_page(run: RunData, version: int) -> Context:
 
 
 def _library(run: RunData, policy: Policy) -> Library:
-    """One that knows the primitives that its skills call, where they can be known."""
+    """Return a library with the primitives that its skills call, if they are known."""
     env = usable(run, ()).env
     try:
         return Library(_primitives(env.name, msgspec.json.encode(env.options))).of(policy)
@@ -183,7 +183,7 @@ def _library(run: RunData, policy: Policy) -> Library:
 
 
 def capped(text: str) -> str:
-    """A text as long as a page shows it."""
+    """Return a text cut to the maximum length on a page."""
     more = len(text) - CHARS
     return (
         text if more <= 0 else f"{text[:CHARS]}\n[{more:,} further characters: `speedrunner show` prints all]"
@@ -191,7 +191,7 @@ def capped(text: str) -> str:
 
 
 def highlighted(text: str) -> Markup:
-    """A text as HTML, with its words marked where it is Python."""
+    """Return a text as HTML, with syntax highlighting if it is Python."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
     from pygments.lexers import PythonLexer
@@ -205,7 +205,8 @@ def highlighted(text: str) -> Markup:
 
 @lru_cache(maxsize=8)
 def _primitives(name: str, options: bytes) -> tuple[Primitive, ...]:
-    """Of one of our environments. Somebody else's is code that a look at a run must not execute."""
+    """Return the primitives of a bundled environment. A foreign one is code, which viewing a run must not
+    execute."""
     if name not in ENVIRONMENTS:
         return ()
     try:
@@ -217,7 +218,7 @@ def _primitives(name: str, options: bytes) -> tuple[Primitive, ...]:
 
 
 def episode_page(run: RunData, trajectory: Trajectory, page: int) -> Context:
-    """Some turns of an episode. Raises `NotFound`."""
+    """Return some turns of an episode. Raises `NotFound`."""
     keys = sorted(row.episode for row in run.rows)
     at = keys.index(trajectory.episode) if trajectory.episode in keys else None
     return {
@@ -236,7 +237,7 @@ def episode_page(run: RunData, trajectory: Trajectory, page: int) -> Context:
 
 
 def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
-    """Some turns of what the agents of a sleep read and wrote, and its edits. Raises `NotFound`."""
+    """Return a sleep's edits and some turns of its agents. Raises `NotFound`."""
     turns = [turn for agent in record.agents for turn in agent.turns]
     numbers = [each.sleep for each in run.sleeps]
     return {
@@ -263,18 +264,18 @@ def _part(turns: Sequence[Turn], page: int) -> Context:
 
 
 def pictures(trajectory: Trajectory, seen: Mapping[int, Mapping[str, Any]], page: int) -> dict[int, Markup]:
-    """The world before each turn of a page, by the turn's number, and after the last one.
+    """Draw the world before each turn of a page, by the turn's number, and after the last one.
 
     Args:
-        seen: what `snapshots` has of it.
+        seen: the snapshots from `snapshots`.
     """
-    end = len(trajectory.turns) + 1  # what there is after the last turn
+    end = len(trajectory.turns) + 1  # the world after the last turn
     turns = range((page - 1) * TURNS + 1, min(page * TURNS, end) + 1)
     return {turn: picture(trajectory.task.env, seen[turn - 1]) for turn in turns if turn - 1 in seen}
 
 
 def find_episode(run: RunData, key: str) -> Trajectory:
-    """A finished episode, or one that was played in a sleep. Raises `NotFound`."""
+    """Return a finished episode, or one that was played in a sleep. Raises `NotFound`."""
     if key.startswith("sleep/"):
         for record in run.sleeps:
             for again in reversed(record.attempts):
@@ -288,7 +289,7 @@ def find_episode(run: RunData, key: str) -> Trajectory:
 
 
 def find_sleep(run: RunData, number: int) -> SleepRecord:
-    """A finished sleep. Raises `NotFound`."""
+    """Return a finished sleep. Raises `NotFound`."""
     try:
         return run.sleep(number)
     except RunDirectoryError as error:

@@ -1,4 +1,4 @@
-"""Worlds as pictures: what a snapshot says, drawn in simple shapes; one inline SVG each."""
+"""Draw snapshots of worlds in simple shapes; one inline SVG each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SYMBOLS = Markup((files(__package__) / "symbols.svg").read_text(encoding="utf-8"
 CELL = 10
 """A cell's side in a picture's own units."""
 OVERLAP = 0.5
-"""How far ground reaches under what is drawn after it, so that no seam is seen at any scale."""
+"""Overlap of the ground with later shapes, so that no gap is visible at any scale."""
 
 
 def picture(env: str, snapshot: Mapping[str, Any]) -> Markup:
@@ -44,7 +44,7 @@ def _use(symbol: str, x: float, y: float, more: str = "") -> Markup:
 
 
 def _letter(name: str, x: float, y: float) -> Markup:
-    """What stands in the cell of a thing that has no shape."""
+    """Draw a letter in the cell of a thing without a shape."""
     text = Markup('<text x="{}" y="{}" font-size="7" text-anchor="middle" fill="#1b1b1b">{}</text>')
     return text.format(x + 5, y + 7.5, visible(name[:1])[:1].upper())
 
@@ -68,7 +68,7 @@ HEADINGS = ("east", "south", "west", "north")
 """By `agent_dir`, quarters of a turn clockwise."""
 THINGS = ("key", "ball", "box", "door")
 ROOM = 7
-"""From one wall of a room to its other one, in cells."""
+"""Cells from one wall of a room to the opposite one."""
 
 
 def _babyai(seen: Mapping[str, Any]) -> Markup:
@@ -83,7 +83,7 @@ def _babyai(seen: Mapping[str, Any]) -> Markup:
         *(_thing(each, each["pos"][0] * CELL, each["pos"][1] * CELL) for each in seen["objects"]),
         _use("agent", x, y, _turned(seen["agent_dir"], x, y)),
     ]
-    if carried:  # in a corner, which is wall
+    if carried:  # in a corner, which is always wall
         parts += [
             Markup('<circle cx="5" cy="5" r="5" fill="#fff" stroke="#1b1b1b" stroke-width=".5"/>'),
             _thing({"type": carried[0], "color": carried[1]}, 0, 0),
@@ -98,7 +98,8 @@ def _babyai(seen: Mapping[str, Any]) -> Markup:
 
 
 def _walls(count: int) -> list[float]:
-    """The middles of walls along one axis: around, and between rooms where it holds several."""
+    """Return the middles of walls along one axis: the outer walls, and those between rooms if there are
+    several."""
     between = range(ROOM, count - 1, ROOM) if (count - 1) % ROOM == 0 else ()
     return [(cell + 0.5) * CELL for cell in (0, *between, count - 1)]
 
@@ -111,7 +112,7 @@ def _lines(
 
 
 def _thing(thing: Mapping[str, Any], x: int, y: int) -> Markup:
-    """A thing in its colour, which a letter says too (none is grey), with its name as a tooltip."""
+    """Draw a thing in its color, with a letter for the color (none for grey) and its name as a tooltip."""
     kind, color = thing["type"], thing["color"]
     fill = Markup(' fill="{}"').format(COLORS.get(color, COLORS["grey"]))
     if kind in THINGS:
@@ -141,21 +142,21 @@ STANDING = {
     "coal": "stone", "iron": "stone", "diamond": "stone", "furnace": "path",
     "skeleton": "path", "arrow": "path",
 }  # fmt: skip
-"""What stands on a cell of what; a snapshot says of what is below only that something stands on it."""
+"""The ground below each thing; a snapshot shows only the thing."""
 VITALS = {"health": "#d9483b", "food": "#c98a2b", "drink": "#3f7fd9", "energy": "#8a6fc9"}
 MOST = 9
-"""Of each vital."""
+"""Maximum of each vital."""
 METALS = {"wood": "#a8703c", "stone": "#a3a5aa", "iron": "#e9ecf2"}
-"""Of what tools are made."""
+"""Colors of the materials of tools."""
 ITEMS = {"sapling": "plant", "wood": "wood", "stone": "block", "coal": "coal", "iron": "iron",
          "diamond": "diamond"}  # fmt: skip
-"""The shapes of what can be carried, other than tools."""
+"""Shapes of the things that can be carried, except tools."""
 FACINGS = [[1, 0], [0, 1], [-1, 0], [0, -1]]
 """In the order of `HEADINGS`."""
 VEIL = 0.6
-"""Opacity of what lies over the picture in the darkest night."""
+"""Opacity of the dark layer in the darkest night."""
 NIGHT = 0.5
-"""Daylight below which it is told as night."""
+"""Daylight below which it is reported as night."""
 
 
 def _crafter(seen: Mapping[str, Any]) -> Markup:
@@ -187,7 +188,7 @@ def _crafter(seen: Mapping[str, Any]) -> Markup:
 
 
 def _ground(cells: list[list[str]]) -> Iterator[Markup]:
-    """What lies below, a run of equal cells at a time."""
+    """Draw the ground, one run of equal cells at a time."""
     for row, names in enumerate(cells):
         below = [_below(cells, row, column) for column in range(len(names))]
         column = 0
@@ -199,7 +200,7 @@ def _ground(cells: list[list[str]]) -> Iterator[Markup]:
 
 
 def _below(cells: list[list[str]], row: int, column: int) -> str:
-    """The ground of a cell; the player's is what most cells around are that one can walk on."""
+    """Return the ground of a cell; for the player's, the most frequent walkable ground around it."""
     name = cells[row][column]
     if name == "player":
         near = [each for line in cells[row - 1 : row + 2] for each in line[column - 1 : column + 2]]
@@ -218,7 +219,7 @@ def _standing(cells: list[list[str]]) -> Iterator[Markup]:
 
 
 def _vitals(seen: Mapping[str, Any], top: int) -> Iterator[Markup]:
-    """Four bars with names and numbers, two beside two."""
+    """Draw four bars with names and numbers, in two rows of two."""
     bar = Markup(
         '<text x="{0}" y="{1}" fill="currentColor">{2} {3}</text>'
         '<path d="M{0} {4}h40" stroke="#888" stroke-opacity=".35" stroke-width="2"/>'
@@ -231,7 +232,7 @@ def _vitals(seen: Mapping[str, Any], top: int) -> Iterator[Markup]:
 
 
 def _inventory(inventory: Mapping[str, int], top: int) -> Iterator[Markup]:
-    """What is carried and how much, six kinds in a row."""
+    """Draw the inventory with its counts, six kinds in a row."""
     number = Markup('<text x="{}" y="{}" fill="currentColor">{}</text>')
     for place, (name, count) in enumerate(inventory.items()):
         x, y = place % 6 * 15, top + place // 6 * 12
@@ -248,4 +249,4 @@ def _inventory(inventory: Mapping[str, int], top: int) -> Iterator[Markup]:
 _DRAWN = {"babyai": _babyai, "crafter": _crafter}
 
 PICTURED = frozenset(_DRAWN)
-"""The environments whose snapshots can be drawn, by `TextEnv.name`."""
+"""The environments with snapshots that can be drawn, by `TextEnv.name`."""

@@ -1,4 +1,4 @@
-"""Which episodes of a run somebody asks for."""
+"""Search the episodes of a run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ from speedrunner.view.turns import came
 
 
 class InvalidQuery(Exception):
-    """What was asked for is no number where one is due."""
+    """A field that needs a number contains something else."""
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """What an episode has to have; what is empty does not matter.
+    """Conditions for an episode; empty ones are ignored.
 
     Attributes:
-        least, most: of its score; one without a score has none of them.
-        skill: that the actor called, by its exact name.
-        text: that one of its turns shows: told, thought, written, in a call or in what it returned. Great and
-            small letters are the same.
+        least, most: limits of its score; an episode without a score matches neither.
+        skill: a skill that the actor called, by its exact name.
+        text: a text in one of its turns: in a message, thought, answer, call or result. Ignores case.
     """
 
     phase: str = ""
@@ -38,7 +37,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> Query:
-        """From a form's fields. Raises `InvalidQuery`."""
+        """Parse a form's fields. Raises `InvalidQuery`."""
 
         def number(name: str) -> float | None:
             text = given.get(name, "").strip()
@@ -60,7 +59,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         )
 
     def allows(self, row: EpisodeRow) -> bool:
-        """Whether a row has what it can show."""
+        """Return whether a row meets the conditions that it can show."""
         if self.least is not None or self.most is not None:
             low, high = self.least, self.most
             if (
@@ -73,10 +72,10 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """An episode that was found.
+    """An episode that matches.
 
     Attributes:
-        turn: the first one, from 1, in which what was looked for stands; `None` where that is not known.
+        turn: the first matching turn, from 1; `None` if unknown.
     """
 
     row: EpisodeRow
@@ -84,19 +83,19 @@ class Hit(msgspec.Struct, frozen=True):
 
 
 def search(run: RunData, query: Query) -> list[Hit]:
-    """The episodes of a run that a query finds, in their order. Raises `StorageError`.
+    """Return the episodes of a run that match a query, in order. Raises `StorageError`.
 
-    There may be a gigabyte of them: what cannot hold the text is told by its bytes, and not decoded.
+    There may be a gigabyte of them, so lines are first filtered by their bytes, without decoding.
     """
     rows = {row.episode: row for row in sorted(run.rows, key=lambda row: row.episode) if query.allows(row)}
     if not query.text and not query.skill:
         return [Hit(row) for row in rows.values()]
-    # As JSON spells it; in what is no ASCII, great and small letters differ.
+    # As JSON encodes it. Case is ignored for ASCII only.
     wanted = [msgspec.json.encode(each)[1:-1].lower() for each in (query.text, query.skill) if each]
     turns: dict[str, int] = {}
     for phase in get_args(Phase):
         for key, line in run.lines(phase):
-            turns.pop(key, None)  # of several attempts the last one counts
+            turns.pop(key, None)  # only the last of several attempts counts
             if key in rows and all(each in line.lower() for each in wanted):
                 turn = _first(as_record(line, Trajectory, run.path), query)
                 if turn is not None:
@@ -105,7 +104,7 @@ def search(run: RunData, query: Query) -> list[Hit]:
 
 
 def _first(played: Trajectory, query: Query) -> int | None:
-    """The first turn that has all that is looked for, from 1."""
+    """Return the first turn that matches everything, from 1."""
     text = query.text.lower()
     for number, turn in enumerate(played.turns, start=1):
         called = turn.executed
@@ -117,7 +116,7 @@ def _first(played: Trajectory, query: Query) -> int | None:
 
 
 def _texts(turn: Turn) -> Iterator[str]:
-    """All that a page shows of a turn."""
+    """Yield all texts that a page shows of a turn."""
     yield from (message.content for message in turn.messages)
     yield from (turn.text, turn.reasoning, turn.error or "")
     for call in (turn.executed, *turn.executed.below()) if turn.executed else ():

@@ -1,4 +1,4 @@
-"""The viewer as a server on this machine alone."""
+"""Serve the viewer on this machine only."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 ADDRESS = "127.0.0.1"
 HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.ASCII)
-"""What this machine may be called; through a tunnel the port is another one."""
+"""Allowed names of this machine; the port may differ because of a tunnel."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
-"""All that there are: those that are refused are so in the same way as everything else."""
+"""All HTTP methods, so that refused ones are handled like everything else."""
 
 HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
@@ -33,12 +33,12 @@ HEADERS = {
 
 
 class PortInUse(ServingError):
-    """Somebody else listens there."""
+    """Another process uses the port."""
 
 
 def application(site: Site, token: str) -> Starlette:
-    """The pages of a site below `/TOKEN/`. Requests that name another host than this one, or come from a page
-    of another origin, are refused, as are all without the token."""
+    """Return an application with the pages of a site below `/TOKEN/`. It refuses requests that lack the
+    token, name another host, or come from a page of another origin."""
     from starlette.applications import Starlette
     from starlette.concurrency import run_in_threadpool
     from starlette.requests import Request
@@ -68,10 +68,10 @@ def application(site: Site, token: str) -> Starlette:
 
 
 def listen(port: int) -> socket.socket:
-    """A socket on the loopback address. Raises `PortInUse`.
+    """Return a socket on the loopback address. Raises `PortInUse`.
 
     Args:
-        port: 0 for any that is free.
+        port: 0: any free port.
     """
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -87,12 +87,12 @@ def listen(port: int) -> socket.socket:
 
 
 def new_token() -> str:
-    """What nobody else on this machine can guess."""
+    """Return a token that other users of this machine cannot guess."""
     return secrets.token_urlsafe(16)
 
 
 def serve(site: Site, token: str, listener: socket.socket) -> None:
-    """Answer until SIGINT or SIGTERM. Raises `KeyboardInterrupt` then."""
+    """Answer requests until SIGINT or SIGTERM, then raise `KeyboardInterrupt`."""
     import uvicorn
 
     config = uvicorn.Config(

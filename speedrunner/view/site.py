@@ -27,7 +27,7 @@ from speedrunner.view.turns import shown
 from speedrunner.view.worlds import snapshots
 
 STATIC_EPISODES = 5_000
-"""Episodes of a run of which static pages are written: each page reads its episode's file up to the end."""
+"""Maximum episodes of a run for static pages: each page reads its episode's file to the end."""
 
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": "text/javascript; charset=utf-8"}
@@ -51,10 +51,10 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """The pages of all runs in and below a folder.
+    """The pages of all runs in a folder and its subfolders.
 
     Args:
-        static: pages that are files: pictures stand in them, and nothing is asked for later.
+        static: whether pages are written to files: pictures are then embedded, and pages load nothing later.
     """
 
     def __init__(self, folder: Path, *, static: bool = False) -> None:
@@ -81,8 +81,8 @@ class Site:
         ]
 
     def answer(self, path: str, query: Mapping[str, str]) -> Answer:
-        """The page at an address, such as `runs/demo/train/0007/1.html`; where there is none, or a run's
-        files are damaged, one that says so."""
+        """Return the page at an address, such as `runs/demo/train/0007/1.html`. If it does not exist, or a
+        run's files are damaged, return a page that says so."""
         try:
             for pattern, answer in self._routes:
                 if match := pattern.fullmatch(path):
@@ -96,12 +96,12 @@ class Site:
             return self._problem(path, 500, error)
 
     def runs(self) -> dict[str, Path]:
-        """All runs by the names that they have in addresses. Raises `StorageError`: there is no folder."""
+        """Return all runs by their names in addresses. Raises `StorageError` if the folder does not exist."""
         found: dict[str, Path] = {}
         for path in runs_below(self._folder):
             inside = path.relative_to(self._folder).parts or (path.resolve().name,)
             slug = re.sub(r"[^\w.-]|^\.+", "-", "-".join(inside), flags=re.ASCII)
-            if (slug,) != inside:  # it is the same whatever other runs there are
+            if (slug,) != inside:  # independent of the other runs
                 slug += (
                     f"-{hashlib.sha256('/'.join(inside).encode(errors='surrogateescape')).hexdigest()[:8]}"
                 )
@@ -148,7 +148,7 @@ class Site:
         return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
 
     def _seen(self, run: RunData, episode: str) -> _Seen:
-        """An episode; those that were looked at last are kept. One of a sleep is played again with it."""
+        """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
         row = next((row for row in run.rows if row.episode == episode), None)
         if row is None:
             return _Seen.read(run.path, _stamp(run), episode, 0)
@@ -168,7 +168,7 @@ class Site:
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
         told = " ".join(str(error).split()) or type(error).__name__
-        context = {"problem": told, "growing": pages.LATER_S}  # it may come back
+        context = {"problem": told, "growing": pages.LATER_S}  # the problem may be temporary
         return self._page("problem.jinja", path.count("/"), context, status=status)
 
     def _page(self, template: str, depth: int, context: Context, *, status: int = 200) -> Answer:
@@ -179,29 +179,29 @@ class Site:
 
 @dataclass(frozen=True)
 class _Seen:
-    """An episode that somebody looks at."""
+    """A viewed episode."""
 
     run: RunData
     trajectory: Trajectory
 
     @classmethod
     def read(cls, path: Path, stamp: object, episode: str, attempt: int) -> _Seen:
-        """One attempt, which never changes."""
+        """Read one attempt, which never changes."""
         run = load(path)
         return cls(run, pages.find_episode(run, episode))
 
     @cached_property
     def world(self) -> dict[int, dict[str, Any]]:
-        """Its snapshots, by turn."""
+        """Return its snapshots, by turn."""
         return snapshots(self.run, self.trajectory)
 
 
 def _stamp(run: RunData) -> object:
-    """What is another one when another run has taken a run's place."""
+    """Return a value that changes if another run replaces a run."""
     found = (run.path / "config.yaml").stat()
     return found.st_ino, found.st_mtime_ns
 
 
 def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:
-    """Of so many episodes, all of which are read."""
+    """Return the history up to these numbers of episodes and sleeps; reads all episodes."""
     return skill_history(load(path))

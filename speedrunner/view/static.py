@@ -1,4 +1,4 @@
-"""The viewer as files."""
+"""Write the viewer's pages to files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
     """Write all pages of a site into a new or empty folder.
 
     Returns:
-        How many, and the addresses of those that could not be made.
+        The number of pages, and the addresses of those that failed.
 
     Raises:
         StorageError: the folder is not empty, or the disk refuses.
@@ -49,7 +49,7 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
 
 
 def pages(site: Site) -> Iterator[tuple[str, Answer]]:
-    """All that links lead to, from the list of runs on, by its address."""
+    """Yield all linked pages, starting with the list of runs, by address."""
     known = dict.fromkeys(("index.html", *ASSETS))
     left = list(known)
     while left:

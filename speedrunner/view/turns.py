@@ -11,17 +11,17 @@ from speedrunner.agents.reading import result_text, written
 from speedrunner.store.records import CallNode
 
 CALLS = 500
-"""Calls below one of a turn that a page shows; `speedrunner show` prints all."""
+"""Maximum calls below a turn's call on a page; `speedrunner show` prints all."""
 
 
 class Shown(msgspec.Struct, frozen=True):
-    """One call, or equal ones in a row that made none themselves.
+    """One call, or equal calls in a row without calls below them.
 
     Attributes:
-        call: as Python writes it, without its texts of several lines.
-        texts: these, by parameter.
-        came: what it returned, or its error.
-        calls: how many there are below it; those that are not shown are the rest.
+        call: in Python syntax, without its multi-line texts.
+        texts: these texts, by parameter.
+        came: its return value or error.
+        calls: number of calls below it, including those that are not shown.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Shown(msgspec.Struct, frozen=True):
 
     @property
     def hidden(self) -> int:
-        """Calls below it that are not shown."""
+        """Return the number of calls below it that are not shown."""
         return self.calls - sum(each.times * (1 + each.calls) for each in self.below)
 
 
 def shown(node: CallNode) -> Shown:
-    """A call with those below it, as many as a page shows."""
+    """Return a call with those below it, up to the limit of a page."""
     return _shown(node, iter(range(CALLS)))
 
 
@@ -72,12 +72,12 @@ def _shown(node: CallNode, room: Iterator[int], times: int = 1) -> Shown:
 
 
 def _likeness(place: int, node: CallNode) -> tuple[int, str, str]:
-    """What is equal in calls that are shown as one: of those that made others, nothing."""
+    """Return a key that is equal for calls that are merged; a call with calls below it is never merged."""
     return (place + 1 if node.calls or node.omitted else 0, written(node.name, node.arguments), came(node))
 
 
 def came(node: CallNode) -> str:
-    """What a call returned, or its error."""
+    """Return the result of a call, or its error."""
     return result_text(node.result) if node.error is None else node.error
 
 

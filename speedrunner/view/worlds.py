@@ -1,4 +1,4 @@
-"""What the world was at each turn of a recorded episode: its primitives, played once more."""
+"""Reconstruct the world at each turn of a recorded episode by replaying its primitives."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from speedrunner.view.pictures import PICTURED
 
 
 def snapshots(data: RunData, trajectory: Trajectory) -> dict[int, dict[str, Any]]:
-    """`TextEnv.snapshot()` before the first turn (0) and after the call of each turn (1 for the first).
+    """Return `TextEnv.snapshot()` before the first turn (0) and after the call of each turn (1 for the
+    first).
 
-    Records hold no snapshots, so the recorded primitives are played in a fresh world of this process; no
-    skill runs. What cannot be played as it was recorded has no snapshot, and nothing after it. A turn that
-    asked nothing of the world has the one before it. Only environments of `PICTURED` are made.
+    Records contain no snapshots, so the recorded primitives are replayed in a fresh world of this process; no
+    skill runs. If a replay fails or differs, there is no snapshot from there on. A turn without an operation
+    on the world has the previous snapshot. Only environments of `PICTURED` are created.
 
     Raises:
         StorageError, InvalidConfig: the run's configuration cannot be read.
@@ -27,19 +28,19 @@ def snapshots(data: RunData, trajectory: Trajectory) -> dict[int, dict[str, Any]
     settings, found = usable(data, ()).env, dict[int, dict[str, Any]]()
     if settings.name not in PICTURED:
         return found
-    # Whatever a world or a damaged record does, there is no picture of it.
+    # If a world or a damaged record raises anything, there is no picture.
     with suppress(Exception), closing(envs.make(settings.name, **settings.options)) as env:
         env.reset(trajectory.task)
         for number, state in _states(env, trajectory):
             found[number] = state
         ended = trajectory.outcome
         if len(found) > len(trajectory.turns) and ended is not None and env.outcome().score != ended.score:
-            found.clear()  # its calls, which may answer nothing, came to something else
+            found.clear()  # its calls, which may be wrong, had other results
     return found
 
 
 def _states(env: TextEnv, trajectory: Trajectory) -> Iterator[tuple[int, dict[str, Any]]]:
-    """The snapshots, as far as the world answers what is recorded."""
+    """Yield the snapshots until the world's answers differ from the record."""
     for number, calls in enumerate(_asked(trajectory)):
         if number and _is_unknown(trajectory.turns[number - 1], calls):
             return
@@ -49,8 +50,8 @@ def _states(env: TextEnv, trajectory: Trajectory) -> Iterator[tuple[int, dict[st
 
 
 def _asked(trajectory: Trajectory) -> list[list[CallNode]]:
-    """What was asked of the world before the first turn and by each turn; calls that no turn shows count for
-    the one before them. Ends early where turns are not in the order of their calls."""
+    """Return the calls before the first turn and in each turn; calls that no turn shows belong to the
+    previous turn. Ends early if turns are not in the order of their calls."""
     asked: list[list[CallNode]] = [[] for _ in range(len(trajectory.turns) + 1)]
     number = 0
     for step in trajectory.steps:
@@ -67,14 +68,14 @@ def _asked(trajectory: Trajectory) -> list[list[CallNode]]:
 
 
 def _is_unknown(turn: Turn, calls: list[CallNode]) -> bool:
-    """Whether a turn did something to the world that is not among these calls."""
+    """Return whether a turn changed the world in a way that is not among these calls."""
     if turn.executed is None:
         return turn.call is not None
     return not calls and (turn.executed.kind != "tool" or bool(turn.executed.calls))
 
 
 def _repeats(env: TextEnv, call: CallNode) -> bool:
-    """Play a call's primitives. Returns whether all of them are recorded and say the same again."""
+    """Replay a call's primitives. Return whether all of them are recorded and have the same results."""
     nodes = [call, *call.below()]
     if any(node.omitted for node in nodes):
         return False

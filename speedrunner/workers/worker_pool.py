@@ -84,7 +84,7 @@ class WorkerPool:
         self._options = dict(options or {})
         self._log = log
         self._sandbox = sandbox
-        self._template: ForkServer | None = None
+        self._fork_server: ForkServer | None = None
         self._loading = asyncio.Lock()
         self._starting = asyncio.Semaphore(os.cpu_count() or 1)
         self._starts: list[asyncio.Task[None]] = []
@@ -117,8 +117,8 @@ class WorkerPool:
         finally:
             for worker in self._workers.values():
                 worker.kill()
-            if self._template is not None:
-                self._template.end()
+            if self._fork_server is not None:
+                self._fork_server.end()
             _PROMISES.take_back(self)
 
     async def ready(self) -> None:
@@ -193,6 +193,6 @@ class WorkerPool:
     async def _loaded(self) -> ForkServer:
         """Return the fork server; a new one if it has died."""
         async with self._loading:
-            if self._template is None or not self._template.usable:
-                self._template = await ForkServer(self._env, self._log).loaded()
-            return self._template
+            if self._fork_server is None or not self._fork_server.usable:
+                self._fork_server = await ForkServer(self._env, self._log).loaded()
+            return self._fork_server

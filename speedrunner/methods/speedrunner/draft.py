@@ -10,19 +10,19 @@ import msgspec
 from speedrunner.methods import Edit, InvalidSkill, Library, Tool, ToolError, apply_edit, function_names
 
 PAGE_CHARS = 12_000
-"""Characters of one page of sources or of the list of skills: what most skills fit into whole."""
+"""Characters of one page of sources or of the list of skills; most skills fit on one page."""
 
 
 @dataclass
 class Draft:
-    """A library while it is edited. It is valid at every moment: an edit that would break it is refused.
+    """A library while it is edited. It is always valid: an edit that would break it is refused.
 
-    Its tools raise `ToolError` for the inducer's mistakes, and `SandboxError` where nothing can be run here.
+    Its tools raise `ToolError` for the inducer's mistakes, and `SandboxError` if nothing can be run here.
 
     Attributes:
-        library: first what the sleep begins with.
+        library: initially the library before the sleep.
         sleep: the sleep's number.
-        edits: gets a record of each edit that was asked for, the refused ones too.
+        edits: receives a record of each requested edit, refused ones included.
         page_chars: longest page that a tool returns, in characters.
     """
 
@@ -93,7 +93,7 @@ class Draft:
         return await self._edit(Edit("write", ", ".join(names), source=source, public=public), done)
 
     async def _edit(self, edit: Edit, done: str) -> str:
-        """Make an edit, record it, and say that it is done or was not needed. Raises `ToolError`."""
+        """Make an edit, record it, and return whether it was done or not needed. Raises `ToolError`."""
         try:
             library = apply_edit(self.library, edit, sleep=self.sleep)
             if library.shared != self.library.shared:
@@ -114,7 +114,7 @@ class Draft:
         return f"{seen} {name}{self.library.signature(name)}" + (f", calls {calls}" if calls else "")
 
     def _page(self, items: Sequence[str], text: Callable[[str], str], first: int, parameter: str) -> str:
-        """As many whole lines, one for each item from `first` on, as may be shown, and how to go on."""
+        """Return as many whole lines as fit, one for each item from `first`, and how to read on."""
         end = first = max(first, 0)
         if first >= len(items):
             return "There are no further lines." if items else "The library is empty."

@@ -11,7 +11,7 @@ from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import Sandbox
 
 DRAFT_WALL_S = 30.0
-"""Seconds that importing the draft may take."""
+"""Maximum seconds for importing the draft."""
 
 _BOOTSTRAP = """\
 def _begin(session):
@@ -24,26 +24,25 @@ def _begin(session):
 _begin(globals())
 del _begin
 """
-"""Loads what `workspace.py` needs and itself as modules of their own, so that the inducer's variables cannot
-get in their way."""
+"""Loads `workspace.py` and its dependencies as separate modules, out of reach of the inducer's variables."""
 
 _MODULES = {"speedrunner.agents.reading": "speedrunner.agents", "workspace": __package__}
-"""Their names in there -> the packages that have their files."""
+"""Module names in the session -> the packages that have their files."""
 
 _SET_DRAFT = "from workspace import set_draft as _set_draft\n_set_draft({source!r})"
 """Imports the function each time, since the inducer's code may have taken the name."""
 
 
 class Interpreter(CodeSession):
-    """Runs the inducer's code in the sandbox for the length of one sleep. An async context manager.
+    """Runs the inducer's code in the sandbox during one sleep. Use it as an async context manager.
 
     Args:
         sandbox: how the code is confined.
-        folders: what it may read: the run's `trajectories`, `policies` and `sleeps`.
-        primitives: names that stand for an error in it, since there is no environment.
-        draft: called for the library as it stands, which the code can import.
-        output_chars: characters after which an output is cut, saying so.
-        wall_s: seconds that one piece of code may take.
+        folders: readable folders: the run's `trajectories`, `policies` and `sleeps`.
+        primitives: names that raise an error when called, since there is no environment.
+        draft: returns the current library, which the code can import.
+        output_chars: characters after which an output is truncated, with a note.
+        wall_s: maximum seconds for one piece of code.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class Interpreter(CodeSession):
         draft = _SET_DRAFT.format(source=self._draft().source)
         taken = await self.execute(draft, DRAFT_WALL_S)
         notes = [taken.lost]
-        if taken.error and taken.lost:  # the process was lost, perhaps for what ran before
+        if taken.error and taken.lost:  # the process is gone, perhaps because of earlier code
             taken = await self.execute(draft, DRAFT_WALL_S)
             notes.append(taken.lost)
         if taken.error:

@@ -46,14 +46,14 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 
 READING_SHARE = 0.5
-"""Part of the model's context that trajectories may take where there is no code interpreter."""
+"""Share of the model's context for trajectories if there is no code interpreter."""
 
 SLEEPS_SHOWN = 5
-"""Sleeps, the last ones, of which the prompt tells what they did."""
+"""Number of latest sleeps that the prompt summarizes."""
 
 SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
-"""Tokens that a library's source may have, and part of the context that it may take, to stand in the prompt;
-else its skills are listed there."""
+"""Maximum tokens of a library's source, and maximum share of the context, to be included in the prompt; a
+larger library is only listed."""
 
 
 def _scores(episodes: Sequence[Trajectory]) -> list[float]:
@@ -61,14 +61,14 @@ def _scores(episodes: Sequence[Trajectory]) -> list[float]:
 
 
 def standard_error(*samples: Sequence[float]) -> float:
-    """Of the difference between means; a single score says nothing of how far a mean may be off."""
+    """Return the standard error of the difference between means; infinite for a single score."""
     if min(map(len, samples)) < 2:
         return math.inf
     return math.sqrt(sum(variance(each) / len(each) for each in samples))
 
 
 def _take_back(edits: list[Edit], why: str) -> None:
-    """Refuse those edits that were accepted."""
+    """Mark the accepted edits as refused."""
     edits[:] = [msgspec.structs.replace(each, error=each.error or why) for each in edits]
 
 
@@ -78,7 +78,7 @@ def finish(summary: str) -> str:
 
 
 def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> list[ToolSpec]:
-    """Return the tools of the inducer as it sees them, with a code interpreter or without one."""
+    """Return the tools that the inducer sees, with or without a code interpreter."""
     draft = Draft(Library(primitives), 1, [])
     offered: list[Tool] = [Interpreter.execute_code.__get__(draft)] if interpreter else []
     return Toolbox([*offered, *draft.tools(all_public=False)], finish).specs
@@ -87,12 +87,12 @@ def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> li
 def reading(
     batch: Sequence[Trajectory], room_tokens: int, count_tokens: Callable[[str], int]
 ) -> tuple[list[str], list[str]]:
-    """Whole episodes for an inducer without a code interpreter (paper, section 6.1), oldest first.
+    """Select whole episodes for an inducer without a code interpreter (paper, section 6.1), oldest first.
 
-    The newest are taken that fit into the room together; one that does not fit is passed over.
+    The newest episodes are taken that fit into the room together; one that does not fit is skipped.
 
     Returns:
-        The episodes' texts, and the headlines of those that are left out.
+        The episodes' texts, and the headlines of the skipped ones.
     """
     texts = [trajectory_text(each) for each in batch]
     shown = fitting(texts, room_tokens, count_tokens)
@@ -106,15 +106,15 @@ class SpeedRunner(Method):
 
     Attributes:
         inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
-        output_chars: longest output of one piece of the inducer's code, in characters.
-        code_wall_s: seconds that one piece of the inducer's code may take.
+        output_chars: maximum output of one piece of the inducer's code, in characters.
+        code_wall_s: maximum seconds for one piece of the inducer's code.
         on_limit: whether the draft is adopted or discarded when calls or context are used up.
-        prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 6.1).
+        prompt: the inducer's instructions; `asi_style`: abstract observed behavior (section 6.1).
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
         guard: `heldback` plays new training tasks with the edited library before it is adopted; see
             `_regressed`. Not in the paper.
-        guard_episodes: how many in each sleep; they come after those of the run's rollouts.
+        guard_episodes: number of these tasks in each sleep; they come after those of the run's rollouts.
     """
 
     inducer_calls: AtLeastOne = 100
@@ -129,24 +129,25 @@ class SpeedRunner(Method):
 
     @property
     def fresh_tasks(self) -> int:
-        """What the guard plays."""
+        """Return the number of tasks that the guard plays."""
         return self.guard_episodes if self.guard == "heldback" else 0
 
     @property
     def sleep_calls(self) -> int | None:
-        """The inducer's; how many a guard's episodes take is not known."""
+        """Return the inducer's requests; `None` with a guard, since the requests of its episodes
+        are unknown."""
         return self.inducer_calls if self.guard == "off" else None
 
     def initial(self) -> Policy:
-        """An empty library."""
+        """Return an empty library."""
         return Policy(version=0)
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """The policy's library."""
+        """Return the policy's library as the actor's specification."""
         return ActorSpec(Library(env.primitives).of(self._shown(policy, env)))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Let the inducer edit the library. What was accepted counts, also when it could not finish.
+        """Let the inducer edit the library. Accepted edits count even if it could not finish.
 
         Raises:
             ServingError: the engine failed.
@@ -186,10 +187,11 @@ class SpeedRunner(Method):
         return edited
 
     async def _regressed(self, edited: Policy, history: History, tools: SleepTools) -> str | None:
-        """Why the guard does not let an edited library be adopted, if so.
+        """Return why the guard rejects an edited library; `None` if it does not.
 
-        Its mean score on the new tasks is lower than that of the last batch, played with the library before,
-        by more than a standard error of the difference.
+        It compares the mean score on the new tasks with that of the last batch, which was played with the
+        previous library. It rejects the edited library if its mean is lower by more than a standard error of
+        the difference.
         """
         old = _scores(newest_batch(history))
         if tools.attempt is None or not old:
@@ -251,7 +253,7 @@ class SpeedRunner(Method):
         return [Message("system", system), Message("user", user)]
 
     def _shown(self, policy: Policy, env: TextEnv) -> Policy:
-        """The policy with the visibility that the option asks for; what no tool can be stays hidden."""
+        """Return the policy with the configured visibility; a skill that cannot be a tool stays hidden."""
         if self.visibility == "split":
             return policy
         library = Library(env.primitives).of(policy)

@@ -1,8 +1,9 @@
-"""What the inducer's Python session begins with. Runs in the sandbox: beside the standard library there is
-`speedrunner.agents.reading` alone.
+"""The initial content of the inducer's Python session. It runs in the sandbox, with only the standard library
+and `speedrunner.agents.reading`.
 
-A module of its own in there; the session gets its public functions as variables. `MOUNTS`, the session's too,
-are the paths of the run's `trajectories`, `policies` and `sleeps`, which hold training episodes only.
+It is a separate module there; the session gets its public functions as variables. `MOUNTS`, also a variable
+of the session, has the paths of the run's `trajectories`, `policies` and `sleeps`, which contain training
+episodes only.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _draft: str | None = None
 class NotAvailable(Exception):
     """A primitive was called although there is no environment."""
 
-    __module__ = "builtins"  # tracebacks name it without
+    __module__ = "builtins"  # tracebacks omit this module
 
 
 def batches() -> list[int]:
@@ -46,7 +47,7 @@ def load_trajectories(batch: int | None = None, policy: int | None = None) -> li
     for number in batches() if batch is None else [batch]:
         with Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl").open(encoding="utf-8") as lines:
             played = [json.loads(line) for line in lines if line.endswith("\n")]
-        newest = {str(each["episode"]): each for each in played}  # some were played again, after a fault
+        newest = {str(each["episode"]): each for each in played}  # some were repeated
         found += [newest[episode] for episode in sorted(newest)]
     return [each for each in found if policy is None or each["policy"] == policy]
 
@@ -123,7 +124,7 @@ def load_library(version: int) -> ModuleType:
 
 
 def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
-    """Give a session, by its variables, its functions; primitives are names that stand for an error."""
+    """Add the functions and primitives to a session's variables; primitives raise an error when called."""
     global _session, _primitives
     _session, _primitives = session, primitives
     MOUNTS.update(session["MOUNTS"])
@@ -146,7 +147,7 @@ def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
 def set_draft(source: str) -> None:
     """Make the draft importable as `library`, and a variable of that name.
 
-    One that is there already stays, with whatever the session has put in it.
+    If the source is unchanged, the existing module stays, with everything that the session has put in it.
     """
     global _draft
     if source != _draft:
@@ -157,12 +158,12 @@ def set_draft(source: str) -> None:
 
 def _module(name: str, source: str) -> ModuleType:
     module = ModuleType(name)
-    sys.modules[name] = module  # where dataclasses look for the module of a class
+    sys.modules[name] = module  # dataclasses look for a class's module here
     file = f"<{name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     module.__file__ = file
     vars(module).update({each: _primitive(each) for each in _primitives})
-    # Libraries that earlier versions stored lack the import by which annotations are not evaluated.
+    # Libraries stored by earlier versions lack the import that turns off the evaluation of annotations.
     exec(compile(source, file, "exec", annotations.compiler_flag, dont_inherit=True), vars(module))
     return module
 

@@ -1,5 +1,5 @@
 """Voyager, online (paper, section 4.1 and Appendix F): a curriculum, programs as actions, a critic, and a
-library to which programs that did their work are appended.
+library of the programs that worked.
 
 After Wang et al., "Voyager: An Open-Ended Embodied Agent with Large Language Models" (2023).
 """
@@ -31,13 +31,14 @@ from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, progr
 
 @dataclass(kw_only=True)
 class Voyager(Method):
-    """Training rollouts are played by curriculum, programming actor and critic; held-out episodes by the
-    ordinary actor, with all skills as tools.
+    """Curriculum, programming actor and critic play training rollouts. The ordinary actor plays held-out
+    episodes, with all skills as tools.
 
     Attributes:
-        tries: answers of the actor in pursuit of one objective (Voyager: 4).
-        overflow: what becomes of a list of programs that does not fit the context of the programming actor:
-            `skip`, the paper's, ends the rollout, so that nothing is learnt from it; `fit` shows the newest.
+        tries: maximum answers of the actor for one objective (Voyager: 4).
+        overflow: handling of a list of programs that does not fit the context of the programming actor.
+            `skip`, as in the paper, ends the rollout, so that nothing is learned from it; `fit` shows the
+            newest.
     """
 
     tries: AtLeastOne = 4
@@ -45,11 +46,11 @@ class Voyager(Method):
 
     @property
     def sleep_calls(self) -> int:
-        """Programs are appended without a request."""
+        """Return 0: programs are appended without a request."""
         return 0
 
     def check(self, env: TextEnv) -> None:
-        """Refuse environments whose tasks ask for different things."""
+        """Refuse environments with tasks that ask for different things."""
         if not env.goals:
             raise UnfitEnvironment(
                 "voyager plays where all episodes have the same goals, as in crafter; what is asked for in"
@@ -58,11 +59,12 @@ class Voyager(Method):
             )
 
     def initial(self) -> Policy:
-        """No programs, and no objectives yet."""
+        """Return a policy without programs and objectives."""
         return Policy(version=0, method=msgspec.to_builtins(Objectives()))
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """All skills as tools; in training, all programs in the prompt and a tool that runs another one."""
+        """Return all skills as tools; in training, all programs in the prompt and a tool that
+        runs a new one."""
         library = Library(env.primitives).of(policy)
         return programming(library, env) if training else ActorSpec(library)
 
@@ -74,10 +76,10 @@ class Voyager(Method):
         return await Rollout(stage, stage.library(policy), objectives, self.tries, self.overflow).play()
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Append the batch's programs, and note which objectives were reached.
+        """Append the batch's programs, and record which objectives were reached.
 
         Raises:
-            InvalidPolicy: somebody has damaged what is stored.
+            InvalidPolicy: stored data is damaged.
             SandboxError: nothing can be loaded here.
         """
         library = tools.library(policy)

@@ -1,4 +1,4 @@
-"""Programs: texts of one main function and its helpers, by which an actor acts and a library grows."""
+"""Programs: a main function with its helpers. Actors act by them, and libraries grow by them."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from speedrunner.methods import Edit, InvalidSkill, Library, function_names
 
 
 class Program(msgspec.Struct, frozen=True):
-    """A program that a critic has accepted, and what it was written for."""
+    """A program that a critic has accepted, and its objective."""
 
     objective: str
     source: str
 
 
 def written(library: Library, source: str, sleep: int = 0) -> tuple[Library, str]:
-    """A library with a program, whose main function, the last one, is public, and that function's name.
+    """Return a library with a program, and the name of its main function, the last one, which is public.
 
     Raises:
-        InvalidSkill: it is no valid program, or has a name that the library has.
+        InvalidSkill: it is not a valid program, or uses a name of the library.
     """
     text = read_text(source)
     functions = _functions(text)
@@ -47,20 +47,20 @@ def written(library: Library, source: str, sleep: int = 0) -> tuple[Library, str
 
 
 async def joined(library: Library, programs: Sequence[Program], sleep: int) -> tuple[Library, list[Edit]]:
-    """Add the programs of one episode, in their order.
+    """Add the programs of one episode, in order.
 
-    Nothing that the library has changes: where others have taken a name, an episode's function gets one with
-    a number, in all its programs. A program that is there already, word for word, is not added again.
+    The library's existing programs never change. If a name is taken, the episode's function gets a number, in
+    all its programs. A program that is already in the library, verbatim, is not added again.
 
     Returns:
-        The library, and an edit for each program that is not there already.
+        The library, and an edit for each new program.
 
     Raises:
         SandboxError: nothing can be loaded here.
     """
     edits: list[Edit] = []
     own = {word for program in programs for word in re.findall(r"\w+", program.source)}
-    names: dict[str, str] = {}  # of this episode's functions, those whose names others have taken
+    names: dict[str, str] = {}  # new names of this episode's functions with taken names
     for program in programs:
         what = ", ".join(function_names(program.source)) or "(none)"
         try:
@@ -88,12 +88,12 @@ def _functions(text: Sequence[Definition]) -> list[Definition]:
 
 
 def _free(name: str, taken: Collection[str]) -> str:
-    """The name with the first number that makes it new."""
+    """Return the name with the first number that makes it new."""
     return next(new for n in itertools.count(2) if (new := f"{name}_{n}") not in taken)
 
 
 def _renamed(definition: Definition, names: dict[str, str]) -> Definition:
-    """A definition with other names for functions, all of them at once."""
+    """Return a definition with several functions renamed at once."""
     mine = [name for name in names if definition.name == name or definition.mentions(name)]
     words = set(re.findall(r"\w+", definition.source))
     between = {name: _free(f"{name}_between", words) for name in mine}

@@ -1,4 +1,5 @@
-"""A training rollout: a curriculum names objectives, the actor pursues them by programs, a critic judges."""
+"""A training rollout: a curriculum proposes objectives, the actor pursues them with programs, a critic
+judges."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ from speedrunner.methods.voyager.programs import Program, written
 from speedrunner.store.policies import InvalidPolicy
 
 PROGRAMMER = "programmer"
-"""The role of the actor that writes programs: it has the budgets of those who write code."""
+"""Role of the actor that writes programs, with the budgets of code-writing roles."""
 
 RUN_PROGRAM = ToolSpec(
     name="run_program",
@@ -50,30 +51,30 @@ RUN_PROGRAM = ToolSpec(
 Stored = TypeVar("Stored", bound="Objectives")
 
 OBJECTIVE_CHARS = 200
-"""The longest objective: every later prompt of the curriculum names it."""
+"""Maximum characters of an objective: every later prompt of the curriculum contains it."""
 
 
 class Objectives(msgspec.Struct, forbid_unknown_fields=True):
-    """Objectives that were reached, in any world, and those that never were; each once, in their order."""
+    """Objectives that were reached, in any world, and those that never were; each once, in order."""
 
     completed: list[str] = []
     failed: list[str] = []
 
     def and_then(self, later: Objectives) -> Objectives:
-        """These, and those of a later rollout."""
+        """Return these objectives merged with those of a later rollout."""
         completed = list(dict.fromkeys([*self.completed, *later.completed]))
         failed = dict.fromkeys([*self.failed, *later.failed])
         return Objectives(completed, [each for each in failed if each not in completed])
 
 
 class Kept(Objectives, forbid_unknown_fields=True):
-    """What a rollout leaves for the sleep: its objectives, and the programs that were accepted."""
+    """A rollout's data for the sleep: its objectives and the accepted programs."""
 
     programs: list[Program] = []
 
 
 def stored(value: object, kind: type[Stored], where: str) -> Stored:
-    """Read what Voyager has stored of objectives. Raises `InvalidPolicy` where somebody has damaged it."""
+    """Decode Voyager's stored objectives. Raises `InvalidPolicy` if they are damaged."""
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
@@ -81,10 +82,10 @@ def stored(value: object, kind: type[Stored], where: str) -> Stored:
 
 
 def programming(library: Library, env: TextEnv, shown: list[str] | None = None) -> ActorSpec:
-    """An actor that acts by writing programs.
+    """Return an actor that acts by writing programs.
 
     Args:
-        shown: those programs of the library that it is told of; `None`: all, the oldest first.
+        shown: the library's programs in the prompt; `None`: all, the oldest first.
     """
     every = [each.name for each in library.skills if each.public]
     shown = every if shown is None else shown
@@ -102,12 +103,12 @@ def programming(library: Library, env: TextEnv, shown: list[str] | None = None) 
 
 @dataclass
 class Rollout:
-    """A training rollout as it goes on.
+    """A training rollout in progress.
 
     Attributes:
         library: the programs that can be called now.
         past: the objectives of earlier rollouts.
-        tries: answers of the actor in pursuit of one objective.
+        tries: maximum answers of the actor for one objective.
         overflow: see `Voyager`.
     """
 
@@ -122,7 +123,7 @@ class Rollout:
     """Whether a program has run for the objective."""
 
     async def play(self) -> Termination:
-        """Pursue objectives until the episode is over or its budget used up."""
+        """Pursue objectives until the episode is over or its budget is used up."""
         while True:
             self._objective, termination = await self._proposed()
             if not self._objective:
@@ -163,7 +164,7 @@ class Rollout:
         return ToolReply(told, reply.executed)
 
     async def _proposed(self) -> tuple[str, Termination]:
-        """The next objective; none where the episode ends here."""
+        """Return the next objective; empty if the episode ends here."""
         proposed = ""
 
         def propose_objective(reasoning: str, objective: str) -> str:
@@ -200,11 +201,12 @@ class Rollout:
         toolbox = Toolbox([], propose_objective)
         termination = await self.stage.run_agent("curriculum", messages, toolbox, TRIES)
         if termination is Termination.CALL_LIMIT and self.stage.limits.llm_calls > 0:
-            return self.stage.opening.instruction, termination  # it named none: the task itself is one
+            return self.stage.opening.instruction, termination  # no proposal: pursue the task itself
         return proposed, termination
 
     async def _judged(self, source: str, before: str, said: str, after: str) -> tuple[bool, str]:
-        """Whether the objective is reached, and what to do better. A silent critic says no."""
+        """Return whether the objective is reached, and how to improve. Without the critic's answer, it is
+        not."""
         verdict = False, ""
 
         def judge(reasoning: str, success: bool, critique: str) -> str:
@@ -229,7 +231,7 @@ class Rollout:
         return verdict
 
     async def _observed(self) -> str:
-        """The world as it is, by the primitive that reads it without acting, where there is one."""
+        """Return the current world, by the primitive that reads it without acting, if there is one."""
         for each in self.stage.env.primitives:
             if not each.advances and not each.signature.parameters:
                 await self.stage.execute(ToolCall(each.name, {}))
@@ -237,7 +239,7 @@ class Rollout:
         return self.stage.observation
 
     def _spec(self) -> ActorSpec:
-        """The actor with the library as it is now."""
+        """Return the actor with the current library."""
         env, model = self.stage.env, self.stage.model(PROGRAMMER)
         if self.overflow == "skip":
             return programming(self.library, env)
@@ -249,5 +251,5 @@ class Rollout:
 
 
 def _told(library: Library, name: str) -> str:
-    """A program as the actor is told of it: signature and docstring."""
+    """Return a program as the actor sees it: signature and docstring."""
     return f"{name}{library.signature(name)}: {library.doc(name)}"
