@@ -91,7 +91,7 @@ class Facts(msgspec.Struct, frozen=True):
     vocabulary: int
     minutes: float
     losses: list[str]
-    success_range: tuple[float, float] = (0.35, 0.85)
+    success_range: tuple[float, float] = (0.35, 0.99)
     measured: Measured | None = None
 
 
