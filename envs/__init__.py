@@ -4,7 +4,9 @@ models.
 `from envs import ...` has everything that an environment needs. `TextEnv` is the contract.
 """
 
-from envs.base import (
+from envs.conformance import check_env
+from envs.env_registry import make, splits
+from envs.text_env import (
     EnvironmentFault,
     EpisodeOver,
     InvalidOption,
@@ -19,8 +21,6 @@ from envs.base import (
     UnknownEnvironment,
     UnknownTask,
 )
-from envs.conformance import check_env
-from envs.registry import make, splits
 
 __all__ = [
     "EnvironmentFault",

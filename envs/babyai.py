@@ -7,7 +7,7 @@ import inspect
 import os
 from typing import TYPE_CHECKING, Any
 
-from envs.base import (
+from envs.text_env import (
     Description,
     EpisodeOver,
     InvalidOption,

@@ -12,7 +12,7 @@ import numpy as np
 from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, OBJECT_TO_IDX, STATE_TO_IDX
 from numpy.typing import NDArray
 
-from envs.base import steps
+from envs.text_env import steps
 
 UNSEEN, EMPTY, WALL, DOOR = (OBJECT_TO_IDX[name] for name in ("unseen", "empty", "wall", "door"))
 DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}

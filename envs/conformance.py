@@ -9,10 +9,19 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from envs.base import EpisodeOver, InvalidPrimitiveCall, Limits, Primitive, Split, Task, TextEnv, UnknownTask
 from envs.random_play import CALLS, PARTS, difference, fake_arguments, fake_value, play, read, state
+from envs.text_env import (
+    EpisodeOver,
+    InvalidPrimitiveCall,
+    Limits,
+    Primitive,
+    Split,
+    Task,
+    TextEnv,
+    UnknownTask,
+)
 from envs.watched import Watched
-from typed.errors import in_one_line
+from typed.error_lines import in_one_line
 
 
 def check_env(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterator[str]:

@@ -6,7 +6,8 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from envs import crafter_text, numba_cache
-from envs.base import (
+from envs.crafter_text import View
+from envs.text_env import (
     Description,
     EpisodeOver,
     InvalidOption,
@@ -19,7 +20,6 @@ from envs.base import (
     TextEnv,
     described,
 )
-from envs.crafter_text import View
 
 if TYPE_CHECKING:
     from numpy import uint8

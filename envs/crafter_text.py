@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from envs.base import steps
+from envs.text_env import steps
 
 if TYPE_CHECKING:
     from envs.crafter_game import Game

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from envs.base import Primitive, Task, TextEnv
+from envs.text_env import Primitive, Task, TextEnv
 
 CALLS = 150
 """Primitive calls of one random play, unless the episode ends earlier."""

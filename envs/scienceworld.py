@@ -9,7 +9,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from envs.base import (
+from envs.scienceworld_phrases import PHRASES
+from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
+from envs.text_env import (
     Description,
     EpisodeOver,
     InvalidOption,
@@ -24,8 +26,6 @@ from envs.base import (
     UnknownTask,
     described,
 )
-from envs.scienceworld_phrases import PHRASES
-from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
 
 if TYPE_CHECKING:
     from envs.scienceworld_jvm import Simulator

@@ -22,7 +22,7 @@ import psutil
 from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from envs.base import EnvironmentFault
+from envs.text_env import EnvironmentFault
 
 HEAP_MB = 256
 """With this heap the process stays below 400 MB, whichever task it plays."""

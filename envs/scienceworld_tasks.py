@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from envs.base import TEST_SIZE, TRAIN_SIZE, Split, Task
+from envs.text_env import TEST_SIZE, TRAIN_SIZE, Split, Task
 
 FAMILIES: dict[int, dict[str, int]] = {
     1: {"boil": 30, "melt": 30, "freeze": 30, "change-the-state-of-matter-of": 30},

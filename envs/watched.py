@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from envs.base import Opening, Outcome, Task, TextEnv
-from typed.errors import in_one_line, place
-from typed.values import shown
+from envs.text_env import Opening, Outcome, Task, TextEnv
+from typed.error_lines import in_one_line, place
+from typed.typed_values import shown
 
 
 class Watched(TextEnv):

@@ -111,7 +111,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         replicas: copies of the model behind one address (data parallel). Each has its own cache; the request
             header `X-data-parallel-rank` chooses one.
         load_format: `dummy` loads random weights into the model's true shape; nothing is downloaded.
-        shape: the name of that shape in `models/shapes/build.py`.
+        shape: the name of that shape in `models/shapes/build_shapes.py`.
         server: vLLM's own options.
     """
 

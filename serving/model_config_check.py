@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from serving.model_config import ModelConfig, Role, ToolFormatName
-from typed.values import in_words
+from typed.typed_values import in_words
 
 OWN_FLAGS = frozenset(
     {"model", "served-model-name", "revision", "tokenizer-revision", "max-model-len", "dtype"}
@@ -49,7 +49,7 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
                 f" context of {model_config.context}"
             )
     if model_config.load_format == "dummy" and model_config.shape is None:
-        yield "`load_format: dummy` needs a `shape` (models/shapes/build.py lists them)"
+        yield "`load_format: dummy` needs a `shape` (models/shapes/build_shapes.py lists them)"
     flags = model_config.server.flags
     if model_config.cache == "hybrid" and "prefix-match-unit" not in flags:
         yield "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"

@@ -12,13 +12,13 @@ import yaml
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
 from serving.model_config_check import contradictions
-from typed.records import WrongData, record
-from typed.values import suggest
+from typed.plain_records import WrongData, record
+from typed.typed_values import suggest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MODELS = CHECKOUT / "models"
 
-SHAPES = "shapes/build.py"
+SHAPES = "shapes/build_shapes.py"
 """The recipe, relative to `MODELS`, that creates model folders without weights."""
 
 

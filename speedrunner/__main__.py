@@ -9,7 +9,7 @@ from pathlib import Path
 def main() -> None:
     """Run the command; Ctrl-C ends it silently, even while its modules are imported."""
     try:
-        from speedrunner.cli.main import main as carry_out_command
+        from speedrunner.cli.app import main as carry_out_command
 
         carry_out_command()
     except KeyboardInterrupt:

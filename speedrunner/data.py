@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speedrunner.config.names import condition_name
-from speedrunner.store.data import RunData, load
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import (
@@ -27,6 +26,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 
 if TYPE_CHECKING:

@@ -67,9 +67,9 @@ def _load() -> None:
     for command in (each for commands in COMMANDS.values() for each in commands):
         for each in command.commands or (command,):
             load(each)
-    import speedrunner.cli.errors
+    import speedrunner.cli.error_messages
     import speedrunner.report.inline
-    import speedrunner.results.reading  # noqa: F401
+    import speedrunner.results.read_runs  # noqa: F401
 
     for name in ("inspect_ai.log", "pyarrow.parquet", "pandas", "scipy.stats", "transformers", "hydra"):
         with suppress(ImportError):
@@ -92,7 +92,7 @@ def _carry_out(cwd: str, command: list[str], out: IO[str], err: IO[str]) -> int:
     resource.setrlimit(resource.RLIMIT_CPU, (CPU_S, CPU_S))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-    from speedrunner.cli.main import main
+    from speedrunner.cli.app import main
 
     status = 0
     try:

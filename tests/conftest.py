@@ -27,7 +27,7 @@ ENGINE = "tests/engine"
 SLOW_WITH_ENGINE = (
     "tests/slurm/",
     "tests/test_readme.py",
-    "tests/speedrunner/cli/test_tables.py",
+    "tests/speedrunner/cli/test_report_tables.py",
     "tests/speedrunner/verification/test_verify.py",
 )
 """Slow tests for the worker that has the engine's: they start servers as well, or have a time limit."""
@@ -76,8 +76,8 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
 
 
 LONG = (
-    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_main.py", "test_check_env.py"),
-    *("test_worker_pool.py", "test_lock.py", "test_verify.py", "test_packages.py"),
+    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_app.py", "test_check_env.py"),
+    *("test_worker_pool.py", "test_run_lock.py", "test_verify.py", "test_packages.py"),
 )
 """Files that take longest without an engine: last, they would keep one worker busy while the other rests."""
 

@@ -29,8 +29,8 @@ GPUS = {
 
 
 def shapes() -> dict[str, dict[str, Any]]:
-    """The configurations that models/shapes/build.py knows, by name."""
-    spec = importlib.util.spec_from_file_location("shapes_build", MODELS / "shapes" / "build.py")
+    """The configurations that models/shapes/build_shapes.py knows, by name."""
+    spec = importlib.util.spec_from_file_location("shapes_build", MODELS / "shapes" / "build_shapes.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

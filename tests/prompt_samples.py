@@ -28,15 +28,14 @@ from speedrunner.agents.toolbox import Toolbox
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
 from speedrunner.methods.asi import ASI
-from speedrunner.methods.base import SleepTools
+from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.methods.speedrunner.method import SpeedRunner, finish
+from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
 from speedrunner.runs.direct import LocalModel
-from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     AgentRecord,
@@ -49,6 +48,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
+from speedrunner.store.run_data import History
 from speedrunner.store.rundir import RunDirectory
 
 MODEL_CONFIG = ModelConfig(

@@ -28,12 +28,12 @@ from serving.model_configs import CHECKOUT
 from serving.reconciliation import Reconciliation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
-from speedrunner.cli.main import main
+from speedrunner.cli.app import main
 from speedrunner.config.compose import compose
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up
-from speedrunner.store.data import RunData, load
+from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
 
 CORRIDOR = "tests.toy_env:Corridor"

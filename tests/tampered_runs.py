@@ -12,8 +12,8 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.findings import Finding
 from speedrunner.store import files
 from speedrunner.store.checksums import ChecksumKeeper
-from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
+from speedrunner.store.run_data import load
 from speedrunner.verification.subject import Subject
 from speedrunner.verification.verify import verify
 

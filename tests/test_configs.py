@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 import envs
 from envs import InvalidOption
-from envs import registry as environments
+from envs import env_registry as environments
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import CONFIGS, GROUPS, OPEN_GROUPS, compose
 from speedrunner.config.schema import (
@@ -23,11 +23,11 @@ from speedrunner.config.schema import (
     RunConfig,
     default_mapping,
 )
-from speedrunner.methods import registry as methods
-from speedrunner.methods.registry import InvalidMethodOption
+from speedrunner.methods import method_registry as methods
+from speedrunner.methods.method_registry import InvalidMethodOption
 from tests.registered import options
 from typed.classes import Registry
-from typed.records import flat
+from typed.plain_records import flat
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))
 APART = ("experiment", "scale", "cluster")

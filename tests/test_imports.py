@@ -59,7 +59,8 @@ def test_a_bare_import_is_quiet_and_loads_nothing_heavy(package: str) -> None:
 @pytest.mark.process
 def test_options_and_splits_of_babyai_need_no_simulator() -> None:
     program = (
-        "import sys, envs, envs.registry; envs.splits('babyai'); envs.registry.REGISTRY.find('babyai'); "
+        "import sys, envs, envs.env_registry; envs.splits('babyai'); "
+        "envs.env_registry.REGISTRY.find('babyai'); "
         f"envs.make('babyai'); print([name for name in {HEAVY} if name in sys.modules])"
     )
     run = subprocess.run(
@@ -81,7 +82,7 @@ def test_options_and_splits_of_babyai_need_no_simulator() -> None:
 def test_help_imports_only_the_module_of_its_command(words: str, modules: set[str]) -> None:
     program = """
 import sys
-from speedrunner.cli.main import main
+from speedrunner.cli.app import main
 try:
     main(sys.argv[1:])
 finally:
@@ -105,7 +106,7 @@ def test_commands_that_read_a_run_load_no_engine_and_no_drawing(tmp_path: Path) 
     learnt(tmp_path / "run")
     program = """
 import sys
-from speedrunner.cli.main import main
+from speedrunner.cli.app import main
 for words in ("show RUN train/0", "library show RUN", "status RUN", "cost RUN", "compare RUN"):
     try:
         main(words.replace("RUN", sys.argv[1]).split())

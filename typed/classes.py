@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from typed.errors import in_one_line, place
-from typed.values import converted, shown, suggest
+from typed.error_lines import in_one_line, place
+from typed.typed_values import converted, shown, suggest
 
 T = TypeVar("T")
 Made = TypeVar("Made")

@@ -21,7 +21,7 @@ from envs.babyai import BabyAI
 from models.tiny.actor_examples import episodes
 from models.tiny.training_corpus import reader_of_bytes, whole
 from speedrunner.config.compose import compose
-from speedrunner.methods.speedrunner.method import inducer_tools
+from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import set_up
 

@@ -10,7 +10,7 @@ from models.tiny.actor_examples import Example, Written
 from models.tiny.teachers.recorded_sleeps import UNFINISHED
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.data import load
-from speedrunner.methods.speedrunner.method import inducer_tools
+from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 
 
 def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:

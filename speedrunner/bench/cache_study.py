@@ -33,9 +33,9 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import Status
 from speedrunner.results import writing
 from speedrunner.runs.setup import Setup
-from speedrunner.store.data import RunData
 from speedrunner.store.files import write_atomic
 from speedrunner.store.records import Trajectory
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
 RATIOS = (1.0, 0.5, 0.25, 0.1, 0.0)

@@ -17,8 +17,8 @@ from serving.engine.http import HttpClient
 from serving.engine.metrics import read_metrics
 from serving.model import Model
 from serving.options import REQUEST_TIMEOUT_S
+from speedrunner.bench.bare_replay import BareClient, TokenStream
 from speedrunner.bench.episodes import BenchRun
-from speedrunner.bench.replay import BareClient, TokenStream
 from speedrunner.bench.resources import Resources
 from speedrunner.console import Status
 from speedrunner.results.ledger import token_line

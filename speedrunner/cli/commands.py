@@ -11,7 +11,7 @@ class Command:
 
     Attributes:
         help: the first line of the function's docstring, at most 80 characters.
-        target: `module:function` below `speedrunner.cli`; by default, both have the command's name.
+        target: `module:function` below `speedrunner.cli`; by default `NAME_command:NAME`.
         commands: the commands of a group.
     """
 
@@ -22,11 +22,11 @@ class Command:
 
 
 LIBRARY = (
-    Command("show", "Print the source of a library and who may call each skill.", "library:show"),
-    Command("diff", "Print the differences between two versions of a library.", "library:diff"),
-    Command("graph", "Print which skills and primitives each skill calls.", "library:graph"),
-    Command("stats", "Print a library's size, call graph and complexity.", "library:stats"),
-    Command("blame", "Print which sleep made or changed each skill, and its calls.", "library:blame"),
+    Command("show", "Print the source of a library and who may call each skill.", "library_command:show"),
+    Command("diff", "Print the differences between two versions of a library.", "library_command:diff"),
+    Command("graph", "Print which skills and primitives each skill calls.", "library_command:graph"),
+    Command("stats", "Print a library's size, call graph and complexity.", "library_command:stats"),
+    Command("blame", "Print which sleep made or changed each skill, and its calls.", "library_command:blame"),
     Command("check", "Check a module of skills by the rules of a library.", "library_trial:check"),
     Command("try", "Call one skill of a module in the sandbox, and print its calls.", "library_trial:try_"),
 )
@@ -37,15 +37,15 @@ CHECK = (
 )
 
 PROBE = (
-    Command("tools", "Count valid, invalid and truncated tool calls of an engine.", "probe:tools"),
-    Command("cache", "Compare cached tokens of one conversation with the maximum.", "probe:cache"),
+    Command("tools", "Count valid, invalid and truncated tool calls of an engine.", "probe_command:tools"),
+    Command("cache", "Compare cached tokens of one conversation with the maximum.", "probe_command:cache"),
 )
 
 BENCH = (
-    Command("cache", "Compare cached tokens of many episodes with the maximum.", "bench:cache"),
-    Command("rollout", "Compare rollouts with a bare replay of their requests.", "bench:rollout"),
+    Command("cache", "Compare cached tokens of many episodes with the maximum.", "bench_command:cache"),
+    Command("rollout", "Compare rollouts with a bare replay of their requests.", "bench_command:rollout"),
     Command("replay", "Replay the requests of runs with and without the prefix cache."),
-    Command("gpu", "Run all benchmarks of a model on this machine, in resumable steps.", "bench:gpu"),
+    Command("gpu", "Run all benchmarks of a model on this machine, in resumable steps.", "bench_command:gpu"),
 )
 
 COMMANDS = {
@@ -53,7 +53,9 @@ COMMANDS = {
         Command("run", "Play a run, resume it, or evaluate a stored policy."),
         Command("sweep", "Play the runs of an experiment or a list, side by side."),
         Command("episode", "Play one episode and print everything; --human: play it yourself."),
-        Command("list", "List environments, methods, models, experiments or all settings.", "listing:list_"),
+        Command(
+            "list", "List environments, methods, models, experiments or all settings.", "list_command:list_"
+        ),
     ),
     "Look": (
         Command("status", "Show the status of runs, planned runs and their Slurm jobs."),

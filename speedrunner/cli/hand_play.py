@@ -23,7 +23,7 @@ from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import Config
 from speedrunner.store.records import Module, Termination
 from speedrunner.workers.local_worker import LocalWorker
-from typed.values import shown
+from typed.typed_values import shown
 
 HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...). ? lists the primitives, Ctrl-D ends the episode."
 NO_LIMIT_S = 1e9

@@ -49,7 +49,7 @@ def load(command: Command, words: str = "") -> TyperCommand | LazyGroup:
         return LazyGroup(
             ((None, each) for each in command.commands), f"{words}{name} ", name=name, help=command.help
         )
-    module, _, function = (command.target or f"{name}:{name}").partition(":")
+    module, _, function = (command.target or f"{name}_command:{name}").partition(":")
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     app.command(name)(getattr(import_module(f"speedrunner.cli.{module}"), function))
     found = get_command(app)

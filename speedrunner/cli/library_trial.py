@@ -17,7 +17,7 @@ from serving.tokens.tool_check import ToolCheck
 from serving.weights import prepare
 from speedrunner.agents.reading import call_lines
 from speedrunner.cli.command import key_values
-from speedrunner.cli.library import read_module
+from speedrunner.cli.library_command import read_module
 from speedrunner.cli.output import say, say_error, say_json
 from speedrunner.config.compose import GROUPS, compose
 from speedrunner.config.named import chosen_task

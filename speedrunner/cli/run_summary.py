@@ -17,8 +17,8 @@ from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.outline import outline
 from speedrunner.runs.setup import Setup
-from speedrunner.store.data import load
-from speedrunner.store.processes import caveats, process_lines
+from speedrunner.store.process_notes import caveats, process_lines
+from speedrunner.store.run_data import load
 
 KEPT = "; finished work is recorded. Rerun the same command to resume"
 

@@ -6,7 +6,7 @@ import time
 
 import envs
 from envs import EnvironmentFault
-from envs.registry import REGISTRY
+from envs.env_registry import REGISTRY
 from speedrunner.config.schema import ClassConfig
 
 

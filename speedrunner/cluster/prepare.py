@@ -13,8 +13,8 @@ from serving import hub, weights
 from serving.errors import ServingError
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.cluster.environments import opened
-from speedrunner.cluster.subject import Subject
 from speedrunner.config.schema import ClassConfig
 
 Say = Callable[[str], None]

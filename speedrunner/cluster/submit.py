@@ -12,8 +12,8 @@ import jinja2
 import msgspec
 
 from serving.model_configs import CHECKOUT
+from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
-from speedrunner.cluster.settings import Cluster
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.sweep import Member
 from speedrunner.slurm import asked

@@ -21,8 +21,8 @@ from speedrunner.config.schema import (
     from_yaml,
     to_mapping,
 )
-from typed.records import as_written, keys_of, unknown_key
-from typed.values import suggest
+from typed.plain_records import as_written, keys_of, unknown_key
+from typed.typed_values import suggest
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser

@@ -13,7 +13,7 @@ from serving.usage import Prices
 from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.sandbox.isolation import found
 from speedrunner.sandbox.settings import Sandbox
-from typed.records import WrongData, flat, record, shown_differences
+from typed.plain_records import WrongData, flat, record, shown_differences
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]

@@ -24,8 +24,8 @@ from speedrunner.results.ledger import ledger, run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book, price_list
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
 from speedrunner.runs.setup import Setup
-from speedrunner.store.data import RunData, load
 from speedrunner.store.discovery import readable, runs_below
+from speedrunner.store.run_data import RunData, load
 
 if TYPE_CHECKING:
     import pandas

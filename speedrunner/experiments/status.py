@@ -16,11 +16,11 @@ from speedrunner.runs.due import due
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
-from speedrunner.store.data import load
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.files import StorageError
-from speedrunner.store.lock import owner_of
-from speedrunner.store.processes import caveats
+from speedrunner.store.process_notes import caveats
+from speedrunner.store.run_data import load
+from speedrunner.store.run_lock import owner_of
 from speedrunner.store.sweep_plans import SweepPlan, noted_sweeps
 
 State = Literal["finished", "running", "stopped", "waiting", "unknown"]

@@ -16,8 +16,9 @@ from serving.reconciliation import Reconciliation
 from speedrunner.config.schema import to_mapping
 from speedrunner.console import visible
 from speedrunner.experiments.grid import GridRun
-from speedrunner.methods.base import MethodBroke
+from speedrunner.methods.method_base import MethodBroke
 from speedrunner.optional import NotInstalled
+from speedrunner.runs.context_sizing import sized_setup
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
@@ -25,10 +26,9 @@ from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.runs.run import BegunRun, Engines, begun, deployed, identified, same_configuration
 from speedrunner.runs.setup import SETUP_ERRORS, Setup, set_up
-from speedrunner.runs.sizing import sized_setup
 from speedrunner.sandbox.settings import SandboxError
-from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool

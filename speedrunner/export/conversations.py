@@ -11,8 +11,8 @@ import msgspec
 
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.data import load
 from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
+from speedrunner.store.run_data import load
 
 
 def check(path: Path) -> Path:

@@ -18,10 +18,10 @@ from speedrunner.config.names import condition_name
 from speedrunner.console import visible
 from speedrunner.export.conversations import Conversation, of_episode, of_sleep
 from speedrunner.optional import optional
-from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
-from speedrunner.store.processes import caveats
+from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
 
 SPLITS = ("train", "test", "sleep")

@@ -15,10 +15,10 @@ from speedrunner.config.names import condition_name
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode
 from speedrunner.optional import optional
-from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
-from speedrunner.store.processes import caveats
+from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory
+from speedrunner.store.run_data import RunData, load
 from typed.numbers import MOMENT_LIMIT
 
 SCORER = "score"

@@ -16,9 +16,9 @@ from speedrunner.library.definition import function_names
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.base import TRIES, Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.batch import Overflow, fitting, newest_batch, places
-from speedrunner.methods.texts import (
+from speedrunner.methods.method_base import TRIES, Method, SleepTools, UnfitEnvironment
+from speedrunner.methods.prompt_parts import (
     describe_episodes,
     primitives,
     quote_description,
@@ -26,8 +26,8 @@ from speedrunner.methods.texts import (
     skill_rules,
     world,
 )
-from speedrunner.store.data import History
 from speedrunner.store.records import CallNode, Edit, Message, Policy, Skill, Termination, Trajectory
+from speedrunner.store.run_data import History
 from speedrunner.workers.worker_messages import Executed
 
 __all__ = [

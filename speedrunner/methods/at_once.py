@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 
-from speedrunner.methods.base import Method, MethodBroke, called
+from speedrunner.methods.method_base import Method, MethodBroke, called
 
 
 def check_at_once(method: Method) -> None:

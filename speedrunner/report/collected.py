@@ -17,7 +17,7 @@ from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.paper import Beside, beside, published
 from speedrunner.results.paper_tables import paper_tables
 from speedrunner.results.pricing import GPU_HOURS, price_list
-from speedrunner.results.reading import read_results
+from speedrunner.results.read_runs import read_results
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table

@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 
 from speedrunner.results.run_result import RunResult, count_terminations
-from speedrunner.store.processes import process_lines
+from speedrunner.store.process_notes import process_lines
 from speedrunner.store.records import Machine, Process
 
 

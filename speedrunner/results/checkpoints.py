@@ -19,8 +19,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from speedrunner.results.ledger import Line, RunCosts
-from speedrunner.store.data import RunData
 from speedrunner.store.records import EpisodeRow, Termination
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from speedrunner.config.schema import Config, differences
 from speedrunner.results.checkpoints import frame_episodes
 from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.ledger import RunCosts
-from speedrunner.store.data import RunData
-from speedrunner.store.processes import ACCEPTABLE, caveats, changes, process_lines
+from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
+from speedrunner.store.run_data import RunData
 
 if TYPE_CHECKING:
     import pandas

@@ -12,7 +12,7 @@ import pandas
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
 from speedrunner.results.run_result import RunResult
-from typed.records import flat
+from typed.plain_records import flat
 
 NAMED = ("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching")
 """Keys that `ConditionName` names."""

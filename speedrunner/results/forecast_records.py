@@ -15,8 +15,8 @@ import msgspec
 from speedrunner.config.names import ConditionName
 from speedrunner.results.ledger import Line, RunCosts
 from speedrunner.store import files
-from speedrunner.store.data import RunData
 from speedrunner.store.records import FORMAT
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 
 if TYPE_CHECKING:

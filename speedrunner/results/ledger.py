@@ -17,8 +17,8 @@ from serving.meter import LedgerRow
 from serving.usage import Prices, Sums, Usage
 from speedrunner.results.engine_time import EngineTime, engine_time
 from speedrunner.results.pricing import PriceBook
-from speedrunner.store.data import RunData
 from speedrunner.store.labels import Labels
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
 Key = TypeVar("Key", bound=Hashable)

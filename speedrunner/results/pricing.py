@@ -9,7 +9,7 @@ from serving.model_config import ModelConfig
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, PricesConfig
-from speedrunner.store.data import RunData
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
 GPU_HOURS = "gpu-hours"

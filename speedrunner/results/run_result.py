@@ -20,10 +20,10 @@ from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.pricing import OWN, price_book
 from speedrunner.results.server_time import ServerUse, server_uses
 from speedrunner.results.skill_costs import SkillCost, skill_costs
-from speedrunner.results.skills import SkillHistory, skill_history
-from speedrunner.store.data import load
-from speedrunner.store.processes import caveats
+from speedrunner.results.skill_table import SkillHistory, skill_history
+from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Process
+from speedrunner.store.run_data import load
 
 if TYPE_CHECKING:
     pass

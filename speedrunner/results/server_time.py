@@ -9,7 +9,7 @@ import msgspec
 from serving.reconciliation import Reconciliation
 from speedrunner.results.engine_time import EngineUse, engine_seconds
 from speedrunner.results.stored_reconciliation import with_reconciliations
-from speedrunner.store.data import RunData
+from speedrunner.store.run_data import RunData
 
 
 class ServerUse(msgspec.Struct, frozen=True):

@@ -9,8 +9,8 @@ import msgspec
 from serving.usage import Usage
 from speedrunner.library.library import Library
 from speedrunner.results.ledger import Line, RunCosts
-from speedrunner.results.skills import START, SkillHistory, SkillVersion
-from speedrunner.store.data import RunData
+from speedrunner.results.skill_table import START, SkillHistory, SkillVersion
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 
 STEPS = 20_000_000

@@ -13,7 +13,7 @@ from serving.meter import LedgerRow
 from serving.reconciliation import Reconciliation
 from serving.usage import Usage
 from speedrunner.results.engine_time import sessions
-from speedrunner.store.data import RunData
+from speedrunner.store.run_data import RunData
 
 
 class StoredReconciliation(msgspec.Struct, frozen=True):

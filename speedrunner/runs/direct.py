@@ -21,8 +21,8 @@ from speedrunner.runs.due import Due, due
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.worker_pool import WorkerPool
 

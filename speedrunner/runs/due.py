@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from envs import Task
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
-from speedrunner.store.data import RunData
+from speedrunner.store.run_data import RunData
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,13 @@ from serving.errors import RequestFailed
 from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, play_episode, unwatched
-from speedrunner.methods.base import Method, MethodBroke, SleepTools, called, returned
+from speedrunner.methods.method_base import Method, MethodBroke, SleepTools, called, returned
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain, TimeIsUp
 from speedrunner.runs.due import Due
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
-from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     EpisodeRow,
@@ -38,6 +37,7 @@ from speedrunner.store.records import (
     TrainingEnd,
     Trajectory,
 )
+from speedrunner.store.run_data import History
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
 from speedrunner.workers.worker_pool import WorkerPool

@@ -23,7 +23,7 @@ from speedrunner.library.library import Library
 from speedrunner.runs.machine import confinement, machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
-from speedrunner.store.processes import ACCEPTABLE, REPORTED, changes
+from speedrunner.store.process_notes import ACCEPTABLE, REPORTED, changes
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
 

@@ -24,8 +24,8 @@ import msgspec
 from speedrunner import methods as public
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import from_yaml, to_yaml
-from speedrunner.methods import registry as methods
-from speedrunner.methods.base import MethodBroke
+from speedrunner.methods import method_registry as methods
+from speedrunner.methods.method_base import MethodBroke
 from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
@@ -33,11 +33,11 @@ from speedrunner.runs.fake_model import FakeModel
 from speedrunner.runs.plan import Sleep
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
-from speedrunner.store.data import RunData, load
 from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
-from typed.errors import in_one_line, place
+from typed.error_lines import in_one_line, place
 
 SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=1", "run.in_flight=2")
 """Two batches with their sleeps, and an evaluation before and after them."""

@@ -9,7 +9,7 @@ from speedrunner.runs.due import Due, due
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.run import identified, same_configuration
 from speedrunner.runs.setup import Setup
-from speedrunner.store.data import load
+from speedrunner.store.run_data import load
 
 _FORMAT = "{:10}{:>8}{:>10}{:>19}{:>11}"
 

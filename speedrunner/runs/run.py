@@ -19,7 +19,7 @@ from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, to_yaml
 from speedrunner.results.ledger import spent_usd
 from speedrunner.runs.budget import TokenBudget
-from speedrunner.runs.curves import curves, require
+from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due, due
 from speedrunner.runs.executor import Executor
@@ -28,11 +28,11 @@ from speedrunner.runs.identity import continued, identity
 from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
-from speedrunner.runs.sizing import sized_setup, with_recorded_contexts
-from speedrunner.store.data import RunData
+from speedrunner.runs.tracker_curves import curves, require
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
+from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.worker_pool import WorkerPool

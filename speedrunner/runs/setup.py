@@ -14,9 +14,9 @@ from serving.options import ServiceOptions
 from serving.usage import Prices
 from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.methods import registry as methods
-from speedrunner.methods.base import Method, MethodBroke, UnfitEnvironment, returned
-from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+from speedrunner.methods import method_registry as methods
+from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment, returned
+from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.plan import InvalidPlan, Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.sandbox.child_process import require

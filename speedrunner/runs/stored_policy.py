@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 
 

@@ -15,17 +15,17 @@ from msgspec.structs import replace
 
 import envs
 from envs import TextEnv
-from envs.registry import ENVIRONMENTS
-from envs.registry import REGISTRY as ENVIRONMENT_CLASSES
+from envs.env_registry import ENVIRONMENTS
+from envs.env_registry import REGISTRY as ENVIRONMENT_CLASSES
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig, ServerOptions
 from serving.model_configs import list_model_configs
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, to_yaml
-from speedrunner.methods.registry import METHODS
+from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.setup import Setup, set_up
-from speedrunner.store.data import RunData
+from speedrunner.store.run_data import RunData
 
 CLASSES, MODELS = ("env.name", "method.name"), ("model.name", "model.inducer_name")
 """Keys that name bundled or foreign code, and keys that name a model config."""

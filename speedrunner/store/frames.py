@@ -22,7 +22,7 @@ from speedrunner.store.records import CallNode, EpisodeRow, PrefixChange, Skill,
 from speedrunner.store.stored_run import sleep_key
 
 if TYPE_CHECKING:
-    from speedrunner.store.data import RunData
+    from speedrunner.store.run_data import RunData
 
 Table = Literal["episodes", "requests", "turns", "calls", "sleeps", "skills"]
 

@@ -13,9 +13,9 @@ import msgspec
 from serving.meter import LedgerRow
 from speedrunner.store import files
 from speedrunner.store.checksums import ChecksumKeeper
-from speedrunner.store.data import RunData
-from speedrunner.store.lock import RunLock
 from speedrunner.store.records import EpisodeRow, Phase, Policy, Process, SleepRecord, TrainingEnd, Trajectory
+from speedrunner.store.run_data import RunData
+from speedrunner.store.run_lock import RunLock
 from speedrunner.store.stored_run import FOLDERS, RunFiles, as_run_directory_error
 
 if TYPE_CHECKING:

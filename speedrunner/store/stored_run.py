@@ -1,6 +1,6 @@
 """The layout of a run's directory, and `state.json`.
 
-`speedrunner.store.data` reads a run, `speedrunner.store.rundir` writes one.
+`speedrunner.store.run_data` reads a run, `speedrunner.store.rundir` writes one.
 
 config.yaml                    resolved configuration
 processes.jsonl                models, prompts, prices, code: one row per process that worked on the run

@@ -11,8 +11,8 @@ import msgspec
 
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.runs.stored_setup import reader_model_configs, set_up_stored
-from speedrunner.store.data import RunData
 from speedrunner.store.records import Phase, Policy, Trajectory
+from speedrunner.store.run_data import RunData
 
 
 class OutOfTime(Exception):

@@ -12,10 +12,10 @@ from serving.reconciliation import Reconciliation
 from serving.usage import Usage
 from speedrunner.findings import Finding
 from speedrunner.results.stored_reconciliation import StoredReconciliation, server_of, stored_reconciliations
-from speedrunner.store.data import RunData, load
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import EpisodeRow
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.differences import Differences, contrast
 from speedrunner.verification.subject import Subject

@@ -15,15 +15,15 @@ from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files
 from speedrunner.store.checksums import broken, without_checksum
-from speedrunner.store.data import RunData, load
+from speedrunner.store.run_data import RunData, load
 from speedrunner.verification.differences import OUT_OF_TIME, Differences
-from speedrunner.verification.plan import Plan
-from speedrunner.verification.policies import policies
-from speedrunner.verification.prompts import prompts
+from speedrunner.verification.plan_check import Plan
+from speedrunner.verification.policy_check import policies
+from speedrunner.verification.prompt_check import prompts
 from speedrunner.verification.replay import replay
 from speedrunner.verification.subject import OutOfTime, Subject, check_time
 from speedrunner.verification.token_sums import reconciliations
-from typed.records import flat
+from typed.plain_records import flat
 
 UNREADABLE = (
     *(*SETUP_ERRORS, ServingError, files.StorageError),

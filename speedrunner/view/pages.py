@@ -15,7 +15,7 @@ from markupsafe import Markup, escape
 
 import envs
 from envs import Primitive
-from envs.registry import ENVIRONMENTS
+from envs.env_registry import ENVIRONMENTS
 from speedrunner.agents.reading import slept
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
@@ -24,14 +24,14 @@ from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
 from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.plain_rows import list_rows
-from speedrunner.results.skills import SkillHistory, skill_events
+from speedrunner.results.skill_table import SkillHistory, skill_events
 from speedrunner.runs.stored_setup import usable
-from speedrunner.store.data import RunData, load
 from speedrunner.store.discovery import DAMAGED, damage
-from speedrunner.store.lock import owner_of
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.processes import caveats
+from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Policy, SleepRecord, Termination, Trajectory, Turn
+from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.curve import curve
 from speedrunner.view.graph import call_graph

@@ -9,9 +9,9 @@ from typing import get_args
 import msgspec
 
 from speedrunner.agents.reading import written
-from speedrunner.store.data import RunData
 from speedrunner.store.files import as_record
 from speedrunner.store.records import EpisodeRow, Phase, Trajectory, Turn
+from speedrunner.store.run_data import RunData
 from speedrunner.view.turns import came
 
 

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 
 from speedrunner.markup import templates
-from speedrunner.results.skills import SkillHistory, skill_history
-from speedrunner.store.data import RunData, load
+from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.records import Trajectory
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import pages
 from speedrunner.view.pages import Context, NotFound

@@ -9,8 +9,8 @@ from typing import Any
 import envs
 from envs import TextEnv
 from speedrunner.runs.stored_setup import usable
-from speedrunner.store.data import RunData
 from speedrunner.store.records import CallNode, Trajectory, Turn
+from speedrunner.store.run_data import RunData
 from speedrunner.view.pictures import PICTURED
 
 

@@ -11,13 +11,13 @@ import psutil
 import envs
 from envs import EnvironmentFault, Split, Task
 from envs.conformance import check_env, played_tasks
+from envs.env_registry import REGISTRY
 from envs.random_play import trace
-from envs.registry import REGISTRY
 from envs.watched import Watched
 from speedrunner.config.named import split
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.workers.worker_messages import Broken, Check, Checking, Fault, Played, Ready, Reply
-from typed.errors import in_one_line, place
+from typed.error_lines import in_one_line, place
 
 ENDING_S = 2.0
 """Seconds that an environment's processes have to end after `close`."""

@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from envs import EnvironmentFault, make
-from envs.registry import REGISTRY
+from envs.env_registry import REGISTRY
 from speedrunner.sandbox import view
 from speedrunner.sandbox.child.rlimits import die_with
 from speedrunner.sandbox.child.wire import framed

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-from envs.registry import REGISTRY
+from envs.env_registry import REGISTRY
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.workers.available_memory import available_mb
 from speedrunner.workers.env_worker import WorkerError

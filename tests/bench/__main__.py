@@ -8,7 +8,7 @@ import typer
 
 from envs import EnvironmentFault
 from serving.errors import ServingError
-from speedrunner.cli.bench import numbers
+from speedrunner.cli.bench_command import numbers
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config
@@ -32,7 +32,7 @@ def reconciliation(
 
     A server that is started gets a small cache and a short queue; a running one must be idle.
     """
-    from tests.bench.reconciliation import measure_reconciliation
+    from tests.bench.reconciliation_bench import measure_reconciliation
 
     config = compose(overrides or [])
     model_config = actor_model_config(config)
@@ -54,7 +54,7 @@ def client(
 
     Only the tokenizer and the tool format of the model are used.
     """
-    from tests.bench.client import measure_client
+    from tests.bench.client_cpu import measure_client
 
     model_config = actor_model_config(compose(overrides or []))
     several, lengths = numbers("--in-flight", in_flight), numbers("--tokens", tokens)

@@ -13,8 +13,8 @@ from serving.model_configs import load_model_config
 from serving.reconciliation import Reconciliation
 from serving.usage import Usage
 from speedrunner.bench.measurement import Measurement, as_json, as_text
-from tests.bench import reconciliation as bench
-from tests.bench.reconciliation import Finished, finished_agree
+from tests.bench import reconciliation_bench as bench
+from tests.bench.reconciliation_bench import Finished, finished_agree
 
 NOTHING = Counters()
 

@@ -10,7 +10,7 @@ import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.cli.bench import cache, rollout
+from speedrunner.cli.bench_command import cache, rollout
 from tests.engine.conftest import ShortModelConfig
 
 app = typer.Typer()

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.store.data import load
 from speedrunner.store.records import Termination
+from speedrunner.store.run_data import load
 from tests.engine.conftest import ShortModelConfig
 from tests.scripted_runs import check_finished, in_process
 

@@ -21,8 +21,8 @@ from serving.engine.metrics import read_counters
 from serving.engine.server import VllmServer
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, load_model_config
-from speedrunner.store.data import load
 from speedrunner.store.records import Termination
+from speedrunner.store.run_data import load
 from tests.processes import all_end, runs, tree, words
 from tests.scripted_runs import check_finished, command, complaint, speedrunner
 

@@ -9,8 +9,8 @@ import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.cli.replay import replay
-from speedrunner.store.data import load
+from speedrunner.cli.replay_command import replay
+from speedrunner.store.run_data import load
 from tests.scripted_runs import in_process
 
 app = typer.Typer()

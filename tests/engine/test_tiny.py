@@ -8,7 +8,7 @@ from models.tiny import card
 from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
-from speedrunner.store.data import RunData, load
+from speedrunner.store.run_data import RunData, load
 from tests.scripted_runs import speedrunner
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.bench.reconciliation import compare_reconciliations
+from tests.bench.reconciliation_bench import compare_reconciliations
 from tests.bench.traffic import ROUGH
 
 REQUESTS = 60

@@ -18,7 +18,7 @@ from envs import (
     splits,
 )
 from envs.conformance import check_env
-from tests.envs.processes import check_plays
+from tests.envs.env_processes import check_plays
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS: list[dict[str, Any]] = json.loads((ROOT / "tests/data/babyai.json").read_text())["episodes"]

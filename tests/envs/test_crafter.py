@@ -23,7 +23,7 @@ from envs import (
 from envs.conformance import check_env
 from envs.crafter_text import describe
 from tests.crafter_player import Explorer
-from tests.envs.processes import check_plays
+from tests.envs.env_processes import check_plays
 
 ROOT = Path(__file__).parents[2]
 PRIMITIVES = [

@@ -25,7 +25,7 @@ from serving.model_configs import CHECKOUT, adapted, list_model_configs, load_mo
 from serving.sizing import answer_tokens, fit, read_config
 from serving.weights import prepare
 from tests.gpu.faked_cuda import fake_gpus, load_driver
-from tests.gpu.gpus import GPUS, PROCESSORS, visible_bytes
+from tests.gpu.faked_gpus import GPUS, PROCESSORS, visible_bytes
 
 MOST_GPUS = 8
 

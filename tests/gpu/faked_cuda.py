@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from serving.engine.gpus import Gpu
-from tests.gpu.gpus import GIB, total_bytes, visible_bytes
+from tests.gpu.faked_gpus import GIB, total_bytes, visible_bytes
 
 NO_DEVICE = 100
 """`CUDA_ERROR_NO_DEVICE`."""

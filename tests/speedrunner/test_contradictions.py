@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from speedrunner.cli.main import main
+from speedrunner.cli.app import main
 from tests.speedrunner.results.small_runs import SmallRun, skill
 
 SLOW = pytest.mark.slow

@@ -28,7 +28,7 @@ from speedrunner.store.files import (
     write_atomic,
 )
 from typed.numbers import Moment, Real
-from typed.records import flat, shown_differences
+from typed.plain_records import flat, shown_differences
 
 SUBJECT = "record.json"
 PREFIX = "step-"

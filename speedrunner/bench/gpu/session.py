@@ -17,7 +17,7 @@ from serving.deployment import Deployment, deploy
 from serving.engine.caches import USUAL as CACHES
 from serving.errors import ServerFailed, ServingError
 from serving.model_config import ModelConfig
-from speedrunner.bench.gpu.pages import write_page
+from speedrunner.bench.gpu.gpu_pages import write_page
 from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig

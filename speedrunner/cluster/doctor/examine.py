@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 
 from envs import EnvironmentFault
 from envs.scienceworld_jvm import NoJava
-from speedrunner.cluster.doctor import folders, gpu, machine, models
+from speedrunner.cluster.cluster_subject import Subject
+from speedrunner.cluster.doctor import folder_checks, gpu, machine_checks, models
 from speedrunner.cluster.environments import opened
-from speedrunner.cluster.subject import Subject
 from speedrunner.console import Status
 from speedrunner.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.runs.machine import confinement
@@ -50,7 +50,7 @@ def environments(subject: Subject) -> Iterator[Finding]:
 
 
 CHECKS: dict[str, Check] = {
-    "Slurm": machine.slurm,
+    "Slurm": machine_checks.slurm,
     "installation": models.installation,
     "model files": models.files,
     "servers": models.servers,
@@ -58,12 +58,12 @@ CHECKS: dict[str, Check] = {
     "engine flags": models.flags,
     "sandbox": sandboxes,
     "environments": environments,
-    "run folders": folders.run_folders,
-    "scratch": folders.scratch,
-    "caches": folders.caches,
-    "processes": machine.processes,
-    "memory": machine.memory,
-    "cores": machine.cores,
+    "run folders": folder_checks.run_folders,
+    "scratch": folder_checks.scratch,
+    "caches": folder_checks.caches,
+    "processes": machine_checks.processes,
+    "memory": machine_checks.memory,
+    "cores": machine_checks.cores,
 }
 """The checks by the text that is shown while they run."""
 

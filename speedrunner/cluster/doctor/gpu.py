@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from serving.engine.gpus import read_gpus
 from serving.engine.toolkit import Problem, find_toolkit
 from serving.gpu_check import all_problems, too_few, toolkit_problems
-from speedrunner.cluster.subject import Subject
+from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.findings import Finding, ok
 
 

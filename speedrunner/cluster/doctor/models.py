@@ -22,7 +22,7 @@ from serving.model_configs import CHECKOUT
 from serving.sizing import adopt
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
-from speedrunner.cluster.subject import Subject
+from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.findings import Finding, failure, ok, warning
 
 STAMP = "installed.json"

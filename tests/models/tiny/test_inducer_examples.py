@@ -16,7 +16,7 @@ from models.tiny.training_recipe import Vocabulary
 from serving.conversation import Conversation
 from serving.model import Messages
 from serving.tokens.tools import ToolSpec
-from speedrunner.methods.speedrunner.method import inducer_tools
+from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 
 pytestmark = pytest.mark.process
 

@@ -1,4 +1,6 @@
-"""How the parts of a model over several nodes find each other; tests/slurm/test_nodes.py serves one."""
+"""How the parts of a model over several nodes find each other; tests/slurm/test_nodes_on_slurm.py serves
+one.
+"""
 
 from __future__ import annotations
 

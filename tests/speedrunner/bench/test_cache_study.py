@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.cli.replay import replay
+from speedrunner.cli.replay_command import replay
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, cut, say
@@ -111,7 +111,7 @@ def test_runs_of_several_methods_are_told_apart(
     other = tmp_path / "other"
     changed = yaml.safe_load((learnt.dir / "config.yaml").read_text())
     shutil.copytree(learnt.dir, other)
-    changed["method"] = {"name": "speedrunner.methods.speedrunner.method:SpeedRunner"}
+    changed["method"] = {"name": "speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner"}
     (other / "config.yaml").write_text(yaml.safe_dump(changed))
     with ScriptedEngine(tiny_tokenizer, forced) as engine:
         found = studied(engine, str(learnt.dir), str(other), "--csv", str(file), "--prices", "gpt-5.4-mini")
@@ -121,8 +121,8 @@ def test_runs_of_several_methods_are_told_apart(
     assert [(row["method"].partition(" ")[0], row["cache"]) for row in rows] == [
         ("speedrunner", "with"),
         ("speedrunner", "without"),
-        ("speedrunner.methods.speedrunner.method:SpeedRunner", "with"),
-        ("speedrunner.methods.speedrunner.method:SpeedRunner", "without"),
+        ("speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner", "with"),
+        ("speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner", "without"),
     ]
     assert {row["first_token_s"] for row in rows} == {""}  # not measured
     for row in rows:

@@ -16,10 +16,10 @@ from serving.errors import RequestFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.bench.bare_replay import BareClient, TokenStream
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.measurement import Measurement, as_text
-from speedrunner.bench.replay import BareClient, TokenStream
 from speedrunner.bench.rollout_speed import LEAST_JUDGED, describe_rollouts, measure_rollout
 from speedrunner.bench.rollouts import open_player
 from tests.record_samples import ROW

@@ -23,7 +23,7 @@ from speedrunner.config.schema import (
     from_yaml,
     to_yaml,
 )
-from speedrunner.methods.registry import REGISTRY
+from speedrunner.methods.method_registry import REGISTRY
 from tests.registered import options
 
 CORRIDOR = "tests.toy_env:Corridor"

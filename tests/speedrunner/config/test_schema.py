@@ -21,7 +21,7 @@ from speedrunner.config.schema import (
     to_mapping,
     to_yaml,
 )
-from typed.records import keys_of
+from typed.plain_records import keys_of
 
 
 def config(**run: Any) -> Config:

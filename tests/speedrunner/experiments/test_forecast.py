@@ -21,7 +21,7 @@ from speedrunner.results.forecast_records import FORECASTS, MEASURES, Forecast, 
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.setup import Setup, set_up
-from speedrunner.store.data import load
+from speedrunner.store.run_data import load
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import (
     CORRIDOR,

@@ -21,7 +21,7 @@ from speedrunner.experiments.status import run_status
 from speedrunner.experiments.sweep import SweepResult, members, sweep
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.run import BegunRun
-from speedrunner.store.data import load
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse

@@ -15,8 +15,8 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
 from speedrunner.export.conversations import of_episode
 from speedrunner.export.inspect_log import _time
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Termination, Trajectory
+from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
 

@@ -11,7 +11,7 @@ from speedrunner.methods.append_only import TAKEN
 from speedrunner.methods.asi import Successful, successful
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Termination, Trajectory
-from speedrunner.verification.policies import policies
+from speedrunner.verification.policy_check import policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
 from tests.tampered_runs import subject

@@ -7,7 +7,7 @@ from collections import Counter
 import pytest
 
 from serving.model_config import Role, Roles
-from speedrunner.methods.base import MethodBroke
+from speedrunner.methods.method_base import MethodBroke
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Termination, Trajectory
 from tests.scripted_engine import Answer, Request, call, say

@@ -11,7 +11,7 @@ import pytest
 from serving.errors import EngineDead
 from serving.model_config import Role, Roles
 from speedrunner.library.library import Library
-from speedrunner.methods.registry import METHODS
+from speedrunner.methods.method_registry import METHODS
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import HANG, Answer, Request, call, refuse, say

@@ -8,8 +8,8 @@ from serving.meter import LedgerRow, Status
 from serving.reconciliation import Reconciliation
 from serving.usage import Prices, Usage
 from speedrunner.results.pricing import PriceBook
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import EpisodeRow, Policy, Turn
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 

@@ -16,8 +16,8 @@ from speedrunner.results.cost_text import notes
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import PriceBook
-from speedrunner.store.data import load
 from speedrunner.store.records import Policy, Skill, Termination
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
 from tests.speedrunner.results.ledgers import play, row

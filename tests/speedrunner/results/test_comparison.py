@@ -16,8 +16,8 @@ from speedrunner.results.comparison import METRICS, CannotCompare, Compared, Com
 from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import PriceBook
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy, Termination
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.run_samples import process

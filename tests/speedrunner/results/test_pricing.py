@@ -14,8 +14,8 @@ from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.pricing import price_book
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import process

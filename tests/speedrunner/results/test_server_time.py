@@ -16,7 +16,7 @@ from serving.usage import Usage
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.server_time import server_seconds, server_uses
-from speedrunner.store.data import RunData, load
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.results.ledgers import row
 from tests.speedrunner.run_samples import process

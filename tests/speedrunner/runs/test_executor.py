@@ -19,9 +19,9 @@ from speedrunner.results.pricing import price_book
 from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Wake
-from speedrunner.store.data import load
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Termination
+from speedrunner.store.run_data import load
 from tests.scripted_engine import (
     BLOCK,
     DROP,

@@ -17,7 +17,7 @@ from speedrunner.runs.identity import STRIDE, continued, identity
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.processes import caveats, changes, process_lines
+from speedrunner.store.process_notes import caveats, changes, process_lines
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR

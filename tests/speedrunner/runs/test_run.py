@@ -29,7 +29,7 @@ from speedrunner.runs.drain import Drain, Interrupted, TimeIsUp
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
-from speedrunner.store.processes import process_lines
+from speedrunner.store.process_notes import process_lines
 from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError

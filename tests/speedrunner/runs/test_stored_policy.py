@@ -18,7 +18,7 @@ from speedrunner.runs.evaluation import evaluation_config
 from speedrunner.runs.run import run as carry_out
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.stored_policy import stored_policy
-from speedrunner.store.data import load
+from speedrunner.store.run_data import load
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
 from tests.scripted_runs import CORRIDOR, PLANNED, ScriptedRun, in_process, keys
 from tests.tampered_runs import names

@@ -6,9 +6,9 @@ import pytest
 
 from speedrunner.store import files
 from speedrunner.store.checksums import broken, without_checksum
-from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow, Policy
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import play, request, sleep, trajectory
 

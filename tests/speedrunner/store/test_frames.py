@@ -13,9 +13,9 @@ from serving.model_configs import CHECKOUT
 from serving.usage import Usage
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
-from speedrunner.store.data import load
 from speedrunner.store.frames import Table
 from speedrunner.store.records import CallNode, Policy, Turn
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.results.ledgers import play, row

@@ -20,9 +20,9 @@ from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
 from speedrunner.runs.due import due
 from speedrunner.runs.stored_setup import set_up_stored
-from speedrunner.store.data import History, load
 from speedrunner.store.files import StorageError
 from speedrunner.store.frames import Table
+from speedrunner.store.run_data import History, load
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import in_process
 

@@ -13,10 +13,10 @@ import pytest
 
 from envs import Task
 from speedrunner.store.checksums import broken
-from speedrunner.store.data import load
 from speedrunner.store.files import StorageError, temporary_name
-from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.records import EpisodeRow, Policy
+from speedrunner.store.run_data import load
+from speedrunner.store.run_lock import LockHeld, LockLost
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import play, request, sleep, trajectory

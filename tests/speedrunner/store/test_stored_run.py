@@ -13,9 +13,9 @@ import pytest
 from msgspec.structs import replace
 
 from serving.model_configs import load_model_config
-from speedrunner.store.data import LABELS_BYTES, ROW_BYTES, RunData, load
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy
+from speedrunner.store.run_data import LABELS_BYTES, ROW_BYTES, RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import play, process, sleep, trajectory
@@ -52,7 +52,7 @@ def test_what_is_written_is_read(path):
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from speedrunner.store.data import load
+from speedrunner.store.run_data import load
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory
 if os.geteuid() == 0:
@@ -244,7 +244,7 @@ class TestLedger:
     def test_rows_that_would_fill_the_memory_are_refused(self, path, monkeypatch):
         run = self.write(path, 100, lambda number: {"episode": str(number)})
         assert len(run.ledger) == 100
-        monkeypatch.setattr("speedrunner.store.data.LEDGER_BYTES", 100 * (ROW_BYTES + LABELS_BYTES))
+        monkeypatch.setattr("speedrunner.store.run_data.LEDGER_BYTES", 100 * (ROW_BYTES + LABELS_BYTES))
         with pytest.raises(RunDirectoryError, match=r"requests.jsonl, line \d+: the rows up to this one"):
             _ = load(path).ledger
 
@@ -263,9 +263,9 @@ def test_a_run_of_more_episodes_than_readers_take_is_refused(path, monkeypatch, 
     with RunDirectory.open_for_writing(path) as run:
         for point in (4, 5):
             run.append_trajectory("test", point, trajectory(f"test/{point:04d}/0"))
-    monkeypatch.setattr(f"speedrunner.store.data.{limit}", {"EPISODES": 6, "CHECKPOINTS": 3}[limit])
+    monkeypatch.setattr(f"speedrunner.store.run_data.{limit}", {"EPISODES": 6, "CHECKPOINTS": 3}[limit])
     assert len(load(path).episodes) == 6
-    monkeypatch.setattr(f"speedrunner.store.data.{limit}", {"EPISODES": 5, "CHECKPOINTS": 2}[limit])
+    monkeypatch.setattr(f"speedrunner.store.run_data.{limit}", {"EPISODES": 5, "CHECKPOINTS": 2}[limit])
     assert len(load(path).rows) == 4
     with pytest.raises(RunDirectoryError, match=rf"has more than \d {what}, the limit"):
         _ = load(path).episodes
@@ -277,7 +277,7 @@ def test_a_run_of_too_many_processes_is_refused(path, monkeypatch):
     row = process(load_model_config("tiny-random"))
     for count in (1, 2):
         (path / "processes.jsonl").write_bytes((msgspec.json.encode(row) + b"\n") * count)
-        monkeypatch.setattr("speedrunner.store.data.PROCESSES", 1)
+        monkeypatch.setattr("speedrunner.store.run_data.PROCESSES", 1)
         if count == 1:
             assert load(path).processes == [row]
     with pytest.raises(RunDirectoryError, match="has more than 1 rows, the limit"):

@@ -13,8 +13,8 @@ import pytest
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store import files
-from speedrunner.store.data import load
 from speedrunner.store.records import FORMAT, Termination
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.verification.replay import BY_THE_CLOCK
 from speedrunner.verification.verify import check_files, verify

@@ -8,8 +8,8 @@ import pytest
 
 from envs import Outcome
 from serving.tokens.tools import ToolCall
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import CallNode, Termination
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.search import InvalidQuery, Query, search
 from tests.speedrunner.run_samples import trajectory

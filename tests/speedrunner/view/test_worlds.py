@@ -13,8 +13,8 @@ import envs
 from envs import Task, TextEnv
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import CallNode, Termination, Trajectory, Turn, WorldStep
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.worlds import snapshots
 from tests.toy_env import Corridor

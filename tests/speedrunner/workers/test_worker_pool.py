@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 
 from envs import Task, UnknownEnvironment
-from envs.registry import REGISTRY
+from envs.env_registry import REGISTRY
 from envs.scienceworld import ScienceWorld
 from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library

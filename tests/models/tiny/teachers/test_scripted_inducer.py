@@ -31,7 +31,7 @@ from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.library.text import source_text
-from speedrunner.store.data import RunData
+from speedrunner.store.run_data import RunData
 
 REPORT = {
     **{"episodes": 10, "solved": 6, "then": 5, "then, failed": 2, "after you": 5, "after you, failed": 2},

@@ -13,7 +13,7 @@ from msgspec import structs
 from serving.deployment import deploy
 from serving.errors import RequestFailed
 from speedrunner.bench.engine import playing_setup
-from speedrunner.bench.gpu.pages import PAGE
+from speedrunner.bench.gpu.gpu_pages import PAGE
 from speedrunner.bench.gpu.record import open_record, read_record_folder
 from speedrunner.bench.gpu.session import (
     LONGEST_S,

@@ -11,7 +11,7 @@ import pytest
 from serving.sizing import fit
 from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.gpu import schedule
-from speedrunner.bench.gpu.pages import as_text
+from speedrunner.bench.gpu.gpu_pages import as_text
 from speedrunner.bench.gpu.record import open_record, subject_of
 from speedrunner.bench.gpu.schedule import FOREIGN, UNCACHED, bench_of, sizes_of, steps_of
 from speedrunner.bench.gpu.session import LONGEST_S, Step, play_steps

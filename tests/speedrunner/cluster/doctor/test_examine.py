@@ -8,14 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from speedrunner.cluster.cluster_subject import Subject, subject_of
 from speedrunner.cluster.doctor.examine import environments, examine, sandboxes
-from speedrunner.cluster.subject import Subject, subject_of
 from speedrunner.findings import Finding, ok, warning
 from tests.processes import in_namespaces
 
 LOOK = """
 from speedrunner.cluster.doctor.examine import sandboxes
-from speedrunner.cluster.subject import subject_of
+from speedrunner.cluster.cluster_subject import subject_of
 
 (found,) = sandboxes(subject_of([]))
 print(found.level, found.text, found.remedy, sep="\\n")

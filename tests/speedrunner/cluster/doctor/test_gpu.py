@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from serving.engine.toolkit import Toolkit
+from speedrunner.cluster.cluster_subject import subject_of
 from speedrunner.cluster.doctor.gpu import gpus
-from speedrunner.cluster.subject import subject_of
 from tests.bad_gpus import BAD_GPUS, MACHINES, BadGpus
 from tests.stand_in_smi import A100, H100, SECOND
 

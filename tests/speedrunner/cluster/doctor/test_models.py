@@ -15,8 +15,8 @@ from huggingface_hub import constants
 
 from serving.errors import ServerFailed
 from serving.model_configs import CHECKOUT
+from speedrunner.cluster.cluster_subject import subject_of
 from speedrunner.cluster.doctor.models import files, flags, installation, servers
-from speedrunner.cluster.subject import subject_of
 from speedrunner.findings import Finding
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
 from tests.stand_in_smi import H100

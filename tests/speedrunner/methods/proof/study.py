@@ -29,8 +29,8 @@ from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import due
 from speedrunner.runs.plan import Evaluate
 from speedrunner.runs.setup import set_up
-from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Trajectory
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 

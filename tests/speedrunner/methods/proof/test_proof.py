@@ -20,13 +20,17 @@ from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
-from speedrunner.store.data import RunData
 from speedrunner.store.records import Termination, Trajectory
-from tests.speedrunner.methods.proof import babyai, crafter, scienceworld
+from speedrunner.store.run_data import RunData
+from tests.speedrunner.methods.proof import babyai_proof, crafter_proof, scienceworld_proof
 from tests.speedrunner.methods.proof.study import CONTEXT, SKILLED_CALLS, held_out, play, session_text
 
 GOLDEN = Path(__file__).parents[3] / "data" / "sessions"
-STUDIES = {"babyai": babyai.STUDY, "crafter": crafter.STUDY, "scienceworld": scienceworld.STUDY}
+STUDIES = {
+    "babyai": babyai_proof.STUDY,
+    "crafter": crafter_proof.STUDY,
+    "scienceworld": scienceworld_proof.STUDY,
+}
 
 
 Played = Callable[[str], RunData]

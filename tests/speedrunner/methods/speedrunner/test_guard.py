@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from speedrunner.methods.speedrunner.method import standard_error
+from speedrunner.methods.speedrunner.speedrunner_method import standard_error
 from speedrunner.runs.executor import RunStopped
 from speedrunner.store.records import Termination
 from tests.scripted_engine import Answer, Request, call, refuse

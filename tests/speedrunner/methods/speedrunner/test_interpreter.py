@@ -16,8 +16,8 @@ from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.data import History
 from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
+from speedrunner.store.run_data import History
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 

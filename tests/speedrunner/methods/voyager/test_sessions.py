@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from speedrunner.methods.base import UnfitEnvironment
-from speedrunner.methods.registry import make
+from speedrunner.methods.method_base import UnfitEnvironment
+from speedrunner.methods.method_registry import make
 from speedrunner.store.labels import Labels
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, Termination
-from speedrunner.verification.policies import policies
+from speedrunner.verification.policy_check import policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import CORRIDOR, Runs, ScriptedRun, flag
 from tests.tampered_runs import subject

@@ -1,0 +1,133 @@
+"""Writes the shape of a published model as a model folder without weights, for `load_format: dummy`.
+
+    python models/shapes/build_shapes.py --shape NAME --out DIR
+
+The configuration is the published one. The tokenizer is the bundled models', filled up to the true size of
+the vocabulary, so that sampling and grammars cost what they cost with the true one. DIR appears by one
+rename, when all of it is there; a second call with the same recipe leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import random
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import yaml
+
+HERE = Path(__file__).resolve().parent
+BUNDLED = HERE.parent / "random"
+sys.path.append(str(BUNDLED))
+
+from recipe import ADDED, SPECIAL, Recipe, add_control_tokens, build_tokenizer, run  # noqa: E402
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+
+class Family(NamedTuple):
+    """What the models of one type write around what is said.
+
+    Attributes:
+        special, added: control tokens, which decoding can leave out or always shows.
+        end, pad: those among `special` that end a turn, and a text.
+    """
+
+    template: Path
+    special: tuple[str, ...] = SPECIAL
+    added: tuple[str, ...] = ADDED
+    end: str = "<|im_end|>"
+    pad: str = "<|endoftext|>"
+
+
+FAMILIES = {
+    "qwen3_5_text": Family(BUNDLED / "hybrid.jinja"),
+    "qwen3": Family(BUNDLED / "template.jinja"),
+    "llama": Family(
+        HERE / "llama3.jinja",
+        special=(
+            *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
+            *("<|eom_id|>", "<|eot_id|>"),
+        ),
+        added=(),
+        end="<|eot_id|>",
+        pad="<|end_of_text|>",
+    ),
+}
+"""By `model_type`."""
+
+
+def shapes() -> dict[str, dict[str, Any]]:
+    """The configurations by name."""
+    text = (HERE / "shapes.yaml").read_text(encoding="utf-8")
+    found = {name: config for name, config in yaml.safe_load(text).items() if not name.startswith(".")}
+    for config in found.values():
+        if "quantization_config" in config:
+            # The gates' projections are too narrow for blocks of 128 and stay in bfloat16.
+            config["quantization_config"]["modules_to_not_convert"] += [
+                f"model.layers.{layer}.linear_attn.{gate}"
+                for layer in range(config["num_hidden_layers"])
+                if (layer + 1) % config["full_attention_interval"]
+                for gate in ("in_proj_a", "in_proj_b")
+            ]
+    return found
+
+
+def build_wide_tokenizer(family: Family, size: int) -> PreTrainedTokenizerBase:
+    """The bundled models' tokenizer with `size` entries, of which the family's control tokens are the last.
+
+    Encoding finds the same entries as there. The further ones, pairs of its words, are for decoding: random
+    weights choose them, and a grammar has to allow or forbid each.
+    """
+    from tokenizers import Tokenizer
+
+    tokenizer = build_tokenizer(family.template.read_text(encoding="utf-8"))
+    content = json.loads(tokenizer.backend_tokenizer.to_str())
+    vocabulary: dict[str, int] = content["model"]["vocab"]
+    words = sorted(word for word in vocabulary if (bare := word.lstrip("Ġ")).isalpha() and bare.isascii())
+    pairs = [first + second for first, second in itertools.product(words, repeat=2)]
+    random.Random(0).shuffle(pairs)
+    free = size - len(family.special) - len(family.added)
+    for pair in pairs:
+        if len(vocabulary) == free:
+            break
+        vocabulary.setdefault(pair, len(vocabulary))
+    wide = Tokenizer.from_str(json.dumps({**content, "added_tokens": []}))
+    add_control_tokens(wide, size, family.special, family.added)
+    tokenizer._tokenizer = wide
+    tokenizer.eos_token, tokenizer.pad_token = family.end, family.pad
+    return tokenizer
+
+
+def recipe(shape: str) -> Recipe:
+    """How a shape's folder is made."""
+    config = shapes()[shape]
+    family = FAMILIES[config["model_type"]]
+
+    def write(folder: Path) -> str:
+        from transformers import __version__ as transformers_version
+
+        print(f"training a tokenizer, filled up to {config['vocab_size']:,} entries", flush=True)
+        tokenizer = build_wide_tokenizer(family, config["vocab_size"])
+        tokenizer.model_max_length = config["max_position_embeddings"]
+        tokenizer.save_pretrained(folder)
+        content = {
+            **config,
+            "eos_token_id": tokenizer.eos_token_id,
+            "pad_token_id": tokenizer.pad_token_id,
+            "transformers_version": transformers_version,
+        }
+        (folder / "config.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+        return f"the shape of {shape}, no weights"
+
+    return Recipe((Path(__file__), HERE / "shapes.yaml", family.template), write, {"shape": shape})
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Write a published model's shape, without weights.")
+    parser.add_argument("--shape", required=True, choices=shapes(), help="which model's")
+    run(parser, lambda given: recipe(given.shape))

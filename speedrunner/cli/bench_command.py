@@ -1,0 +1,114 @@
+"""`speedrunner bench cache | rollout | gpu`: compare this machine and its engine with stated targets."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from serving.gpu_check import require_gpus
+from serving.sizing import fit
+from speedrunner.bench.cache_use import measure_cache
+from speedrunner.bench.engine import playing_setup
+from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, bench_command
+from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
+from speedrunner.bench.gpu.schedule import bench_of, steps_of
+from speedrunner.bench.gpu.session import play_steps
+from speedrunner.bench.rollout_speed import measure_rollout
+from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured
+from speedrunner.cli.output import say, say_error, waiting_line
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.store.run_lock import RunLock
+
+
+def numbers(option: str, text: str) -> list[int]:
+    """Return several numbers written as `1,4,16`, sorted. Raises `InvalidConfig`."""
+    try:
+        found = sorted({int(each) for each in text.split(",")})
+    except ValueError:
+        found = [0]
+    if found[0] < 1:
+        raise InvalidConfig(f"{option} {text}: write numbers with commas, such as 1,4,16")
+    return found
+
+
+def cache(
+    overrides: EngineOverrides = None,
+    episodes: Annotated[
+        int, typer.Option(min=1, help="Episodes of each level: at least two for each one in flight.")
+    ] = 16,
+    turns: Annotated[int, typer.Option(min=2, help="Largest number of requests of an episode.")] = 12,
+    in_flight: Annotated[str, typer.Option(help="Episodes at the same time, by level.")] = "1,4,16",
+    as_json: AsJson = False,
+) -> None:
+    """Compare cached tokens of many episodes with the maximum.
+
+    The targets are 99 % (attention) and 97 % (hybrid models). The last level is repeated with and without
+    admission; on a server that is started here also with a cache for half of its conversations. Compare
+    tokens per second within one table only: they depend on what else the machine does.
+
+    Example: speedrunner bench cache model=tiny-random --in-flight 1,8
+    """
+    levels = numbers("--in-flight", in_flight)
+    setup = playing_setup(overrides or [])
+    show_measured(lambda status: measure_cache(setup, levels, episodes, turns, status), as_json)
+
+
+def rollout(
+    overrides: EngineOverrides = None,
+    in_flight: Annotated[int, typer.Option(min=1, help="Episodes at the same time.")] = 32,
+    pairs: Annotated[int, typer.Option(min=1, help="Rollouts, each followed by its replay.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Compare rollouts with a bare replay of their requests.
+
+    CPU time, memory and power are shown, too. The target is 0.90 (on a GPU 0.95) of the output tokens per
+    second of the replay.
+
+    Example: speedrunner bench rollout model=tiny-random --pairs 3
+    """
+    setup = playing_setup(overrides or [])
+    show_measured(lambda status: measure_rollout(setup, in_flight, pairs, status), as_json)
+
+
+def gpu(
+    overrides: EngineOverrides = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
+    minutes: Annotated[
+        float, typer.Option(min=0.0, help="Start only steps that can end within this time, in minutes.")
+    ] = 40.0,
+) -> None:
+    """Run all benchmarks of a model on this machine, in resumable steps.
+
+    The steps are start, capacity, tool calls, prefix cache, rollouts, long prompts, grammar and FP8. Each
+    takes at most 8 minutes and writes its result at once. Rerun the same command to continue and to repeat
+    failed steps. DIR/record.md has the tables for docs/gpu.md. Exit status 1: a step failed, or a target is
+    missed.
+
+    Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --minutes 40 --out records/27b
+    """
+    given = overrides or []
+    setup = playing_setup(given)
+    if setup.config.serving.url is None:  # a server that is started here is fitted to its GPUs
+        (gpus,) = require_gpus([setup.model_config], say_error)
+        setup = replace(setup, model_config=fit(setup.model_config, gpus))
+    make_folder(out)
+    with RunLock(out / "lock"), waiting_line() as status:
+        record = open_record(out, subject_of(setup, given))
+        again = bench_command(record, f"--minutes={minutes:g}", f"--out={out}")
+        bench = bench_of(setup, record, status)
+        left = carry_out(
+            lambda drain: play_steps(bench, steps_of(setup, given), minutes, drain),
+            kept=f"; finished steps are in {out}. Rerun the same command to continue",
+        )
+    say(as_text(record))
+    if left:
+        say("\nLeft, with the minutes that each needs:")
+        say(*(f"  {each.step} ({each.needed_s / 60:.1f}): {each.reason}" for each in left))
+        say(f"To continue: {again}")
+    say(f"\nThe tables are in {out / PAGE}")
+    if any(step.has_failed for step in record.steps.values()):
+        raise typer.Exit(1)

@@ -1,0 +1,51 @@
+"""Report a command's error in one line."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from serving.errors import ServingError
+from speedrunner.cli.init_command import NotWritten
+from speedrunner.experiments.forecast import NothingMeasured
+from speedrunner.optional import NotInstalled
+from speedrunner.results.comparison import CannotCompare
+from speedrunner.runs.drain import TimeTooShort
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.setup import SETUP_ERRORS
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.slurm import SlurmRefused
+from speedrunner.store.files import StorageError
+from speedrunner.workers.env_worker import WorkerError
+
+FOR_PEOPLE = (
+    *SETUP_ERRORS,
+    *(CannotCompare, WorkerError, NothingMeasured, NotInstalled, NotWritten),
+    *(RunStopped, SandboxError, ServingError, SlurmRefused, StorageError, TimeTooShort),
+)
+"""Errors with a text for people. Any other error is a bug and shows its traceback."""
+
+READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
+"""Commands that only read runs, possibly of someone else."""
+
+UNFIT = (LookupError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError, RecursionError)
+"""Errors of readers if records are well-formed and contradict each other."""
+
+
+def explain(error: Exception, arguments: Sequence[str]) -> str | None:
+    """Return the line for a command's error; `None` for a bug, which shows its traceback.
+
+    Contradicting records of a run can make any step of a reader fail. The line then also names the place in
+    the code, so that a bug can still be found.
+    """
+    text = str(error)
+    if not isinstance(error, FOR_PEOPLE):
+        if next(iter(arguments), "") not in READERS or not isinstance(error, UNFIT):
+            return None
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        text = (
+            f"records of the run contradict each other ({type(error).__name__}: {error}, at"
+            f" {Path(at.filename).name}:{at.lineno}); `speedrunner verify` may find where"
+        )
+    return f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}"

@@ -1,0 +1,160 @@
+"""`speedrunner library show | diff | graph | stats | blame`: stored skill libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from envs import Primitive
+from speedrunner.cli.command import AsJson, RunPath, Trust
+from speedrunner.cli.output import say, say_json
+from speedrunner.library.definition import Definition, read_text
+from speedrunner.library.library import Library
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
+from speedrunner.results.libraries import library_statistics
+from speedrunner.results.skill_table import blame_lines
+from speedrunner.runs.stored_policy import find_policy
+from speedrunner.runs.stored_setup import stored_env
+from speedrunner.store.files import StorageError, read_given, reason
+from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy
+from speedrunner.store.process_notes import caveats
+from speedrunner.store.run_data import RunData, load
+
+Version = Annotated[
+    int | None, typer.Argument(metavar="[VERSION]", help="Default: the newest.", show_default=False)
+]
+
+
+def show(run: RunPath, version: Version = None) -> None:
+    """Print the source of a library and who may call each skill.
+
+    Each skill is printed with the sleeps that wrote it. Notes follow if the method keeps any.
+
+    Example: speedrunner library show runs/demo 2
+    """
+    directory, found = _find(run, version)
+    say(source_text(*_load_policy(directory, found)))
+
+
+def diff(
+    run: Annotated[str, typer.Argument(metavar="RUN[:A]", help="A version, by default the newest.")],
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN][:B]", help="A version of another run, or of the same one (:B).", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Print the differences between two versions of a library.
+
+    The versions are of one run, or of two; notes are compared as well. One version alone is compared with
+    the one before it. `diff RUN 2` is short for `diff RUN:2`.
+
+    Examples:
+      speedrunner library diff runs/demo:2
+      speedrunner library diff runs/demo:1 :3
+      speedrunner library diff runs/demo:3 runs/other
+    """
+    if other is not None and other.isdecimal() and not Path(other).exists():
+        run, other = f"{run}:{other}", None
+    directory, found = find_policy(run)
+    if other is None:
+        before, after = (directory, max(found - 1, 0)), (directory, found)
+    else:
+        before = directory, found
+        after = find_policy(f"{directory.path}{other}" if other.startswith(":") else other)
+    names = f"v{before[1]:04d}", f"v{after[1]:04d}"
+    if before[0].path != after[0].path:
+        names = f"{before[0].path}:{names[0]}", f"{after[0].path}:{names[1]}"
+    none = f"{names[1]} changed nothing" if other is None else f"{names[0]} and {names[1]} are the same"
+    old, new = (compared_lines(*_load_policy(*each)) for each in (before, after))
+    say(*(list(diff_lines(old, new, names)) or [none]))
+
+
+def graph(run: RunPath, version: Version = None, trust: Trust = None) -> None:
+    """Print which skills and primitives each skill calls.
+
+    Example: speedrunner library graph runs/demo
+    """
+    directory, found = _find(run, version)
+    env = stored_env(directory, trust or [])
+    env.close()
+    library, _ = _load_policy(directory, found, env.primitives)
+    say(*graph_lines(library))
+
+
+def stats(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE.py|RUN[:VERSION]", help="A module of skills, or a run's library.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Print a library's size, call graph and complexity.
+
+    These are the statistics of the paper's Appendix H, and the share of functions about combat.
+
+    Examples:
+      speedrunner library stats runs/demo:2
+      speedrunner library stats skills.py --json
+    """
+    if Path(source).is_file() or source.endswith(".py"):
+        try:
+            definitions: Sequence[Definition] = read_text(read_module(Path(source)))
+        except InvalidSkill as error:
+            raise StorageError(f"{source}: {error}") from None
+    else:
+        definitions = _load_policy(*find_policy(source))[0].definitions
+    found = library_statistics(definitions)
+    if as_json:
+        say_json(found)
+        return
+    for name, value in msgspec.structs.asdict(found).items():
+        say(f"{name:11} {'-' if value is None else f'{value:.4g}'}")
+
+
+def blame(run: RunPath) -> None:
+    """Print which sleep made or changed each skill, and its calls.
+
+    Calls are those of all finished episodes, test episodes included. The score is the mean over the episodes
+    in which the actor called the skill.
+
+    Example: speedrunner library blame runs/demo
+    """
+    data = load(run)
+    say(*blame_lines(data), *caveats(data.processes))
+
+
+def read_module(file: Path) -> str:
+    """Return the text of a file. Raises `InvalidSkill`; its text does not name the file."""
+    try:
+        return read_given(file, MODULE_BYTES)
+    except UnicodeDecodeError as error:
+        raise InvalidSkill(f"is no text in UTF-8: {error.reason}") from None
+    except OSError as error:
+        raise InvalidSkill(f"cannot be read: {reason(error)}") from None
+
+
+def _find(run: Path, version: int | None) -> tuple[RunData, int]:
+    """Return a stored version. Raises `RunDirectoryError`."""
+    return find_policy(str(run) if version is None else f"{run}:{version}")
+
+
+def _load_policy(
+    directory: RunData, version: int, primitives: tuple[Primitive, ...] | None = None
+) -> tuple[Library, str]:
+    """Return the library and the notes of a stored version. Raises `InvalidPolicy`.
+
+    Args:
+        primitives: the environment's primitives, to check the library again; `None` trusts the stored
+            library.
+    """
+    policy = directory.policies.load(version)
+    try:
+        return Library(primitives or ()).of(policy, trusted=primitives is None), policy.notes
+    except InvalidPolicy as error:
+        raise InvalidPolicy(f"{directory.path}: {error}") from error

@@ -1,0 +1,97 @@
+"""`speedrunner report`: the results of runs as a page, tables and figures in one folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speedrunner.bench.gpu.gpu_pages import record_tables
+from speedrunner.bench.gpu.record import is_record
+from speedrunner.cli.command import PriceList
+from speedrunner.cli.output import say, waiting_line
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.report.collected import collect, describe
+from speedrunner.report.facts import facts
+from speedrunner.report.figures import figures, not_begun
+from speedrunner.report.page import page
+from speedrunner.report.printing import write_figures
+from speedrunner.results.paper import played_models, sweep_command
+from speedrunner.results.writing import write
+from speedrunner.store.discovery import readable
+from speedrunner.store.files import StorageError, write_atomic
+
+
+def report(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Runs, and folders with runs in or below them.")
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(metavar="OUT", help="Folder to write. Default: DIR/report.", show_default=False),
+    ] = None,
+    prices: PriceList = None,
+    holm: Annotated[
+        bool, typer.Option("--holm", help="Correct p-values by Holm's procedure, per metric and table.")
+    ] = False,
+) -> None:
+    """Write results of runs: report.html, tables (CSV, LaTeX), figures.
+
+    Runs may be unfinished. Runs that differ only in their seed are grouped. OUT gets report.html for a
+    browser, tables/ and figures/ (PDF, SVG, PNG). A folder of `speedrunner bench gpu` among the DIRs adds its
+    tables to the page. Exit status 1: a run is damaged and left out, or a folder has no run.
+
+    Example: speedrunner report runs/paper --prices gpt-5.4-mini
+    """
+    measured = [folder for folder in folders if is_record(folder)]
+    folders = [folder for folder in folders if folder not in measured]
+    if not folders:
+        raise InvalidConfig(
+            f"{measured[0]} is a record of `bench gpu`, with its tables in record.md: name runs as well"
+        )
+    with waiting_line() as status:
+        found = collect(folders, prices, status, corrected=holm)
+        try:
+            records, damaged = readable(measured, record_tables)
+        except StorageError as error:
+            records, damaged = [], [str(error)]
+        found.problems.extend(damaged)
+        made = figures(found.conditions, found.options)
+        out = out or _own_folder(folders)
+        text = page(
+            title=", ".join(folder.resolve().name for folder in folders),
+            figures=made,
+            tables=found.tables,
+            facts=facts([run for condition in found.conditions for run in condition.runs]),
+            caveats=[*found.caveats, *found.notes],
+            problems=found.problems,
+            not_begun=not_begun(found.conditions, found.options),
+            cache=[
+                sweep_command("cache", model, found.options)
+                for model in played_models(found.conditions).values()
+            ],
+            records=[table for tables in records for table in tables],
+        )
+        status("writing tables and figures")
+        write(out / "tables", found.tables, found.caveats)
+        write_figures(made, out / "figures")
+        write_atomic(out / "report.html", text.encode())
+    say(*describe(found), *found.notes, *found.caveats)
+    counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
+    say(f"the report is in {out}: {counts}")
+    say(*(f"error: {problem}" for problem in found.problems), err=True)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _own_folder(folders: list[Path]) -> Path:
+    """Return `report` in the first folder. Raises `StorageError` if it is a link to another place.
+
+    The folder may be someone else's: a link in it must not choose which of the user's files are written.
+    """
+    out = next(folder for folder in folders if folder.is_dir()) / "report"
+    for place in (out, out / "tables", out / "figures"):
+        if place.is_symlink():
+            raise StorageError(f"{place} is a link: name a folder for the report with --out")
+    return out

@@ -1,0 +1,61 @@
+"""`speedrunner view`: browse runs, episodes, skills and sleeps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from speedrunner.cli.output import say, say_error, waiting_line
+from speedrunner.store.files import StorageError
+from speedrunner.view.site import Site
+from speedrunner.view.static import write
+from speedrunner.view.view_server import ADDRESS, listen, new_token, serve
+
+
+def view(
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="RUN", help="A run, or a folder with runs in or below it.", show_default=False
+        ),
+    ],
+    port: Annotated[
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port to listen on. 0: any free port.")
+    ] = 0,
+    static: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="OUT", help="Write the pages into this folder and serve nothing.", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Browse runs, episodes, skills and sleeps in a web browser.
+
+    Runs may be unfinished. The printed address works on this machine only (from another one, through
+    `ssh -L`) and contains a secret token. Ctrl-C stops the server.
+
+    Examples:
+      speedrunner view runs/demo
+      speedrunner view runs/demo --static pages
+    """
+    site = Site(folder, static=static is not None)
+    slugs = list(site.runs())
+    if not slugs:
+        raise StorageError(f"{folder} holds no run: no folder in it has a config.yaml")
+    if static is not None:
+        with waiting_line() as status:
+            count, problems = write(site, static, status)
+        say(f"{count} pages: open {static / 'index.html'}")
+        for path in problems:
+            say_error(f"error: {path} could not be made: `speedrunner view` shows why")
+        raise typer.Exit(1 if problems else 0)
+    listener, token = listen(port), new_token()
+    first = f"runs/{slugs[0]}/index.html" if len(slugs) == 1 else ""
+    try:
+        say_error("Press Ctrl-C to stop")
+        say(f"http://{ADDRESS}:{listener.getsockname()[1]}/{token}/{first}")
+        serve(site, token, listener)
+    except KeyboardInterrupt:
+        raise typer.Exit(0) from None

@@ -1,0 +1,112 @@
+"""A site's resources and how its jobs request them: the files of `configs/cluster/`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+
+from speedrunner.config.compose import group_file
+from speedrunner.config.plain_yaml import check_events
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.store.files import read_given, reason
+from typed.plain_records import WrongData, record
+
+# sbatch gives blanks, quotes, backslashes and # in an option a special meaning.
+Word = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"""^[^\s"'\\#-][^\s"'\\#]*\Z""", description="one word without quotes, backslashes or #"
+    ),
+]
+SbatchOption = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"""^--[a-z][^\s"'\\#]*\Z""",
+        description="an option of sbatch without blanks, quotes, backslashes or #, such as --qos=long",
+    ),
+]
+Place = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^[\w./$:{}@+-]+\Z", description="a path without blanks; may name variables"),
+]
+OURS = (
+    "array",
+    "requeue",
+    "no-requeue",
+    "open-mode",
+    "output",
+    "error",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+)
+"""Options of sbatch that the script sets itself."""
+
+
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How jobs are requested at a site.
+
+    Attributes:
+        gpus: GPUs that one node has for a job; 0 for machines without. The models' model configs say how many
+            of them it gets, and on how many nodes.
+        cpus: cores of a job, on each node.
+        memory_gb: memory of a job in GB (2^30 bytes), on each node.
+        minutes: walltime, 30 days at most. A job ends cleanly before its walltime is over, and restarts.
+        partition: `None` for the site's own default.
+        account: the account that is charged; `None` for the user's own.
+        setup: shell lines that run first, such as `module load cuda`.
+        container: prefix that runs a command inside a container with `speedrunner` installed, such as
+            `apptainer exec --nv image.sif`; `None` for the installation that submits.
+        scratch: a folder on the node's own disk, for caches and sockets; may name variables of the job.
+            `None`: $SLURM_TMPDIR, $TMPDIR or /tmp.
+        options: further options of sbatch.
+    """
+
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=64)]
+    cpus: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+    memory_gb: Annotated[int, msgspec.Meta(ge=1, le=65_536)]
+    minutes: Annotated[int, msgspec.Meta(ge=1, le=43_200)]
+    partition: Word | None = None
+    account: Word | None = None
+    setup: str = ""
+    container: str | None = None
+    scratch: Place | None = None
+    options: list[SbatchOption] = []
+
+
+def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
+    """Return the cluster among settings, `cluster=NAME` (or a file's path) and `cluster.KEY=VALUE`, and the
+    other settings.
+
+    Raises:
+        InvalidConfig: none or several are named, or a key or value is wrong.
+    """
+    named = [each.partition("=")[2] for each in given if each.startswith("cluster=")]
+    changes = [each.removeprefix("cluster.").partition("=") for each in given if each.startswith("cluster.")]
+    rest = [each for each in given if not each.startswith(("cluster=", "cluster."))]
+    if len(named) != 1:
+        raise InvalidConfig(
+            f"name one cluster, cluster=NAME (a file of configs/cluster/, or a path), not"
+            f" {' and '.join(named) or 'none'}"
+        )
+    file = Path(named[0]) if named[0].endswith((".yaml", ".yml")) else group_file("cluster", named[0])
+    try:
+        text = read_given(file)
+        check_events(text)
+        content: Any = yaml.safe_load(text)
+        if isinstance(content, dict):
+            content |= {key: yaml.safe_load(value) for key, _, value in changes}
+        cluster = record(Cluster, content)
+        for option in cluster.options:
+            name = option.removeprefix("--").partition("=")[0]
+            if any(each.startswith(name) for each in OURS):  # sbatch accepts abbreviations
+                raise WrongData(f"options: {option} is not for you to set, nor are {', '.join(OURS)}")
+        return cluster, rest
+    except OSError as error:
+        raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
+    except (ValueError, yaml.YAMLError, RecursionError, WrongData) as error:
+        raise InvalidConfig(f"cluster {named[0]}: {' '.join(str(error).split())}") from None

@@ -1,0 +1,225 @@
+"""The contract of a method: its first policy, its actor, its way to play, and its sleep."""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Awaitable, Callable
+from contextlib import closing
+from dataclasses import dataclass, field
+from functools import partial
+from typing import ClassVar, TypeVar
+
+from envs import Task, TextEnv
+from serving.model import Model
+from serving.usage import Usage
+from speedrunner.agents.actor import ActorSpec, EpisodeLimits
+from speedrunner.agents.episode import EpisodeContext
+from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
+from speedrunner.agents.toolbox import Tool, Toolbox
+from speedrunner.library.library import Library
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory
+from speedrunner.store.run_data import History
+
+Returned = TypeVar("Returned")
+
+
+TRIES = 3
+"""Maximum requests of a role that is to answer once. A retry follows an answer without a valid call, or with
+a call that its tool has refused."""
+
+FEW_TOKENS = 16_000
+"""Context tokens below which an agent of a sleep is asked to finish, or a quarter of the context if that is
+less."""
+
+
+class MethodBroke(Exception):
+    """A method returned a value that its contract does not allow."""
+
+
+class UnfitEnvironment(Exception):
+    """A method cannot play in the given environment."""
+
+
+@dataclass
+class SleepTools:
+    """The tools of a sleep; they also collect its record.
+
+    Attributes:
+        sleep: number of this sleep, 1 for the first.
+        model: the model that plays the agents of the sleep.
+        library: returns a policy's skills for editing; see `Actor.library`.
+        labels: labels of the ledger rows of every request.
+        limits: limits of the actor's episodes.
+        sandbox: how agent-written code is confined.
+        attempt: plays a training task with an actor of this spec; its tokens count for the sleep. It never
+            returns an episode that ended by an infrastructure error. A method with `replays` may replay
+            training tasks in a fresh world; others may play only tasks in `fresh`. `None` for methods of
+            neither kind.
+        fresh: unused training tasks for this sleep; see `Method.fresh_tasks`.
+        edits: extend it with each edit that an agent requested.
+        error: why the sleep did not do all its work; see `fell_short`.
+    """
+
+    sleep: int
+    env: TextEnv
+    model: Model
+    library: Callable[[Policy], Library]
+    labels: Labels
+    limits: EpisodeLimits
+    sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
+    attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
+    fresh: tuple[Task, ...] = ()
+    agents: list[AgentRecord] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+    error: str | None = None
+
+    def calls(self, role: str, most: int) -> int:
+        """Return the maximum requests of a role: the method's number, or the model config's if
+        that is less."""
+        return self.model.model_config.role(role).calls(most)
+
+    def fell_short(self, why: str) -> None:
+        """Record why the sleep did not do all its work."""
+        self.error = why if self.error is None else f"{self.error}; {why}"
+
+    async def run_agent(
+        self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int
+    ) -> Termination:
+        """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up. The model
+        config may set fewer calls for the role.
+
+        Each reply states the remaining calls and tokens.
+
+        Raises:
+            ServingError: the engine failed.
+        """
+        record = AgentRecord(role=role, turns=[], termination=Termination.ENGINE_ERROR)
+        self.agents.append(record)
+        limits = AgentLimits(self.calls(role, llm_calls))
+
+        context = self.model.model_config.context
+
+        def status(text: str, usage: Usage) -> str:
+            used = usage.prompt + usage.completion + self.model.count_tokens(text)
+            tokens = max(context - used, 0)
+            warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
+            return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left{warning})"
+
+        execute = partial(toolbox.execute, string_tokens=self.model.model_config.role(role).string_tokens)
+        opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
+        with closing(opened) as conversation:
+            record.termination = await run_agent(
+                conversation, messages, execute, limits, record.turns.append, status
+            )
+        if record.termination is Termination.CONTEXT_OVERFLOW:
+            calls = len(record.turns)
+            self.fell_short(f"the context of the {role} overflowed after {calls} call{'s' * (calls != 1)}")
+        return record.termination
+
+    async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
+        """Let a role answer once, with a call of its one tool. The sleep's error records a missing answer.
+
+        Raises:
+            ServingError: the engine failed.
+        """
+        if await self.run_agent(role, messages, Toolbox([], tool), TRIES) is Termination.CALL_LIMIT:
+            self.fell_short(f"the {role} made no valid call of {tool.__name__}")
+
+
+class Method(abc.ABC):
+    """A way to learn; each subclass is a method. The keyword arguments of its constructor are its options and
+    all have defaults.
+
+    State: a method keeps no state between calls. The policy (skills, notes, the method's JSON) and the
+    history contain everything that it knows, so that a run can resume from any version in another process. A
+    method modifies none of its arguments, except `EpisodeContext.method_state`, `SleepTools.edits` and
+    `SleepTools.error`.
+
+    Determinism: `initial` and `agent` return equal values for equal arguments in any process; `agent` is
+    called several times for one task. `play` and `sleep` may depend on the model's answers in any way, but
+    draw random numbers only from a seed in the policy.
+
+    Records: every turn of every conversation, every edit and every replayed attempt is recorded
+    automatically, with its tokens. Those of `play`, in any role, count for the rollout. Those of `sleep`
+    count for the sleep and are spread over the rollouts of its batch (paper, Appendix A.3).
+
+    Errors: a model's mistakes are data. They are reported to the model and recorded, never raised. Do not
+    catch the errors of the engine, a worker or the sandbox: the episode then ends with an infrastructure
+    error, or the sleep is repeated when the run resumes. Any other exception is a bug and ends the run with
+    its traceback.
+
+    Attributes:
+        trains: whether it plays training rollouts and sleeps; if not, it is only evaluated.
+        replays: whether its sleeps play tasks again, which no online method may (paper, section 2).
+    """
+
+    trains: bool = True
+    replays: ClassVar[bool] = False
+
+    @property
+    def sleep_calls(self) -> int | None:
+        """Return the maximum requests of one sleep; `None` if unknown."""
+        return None
+
+    @property
+    def fresh_tasks(self) -> int:
+        """Return the number of new training tasks that each sleep plays (`SleepTools.fresh`), each once."""
+        return 0
+
+    @abc.abstractmethod
+    def initial(self) -> Policy:
+        """Return the policy before any rollout (version 0)."""
+
+    def check(self, env: TextEnv) -> None:  # noqa: B027 - most methods play in any environment
+        """Raise `UnfitEnvironment` if the method cannot play in this environment."""
+
+    @abc.abstractmethod
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        """Return the actor's specification for a task: skills, notes.
+
+        If several tasks get the same one, their common prompt prefix is computed once.
+
+        Args:
+            training: whether it is for a training rollout, in which the actor may work differently.
+        """
+
+    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
+        """Play one episode, training or held out (`EpisodeContext.training`). By default the actor plays
+        alone.
+
+        A method may open several conversations (`EpisodeContext.run_agent`, `EpisodeContext.act`), act itself
+        (`EpisodeContext.execute`), make programs callable at once (`EpisodeContext.load`), and store data for
+        its sleep in `EpisodeContext.method_state`. The episodes of a batch run concurrently, each with the
+        batch's policy: an episode's lessons reach others only after the sleep.
+
+        Args:
+            spec: the value that `agent` returned; its library can already be called.
+
+        Returns:
+            How the episode ended: the termination of a conversation or a reply, or `SUBMITTED`.
+        """
+        return await stage.act(spec)
+
+    @abc.abstractmethod
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Return the next policy, learned from `history`; the same policy if nothing changes.
+
+        The caller sets the version. `history` contains training data only; no sleep sees held-out episodes.
+
+        Raises:
+            ServingError, WorkerError, SandboxError: the sleep is repeated when the run resumes.
+        """
+
+
+def returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:
+    """Return the result of a method's call if it has the right type. Raises `MethodBroke`."""
+    if not isinstance(value, kind):
+        raise MethodBroke(f"{called(method)}: {call} must return {kind.__name__}, and returned {value!r:.80}")
+    return value
+
+
+def called(method: Method) -> str:
+    """Return the name of a method for errors."""
+    return f"method {type(method).__module__}:{type(method).__qualname__}"

@@ -1,0 +1,48 @@
+"""Methods by name, imported only when they are created."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from speedrunner.methods.at_once import check_at_once
+from speedrunner.methods.method_base import Method
+from typed.classes import Registry
+
+METHODS = {
+    "asi": "speedrunner.methods.asi:ASI",
+    "asi_replay": "speedrunner.methods.asi_replay:ASIReplay",
+    "opo": "speedrunner.methods.opo:OPO",
+    "react": "speedrunner.methods.react:ReAct",
+    "speedrunner": "speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner",
+    "voyager": "speedrunner.methods.voyager.voyager_method:Voyager",
+}
+"""Name -> `package.module:Class`."""
+
+
+class UnknownMethod(Exception):
+    """No method has the given name."""
+
+
+class InvalidMethodOption(Exception):
+    """A method was created with an unknown option, or with a value of the wrong type."""
+
+
+REGISTRY = Registry("method", METHODS, Method, UnknownMethod, InvalidMethodOption)  # type: ignore[type-abstract]
+
+
+def make(name: str, **options: Any) -> Method:
+    """Create a method.
+
+    Args:
+        name: a key of `METHODS`, or the `package.module:Class` of any other `Method`.
+        options: arguments of its constructor.
+
+    Raises:
+        UnknownMethod: the name is unknown, or refers to nothing importable that is a method.
+        InvalidMethodOption: unknown option, or a value that it does not accept.
+        MethodBroke: the method is unplayable; see `check_at_once`.
+    """
+    kind = REGISTRY.find(name)
+    made = REGISTRY.call(kind, kind, options, whose=f"method {name}", own=InvalidMethodOption)
+    check_at_once(made)
+    return made

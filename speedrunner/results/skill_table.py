@@ -1,0 +1,249 @@
+"""Each skill's history: the sleeps that created or changed it, the number of calls, and their results."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from speedrunner.library.definition import Definition
+from speedrunner.library.library import Library
+from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.records import CallNode, Skill, Trajectory
+from speedrunner.store.run_data import RunData
+
+START = "from the start"
+
+HISTORY_BYTES = 192 * 2**20
+"""Maximum bytes of memory of all versions of a run's library. Unchanged definitions count once."""
+
+VERSION_BYTES, DEFINITION_BYTES = 50_000, 3_000
+"""Bytes for each version and for each definition in addition to its text: 2,200 as measured, rounded up. A
+version takes less memory, but time."""
+
+
+class SkillVersion(msgspec.Struct):
+    """One version of a skill, in all finished episodes, held-out ones included.
+
+    Attributes:
+        sleep: the sleep that created this version; 0: the run started with it.
+        change: the change by that sleep: `written`, `edited`, `renamed from NAME` and so on.
+        until: the sleep that changed or removed it.
+        removed: whether that sleep removed it.
+        calls: calls by the actor.
+        inner_calls: calls by other skills and by programs.
+        errors: failed calls of both kinds.
+        actions: primitives that advanced the world, in the actor's calls.
+        steps_saved: `actions` minus one for each call: further calls that the actor would have needed.
+        episodes: number of episodes in which the actor called it.
+        scored: number of these episodes that have a score.
+        score: sum of these scores.
+    """
+
+    name: str
+    sleep: int
+    change: str
+    public: bool
+    until: int | None = None
+    removed: bool = False
+    calls: int = 0
+    inner_calls: int = 0
+    errors: int = 0
+    actions: int = 0
+    episodes: int = 0
+    scored: int = 0
+    score: float = 0.0
+
+    @property
+    def steps_saved(self) -> int:
+        """Return the number of LLM calls that it saved the actor."""
+        return self.actions - self.calls
+
+
+class Use(msgspec.Struct, frozen=True):
+    """One training episode.
+
+    Attributes:
+        turns: turns of the actor.
+        saved: steps saved by each skill that it called.
+    """
+
+    episode: str
+    policy: int
+    turns: int
+    saved: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SkillHistory:
+    """A run's skills.
+
+    Attributes:
+        libraries: by version of the policy.
+        versions: versions of all skills, in the order in which sleeps made them.
+        uses: the training episodes, in order.
+    """
+
+    libraries: dict[int, Library]
+    versions: list[SkillVersion]
+    uses: list[Use]
+
+
+def skill_history(run: RunData) -> SkillHistory:
+    """Follow a run's skills through its policies and call trees.
+
+    Raises:
+        StorageError: the run cannot be read, or a policy's library is damaged.
+    """
+    played_with = {row.policy for row in run.episodes}
+    stored = sorted(played_with.union(run.policies.versions()))
+    libraries: dict[int, Library] = {}
+    room, known = HISTORY_BYTES, set[int]()
+    for version in stored:
+        libraries[version] = library = Library(()).of(run.policies.load(version))
+        new = [each for each in library.definitions if id(each) not in known]
+        known.update(map(id, new))
+        room -= VERSION_BYTES + 100 * len(library.skills)
+        room -= sum(DEFINITION_BYTES + 4 * len(each.source) for each in new)
+        if room < 0:
+            raise InvalidPolicy(
+                f"{run.path}: the libraries up to v{version:04d} would take more than {HISTORY_BYTES} bytes"
+                " of memory, the limit"
+            )
+    versions: list[SkillVersion] = []
+    current: dict[int, dict[str, SkillVersion]] = {}
+    before, there = Library(()), dict[str, SkillVersion]()
+    for number, library in libraries.items():
+        first = number == min(libraries)
+        for name in [name for name in there if name not in library.by_name]:
+            gone = there.pop(name)
+            gone.until, gone.removed = number, True
+        vanished: dict[int, list[tuple[int, str]]] = {}
+        for each in before.skills:
+            if each.name not in library.by_name:
+                length = len(before.named[each.name].source)
+                vanished.setdefault(each.created, []).append((length, each.name))
+        for lengths in vanished.values():
+            lengths.sort()
+        for name, skill in library.by_name.items():
+            change = START if first else _change(skill, before, library, number, vanished)
+            if change is not None:
+                if name in there:
+                    there[name].until = number
+                there[name] = SkillVersion(name, number, change, skill.public)
+                versions.append(there[name])
+        before, current[number] = library, dict(there)
+    if not versions:
+        return SkillHistory(libraries, [], [])  # no skills, so no episode needs to be read
+    uses = [_told(played, current.get(played.policy, {})) for played in run.played("train")]
+    for played in run.played("test"):
+        _told(played, current.get(played.policy, {}))
+    return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode))
+
+
+def blame_lines(run: RunData) -> Iterator[str]:
+    """Yield each skill's versions as text, in order of creation. Raises the errors of `skill_history`."""
+    history = skill_history(run)
+    if not history.versions:
+        yield "(no sleep has made a skill yet)"
+    last = {each.name: each for each in history.versions}
+    for name, events in skill_events(run, history).items():
+        yield f"{name} ({'public' if last[name].public else 'private'})"
+        yield from (f"  {event}" for event in events)
+
+
+def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:
+    """Return the changes of each skill, one line each, in order of creation."""
+    found: dict[str, list[str]] = {}
+    for each in history.versions:
+        when = each.change
+        if each.change != START:
+            when += f" in sleep {each.sleep}, after {_batch_of(run, each.sleep)}"
+        found.setdefault(each.name, []).append(f"{when}: {_fared(each)}")
+    for each in history.versions:
+        if each.removed and each.until is not None:
+            found[each.name].append(f"removed in sleep {each.until}, after {_batch_of(run, each.until)}")
+    return found
+
+
+def _fared(skill: SkillVersion) -> str:
+    calls = skill.calls + skill.inner_calls
+    if not calls:
+        return "never called"
+    parts = [f"called {skill.calls} times by the actor", f"{skill.inner_calls} by other code"]
+    parts.append(f"{skill.errors} failed")
+    if skill.calls:
+        parts.append(f"{skill.actions / skill.calls:.1f} actions a call")
+    if skill.scored:
+        parts.append(f"score {skill.score / skill.scored:.3f} in {skill.scored} episodes")
+    return ", ".join(parts)
+
+
+def _batch_of(run: RunData, sleep: int) -> str:
+    """Return the training episodes before a sleep: `train/0010 to train/0019`."""
+    keys = sorted(row.episode for row in run.episodes if row.phase == "train" and row.policy == sleep - 1)
+    return f"{keys[0]} to {keys[-1]}" if keys else "no episodes"
+
+
+def _change(
+    skill: Skill,
+    before: Library,
+    after: Library,
+    sleep: int,
+    vanished: Mapping[int, Sequence[tuple[int, str]]],
+) -> str | None:
+    """Return the change of a skill by a sleep; `None` if it is unchanged.
+
+    Args:
+        vanished: lengths and names of the skills that the sleep removed or renamed, sorted, by the sleep that
+            created them.
+    """
+    name, old = skill.name, before.by_name.get(skill.name)
+    if old is None:
+        same = vanished.get(skill.created, ()) if skill.created < sleep else ()
+        if not same:
+            return "written"
+        # Choose the candidate with the most similar length, as a rename changes little else.
+        length = len(after.named[name].source)
+        place = bisect_left(same, (length, ""))
+        nearest = min(same[max(place - 1, 0) : place + 1], key=lambda each: abs(each[0] - length))
+        return f"renamed from {nearest[1]}"
+    own: tuple[Definition, ...] = before.named[name], after.named[name]
+    if own[0] != own[1]:
+        return "edited"
+    if old.public != skill.public:
+        return "made public" if skill.public else "made private"
+    return "edited in what it shares" if skill.edited == sleep != old.edited else None
+
+
+def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
+    """Count an episode's calls for the skill versions of that time."""
+    saved: dict[str, int] = {}
+    for turn in played.turns:
+        if turn.executed is None:
+            continue
+        if skill := _skill(turn.executed, there):
+            skill.calls += 1
+            skill.actions += turn.executed.actions
+            saved[skill.name] = saved.get(skill.name, 0) + turn.executed.actions - 1
+        for node in turn.executed.below():
+            if skill := _skill(node, there):
+                skill.inner_calls += 1
+    for name in saved:
+        skill = there[name]
+        skill.episodes += 1
+        if played.outcome is not None:
+            skill.scored += 1
+            skill.score += played.outcome.score
+    turns = sum(turn.role == "actor" for turn in played.turns)
+    return Use(played.episode, played.policy, turns, saved)
+
+
+def _skill(node: CallNode, there: dict[str, SkillVersion]) -> SkillVersion | None:
+    """Return the skill version of a call, if it is a skill's, and count its error."""
+    skill = there.get(node.name) if node.kind == "skill" else None
+    if skill is not None and node.error is not None:
+        skill.errors += 1
+    return skill

@@ -1,0 +1,77 @@
+"""Compare the records of the processes that have worked on a run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from speedrunner.store.records import Process
+from typed.plain_records import flat, shown_differences
+
+ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
+"""Changes that a run accepts on request: not of settings or texts, but results may differ."""
+
+REPORTED = ("prices.",)
+"""Changes that only affect costs: a run is shown at the prices of its newest process."""
+
+HARMLESS = ("tried", "caveat", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
+"""Fields of a model config that do not affect outputs. The files at `path` are compared."""
+
+HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens")
+"""Flags for the size of the engine's batches. They are derived from the GPU's memory, so a run has other
+values on an H200 than on an H100. They do not change what the model may write, as the number of requests in
+flight does not.
+"""
+
+
+def changes(before: Process, after: Process) -> list[str]:
+    """Return the differences between two processes of one run, such as `actor.roles.actor.temperature: 0.7 ->
+    1`.
+
+    Differences that cannot be accepted come first, then `ACCEPTABLE` ones, then `REPORTED` ones.
+    """
+    found = shown_differences(_compared(before), _compared(after))
+    return sorted(found, key=lambda line: line.startswith(ACCEPTABLE) + 2 * line.startswith(REPORTED))
+
+
+def caveats(processes: Iterable[Process]) -> list[str]:
+    """Return the caveats of the model configs, without duplicates."""
+    model_configs = (
+        model_config for process in processes for model_config in (process.actor, process.inducer)
+    )
+    return sorted(
+        {
+            f"{model_config.name}: {model_config.caveat.rstrip('.')}"
+            for model_config in model_configs
+            if model_config.caveat
+        }
+    )
+
+
+def process_lines(processes: Sequence[Process]) -> list[str]:
+    """Return a line for each process of a run that differs from the process before it."""
+    return [
+        f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
+        f" on) was not as the one before it: {'; '.join(process.changes)}."
+        for number, process in enumerate(processes, start=1)
+        if process.changes
+    ]
+
+
+def _compared(process: Process) -> dict[str, Any]:
+    """Return the values to compare, by dotted key."""
+    content = msgspec.to_builtins(process)
+    content["versions"].pop("code", None)  # a commit; the digests are more precise
+    for role in ("actor", "inducer"):
+        for name in HARMLESS:
+            content[role].pop(name, None)
+        for flag in HARMLESS_FLAGS:
+            content[role]["server"]["flags"].pop(flag, None)
+    if content["inducer"] == content["actor"]:  # one model: report its changes once
+        del content["inducer"]
+    for name in ("started", "host", "pid", "machine", "sandbox", "changes", "checksums", "format"):
+        content.pop(name, None)
+    return flat(content)

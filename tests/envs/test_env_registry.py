@@ -1,0 +1,187 @@
+"""Environments are made by name, with options that are checked before anything starts."""
+
+from __future__ import annotations
+
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from envs import (
+    EnvironmentFault,
+    InvalidOption,
+    Limits,
+    Opening,
+    Outcome,
+    Split,
+    Task,
+    TextEnv,
+    UnknownEnvironment,
+    UnknownTask,
+    make,
+    splits,
+)
+from envs.env_registry import ENVIRONMENTS, REGISTRY
+from tests.refusals import Golden, refusals
+from tests.registered import options
+
+
+class Unsplit(TextEnv):
+    """An environment for single episodes, with one option of each type: it says nothing of splits."""
+
+    primitives = ()
+    description = "A room."
+    limits = Limits(llm_calls=1, actions=None)
+
+    def __init__(
+        self,
+        *,
+        doors: int = 1,
+        height: float = 2.5,
+        dark: bool = False,
+        title: str = "hall",
+        shape: Literal["round", "square"] = "round",
+        owner: str | None = None,
+    ) -> None:
+        self.made_with = (doors, height, dark, title, shape, owner)
+
+    def reset(self, task: Task) -> Opening:
+        return Opening("Rest.", self.description)
+
+    def call(self, name: str, **arguments: object) -> None:
+        self.check_call(name, arguments)
+
+    @property
+    def done(self) -> bool:
+        return False
+
+    def outcome(self) -> Outcome:
+        return Outcome(0.0, False, {})
+
+
+class Room(Unsplit):
+    """The same with a split that shares one option and has one of its own."""
+
+    @classmethod
+    def splits(cls, *, seed: int = 0, doors: int = 1) -> Split:
+        return Split([Task(cls.name, "default", seed)], [Task(cls.name, "default", seed + doors)])
+
+
+class Positional(Room):
+    """Its constructor has a parameter that no option can stand for."""
+
+    def __init__(self, doors: int) -> None:
+        super().__init__(doors=doors)
+
+
+ROOM = f"{__name__}:Room"
+PLACES = {"FOLDER": Path.cwd()}
+
+
+class TestNames:
+    def test_registered_environments_are_known_by_their_own_name(self) -> None:
+        needed = {"scienceworld": {"family": 3}}  # its split is one family's
+        for name in ENVIRONMENTS:
+            assert make(name).name == name
+            assert {task.env for task in splits(name, **needed.get(name, {})).train} == {name}
+
+    def test_another_packages_class_is_named_by_its_path(self) -> None:
+        assert isinstance(make(ROOM), Room)
+        assert Room.name == ROOM
+        assert splits(ROOM).train == [Task(ROOM, "default", 0)]
+
+    def test_a_name_that_names_no_environment_is_refused_in_one_line(self, golden: Golden) -> None:
+        here = [f"{__name__}:{each}" for each in ("Hut", "ROOM", "Positional")]
+        names: list[Any] = [
+            "babyia",
+            "",
+            ":Room",
+            "no.such.module:Room",
+            "pathlib:Path",
+            "envs.text_env:TextEnv",
+        ]
+        names += [*here, None, 5, ["babyai"], "x" * 10_000]
+        said = {
+            refusals(
+                ((str(name)[:40], partial(function, name)) for name in names), UnknownEnvironment, **PLACES
+            )
+            for function in (make, splits, REGISTRY.find)
+        }
+        golden("environment_names.txt", "".join(said))
+
+    def test_a_module_that_breaks_on_import_is_named_with_its_cause(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "broken_house.py").write_text("raise RuntimeError('no roof\\nno walls')")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(
+            UnknownEnvironment, match=r"cannot import broken_house \(RuntimeError: no roof; broken_house.py, "
+        ):
+            make("broken_house:House")
+        assert "broken_house" not in sys.modules
+
+    def test_an_environment_without_a_split_says_so(self) -> None:
+        with pytest.raises(UnknownTask, match=r":Unsplit offers no split"):
+            splits(f"{__name__}:Unsplit")
+
+
+class TestOptions:
+    def test_values_of_every_supported_type_reach_the_constructor(self) -> None:
+        room = make(ROOM, doors=2, height=3, dark=True, title="den", shape="square", owner="me")
+        assert isinstance(room, Room)
+        assert room.made_with == (2, 3.0, True, "den", "square", "me")
+
+    def test_none_is_a_value_only_where_the_type_allows_it(self) -> None:
+        assert make(ROOM, owner=None).made_with[-1] is None  # type: ignore[attr-defined]
+
+    def test_a_value_of_another_type_is_refused(self, golden: Golden) -> None:
+        values = [("doors", "2"), ("doors", 2.0), ("doors", True), ("height", "tall"), ("dark", 1)]
+        values += [("title", 5), ("title", None), ("shape", "oval"), ("owner", 1)]
+        said = {
+            refusals(((each, partial(function, ROOM, **dict([each]))) for each in values), InvalidOption)
+            for function in (make, splits)
+        }
+        golden("environment_options.txt", "".join(said))
+
+    def test_an_unknown_option_is_refused_with_the_alternatives(self) -> None:
+        with pytest.raises(
+            InvalidOption,
+            match=r"babyai has no option 'num_dist' \(did you mean num_dists\?\); there are num_dists",
+        ):
+            make("babyai", num_dist=4)
+        with pytest.raises(InvalidOption, match="there are seed, doors, height, dark, title, shape, owner"):
+            splits(ROOM, doorz=4)
+
+    def test_make_and_splits_take_the_same_options_and_use_their_own(self) -> None:
+        given = {"seed": 5, "doors": 3, "title": "den"}
+        room = make(ROOM, **given)
+        assert isinstance(room, Room)
+        assert room.made_with[:4] == (3, 2.5, False, "den")
+        assert [task.index for task in splits(ROOM, **given).test] == [8]
+
+    def test_they_can_be_listed_with_their_defaults(self) -> None:
+        assert options(REGISTRY, "babyai") == {"num_dists": 0, "description": "paper"}
+        assert options(REGISTRY, ROOM)["shape"] == "round"
+        assert options(REGISTRY, f"{__name__}:Unsplit") == {
+            "doors": 1,
+            "height": 2.5,
+            "dark": False,
+            "title": "hall",
+            "shape": "round",
+            "owner": None,
+        }
+
+
+class Undecided(Unsplit):
+    """It has forgotten to return its tasks."""
+
+    @classmethod
+    def splits(cls) -> Split:
+        return None  # type: ignore[return-value]
+
+
+def test_a_split_that_is_none_is_told() -> None:
+    with pytest.raises(EnvironmentFault, match="Undecided: splits must return Split, and returned None"):
+        splits(f"{__name__}:Undecided")

@@ -1,0 +1,362 @@
+"""Runs as jobs of a real Slurm: through preemption, walltime and kills, to their ends, with nothing left.
+
+The bundled model plays them. A job that is requeued waits two minutes for its start, which is not waited for.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Any
+
+import psutil
+import pytest
+
+from speedrunner.store.run_data import load
+from tests.processes import words
+from tests.slurm.cluster import cluster, missing
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+CHECKOUT = Path(__file__).parents[2]
+PATIENCE_S = 480.0
+SOON_S = 3
+"""When a requeued job starts: a node refuses one in the second in which it has ended there."""
+
+
+SETTINGS = {
+    "env": "babyai",
+    "method": "speedrunner",
+    "model": "tiny",
+    "run.rollouts": 20,
+    "run.sleep_every": 10,
+    "run.eval_every": 10,
+    "run.test_episodes": 30,
+    "run.in_flight": 2,
+}
+EPISODES = 20 + 3 * 30
+SECRET = b"hf_this-must-not-be-written-anywhere"
+
+
+class Slurm:
+    """A cluster, and a folder for the runs of one test.
+
+    Args:
+        prefix: what commands are called with, where the cluster can only be reached so.
+    """
+
+    def __init__(self, folder: Path, environment: dict[str, str], prefix: tuple[str, ...] = ()) -> None:
+        self.runs = folder / "runs"
+        self.scratch = Path(mkdtemp(prefix="slurm-"))  # short enough for sockets
+        self.environment = environment | {"HF_TOKEN": SECRET.decode(), "OPENAI_API_KEY": SECRET.decode()}
+        self.prefix = prefix
+        self.jobs: list[str] = []
+
+    def command(self, *command: str, check: bool = True) -> str:
+        """What a command prints."""
+        done = subprocess.run(
+            [*self.prefix, *command],
+            env=self.environment,
+            cwd=CHECKOUT,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0 or not check, done.stderr + done.stdout
+        return done.stdout
+
+    def speedrunner(self, *words: str) -> str:
+        """What our own command prints."""
+        return self.command(sys.executable, "-m", "speedrunner", *words)
+
+    def list_of_runs(self, count: int) -> Path:
+        """A file with so many runs, which differ by their seeds."""
+        file = self.runs.parent / "list.yaml"
+        file.write_text(json.dumps([SETTINGS | {"run.seed": list(range(count))}]))
+        return file
+
+    def submit(self, count: int = 1, *more: str) -> list[str]:
+        """Submit so many runs; the jobs' ids."""
+        own = [f"--dir={self.runs}", "cluster=cpu", "cluster.cpus=4", "cluster.memory_gb=6", *more]
+        scratch = f"cluster.scratch={self.scratch}"
+        shown = self.speedrunner("submit", str(self.list_of_runs(count)), *own, scratch, "--json")
+        jobs = [each["job"] for each in json.loads(shown)["jobs"]]
+        self.jobs += jobs
+        return jobs
+
+    def job(self, job: str) -> dict[str, str]:
+        """What Slurm says of a job, and what it said last where it has forgotten it."""
+        words = self.command("scontrol", "--oneliner", "show", "job", job).split()
+        return dict(word.split("=", 1) for word in words if "=" in word)
+
+    def until(self, happened: Callable[[], Any], what: str) -> None:
+        """Wait for something; jobs that wait for their time to come are started meanwhile."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not happened():
+            for job in self.jobs:
+                told = self.job(job)
+                waits_s = seconds_until(told["StartTime"]) if told["JobState"] == "PENDING" else 0
+                if waits_s > SOON_S:
+                    soon = f"StartTime=now+{SOON_S}seconds"
+                    self.command("scontrol", "update", f"JobId={job}", soon, check=False)
+            assert time.monotonic() < deadline, f"{what}: {[self.log(job) for job in self.jobs]}"
+            time.sleep(0.05)
+
+    def wait(self, job: str) -> None:
+        """Wait until a job has come to its end, through however many starts; it must be a good one."""
+        bad = 0
+
+        def ended() -> bool:
+            nonlocal bad
+            state = self.job(job)["JobState"]
+            bad = bad + 1 if state in ("FAILED", "CANCELLED", "TIMEOUT") else 0
+            assert bad < 20, self.log(job)  # one that requeues itself counts as failed for a moment
+            return state == "COMPLETED"
+
+        self.until(ended, f"the end of job {job}")
+
+    def log(self, job: str) -> str:
+        file = self.runs / "jobs" / f"{job}.log"
+        return file.read_text() if file.exists() else ""
+
+    @property
+    def run(self) -> Path:
+        """The directory of the only run."""
+        (found,) = self.directories
+        return found
+
+    @property
+    def directories(self) -> list[Path]:
+        return sorted(file.parent for file in self.runs.glob("*/config.yaml"))
+
+    def restarts(self, job: str) -> int:
+        return int(self.job(job)["Restarts"])
+
+    def workers(self) -> list[psutil.Process]:
+        """All processes of ours that belong to this test's jobs."""
+        return [each for each in psutil.process_iter() if str(self.runs) in words(each)]
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with cluster(tmp_path_factory.mktemp("slurm")) as environment:
+        yield environment
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, environment: dict[str, str]) -> Iterator[Slurm]:
+    slurm = Slurm(tmp_path, environment)
+    yield slurm
+    for job in slurm.jobs:
+        slurm.command("scancel", job, check=False)
+    slurm.until(lambda: not slurm.workers(), "the end of all processes")
+    left = [each.name for each in slurm.scratch.rglob("*") if each.is_socket() or each.match("job-*")]
+    shutil.rmtree(slurm.scratch)
+    assert left == []
+
+
+def seconds_until(moment: str) -> float:
+    """From Slurm's local time; 0 where it knows none."""
+    return 0.0 if moment == "Unknown" else datetime.fromisoformat(moment).timestamp() - time.time()
+
+
+def lines(file: Path) -> int:
+    return file.read_bytes().count(b"\n") if file.exists() else 0
+
+
+def in_wake(run: Path) -> bool:
+    return 0 < lines(run / "trajectories" / "batch_0000.jsonl") < 9
+
+
+def in_sleep(run: Path) -> bool:
+    ledger = run / "requests.jsonl"
+    asked = ledger.exists() and b'"phase":"sleep"' in ledger.read_bytes()
+    return asked and not (run / "sleeps" / "0001.json").exists()
+
+
+def in_evaluation(run: Path) -> bool:
+    return 0 < lines(run / "evaluations" / "0020.jsonl") < 27
+
+
+def check(slurm: Slurm, run: Path, episodes: int = EPISODES, sleeps: int = 2) -> None:
+    """A finished run: each planned episode once, its accounts the engine's, nothing left of its processes."""
+    data = load(run)
+    assert len(data.rows) == len({row.episode for row in data.rows}) == episodes
+    assert not any(row.termination.is_fault for row in data.rows)
+    assert len(data.sleeps) == sleeps
+    assert not (run / "lock").exists()
+    assert not [file for file in slurm.runs.rglob("*") if file.is_file() and SECRET in file.read_bytes()]
+    assert "differs" not in slurm.speedrunner("verify", str(run))
+    assert len([file for file in run.rglob("*") if file.is_file()]) < 60
+    assert {file.stat().st_mode & 0o077 for file in [run, *run.rglob("*")]} == {0}
+    told = json.loads(slurm.speedrunner("cost", str(run), "--json"))["reconciliations"]
+    assert told["equal"] is True
+    assert all(account["reconciliations"] for account in told["reconciliations"])
+
+
+def test_an_array_of_two_runs_each_of_which_starts_again_finishes_and_status_tells(slurm: Slurm) -> None:
+    jobs = slurm.submit(2, "--jobs=2")
+    told = json.loads(slurm.speedrunner("status", str(slurm.runs), "--json"))
+    assert [(job["job"], len(job["runs"])) for job in told["jobs"]] == [(job, 1) for job in jobs]
+    assert {job["state"] for job in told["jobs"]} <= {"pending", "running", "configuring"}
+    for seed, (job, signal) in enumerate(zip(jobs, ("TERM", "USR1"), strict=True)):
+        batch = slurm.runs / f"babyai-speedrunner-tiny-seed{seed}" / "trajectories" / "batch_0000.jsonl"
+        slurm.until(lambda batch=batch: lines(batch), f"an episode of {job}")
+        slurm.command("scancel", f"--signal={signal}", job)
+    for job in jobs:
+        slurm.wait(job)
+        assert slurm.restarts(job) == 1
+    assert len(slurm.directories) == 2
+    for run in slurm.directories:
+        check(slurm, run)
+    told = json.loads(slurm.speedrunner("status", str(slurm.runs), "--json"))
+    assert [run["state"] for run in told["runs"]] == ["finished", "finished"]
+
+
+def test_a_job_whose_time_is_short_drains_and_goes_on_in_the_next(slurm: Slurm) -> None:
+    (job,) = slurm.submit(1, "cluster.minutes=2", "run.rollouts=60", "run.sleep_every=20")
+    slurm.until(lambda: slurm.restarts(job) == 1, "the end of its time")
+    assert "the job's time is up; finished work is recorded" in slurm.log(job)
+    assert "DUE TO TIME LIMIT" not in slurm.log(job)
+    slurm.command("scontrol", "update", f"JobId={job}", "TimeLimit=60")  # enough for the rest
+    slurm.wait(job)
+    check(slurm, slurm.run, episodes=60 + 7 * 30, sleeps=3)
+
+
+@pytest.mark.parametrize("how", ["TERM", "requeue"])
+def test_a_job_goes_on_after_an_interruption_in_each_phase(slurm: Slurm, how: str) -> None:
+    (job,) = slurm.submit()
+    for number, phase in enumerate((in_wake, in_sleep, in_evaluation), start=1):
+        slurm.until(lambda phase=phase: slurm.directories and phase(slurm.run), phase.__name__)
+        if how == "requeue":
+            slurm.command("scontrol", "requeue", job)
+        else:
+            slurm.command("scancel", f"--signal={how}", job)
+        slurm.until(
+            lambda number=number: slurm.restarts(job) == number, f"start {number} after {phase.__name__}"
+        )
+    slurm.wait(job)
+    assert "the engine died" not in slurm.log(job)
+    check(slurm, slurm.run)
+
+
+def test_a_job_that_is_preempted_stops_within_the_grace_time_and_starts_again(slurm: Slurm) -> None:
+    (job,) = slurm.submit(1, "cluster.cpus=8")
+    slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")
+    slurm.command("sbatch", "--partition=high", "--cpus-per-task=8", "--output=/dev/null", "--wrap=sleep 1")
+    slurm.until(lambda: slurm.restarts(job) == 1, "the preemption")
+    slurm.wait(job)
+    assert "stopped by SIGTERM; finished work is recorded" in slurm.log(job)
+    check(slurm, slurm.run)
+
+
+def test_after_a_sigkill_the_same_command_goes_on_with_all_that_had_ended(slurm: Slurm) -> None:
+    (job,) = slurm.submit()
+    slurm.until(lambda: slurm.directories and (slurm.run / "reading.json").exists(), "a reading")
+    for worker in slurm.workers():
+        if worker.name() != "srun":  # as it is when a machine runs out of memory
+            worker.kill()
+    slurm.until(lambda: slurm.job(job)["JobState"] == "FAILED" and not slurm.workers(), "the job's end")
+    (passing,) = load(slurm.run).reconciliations
+    assert passing.in_passing
+    assert passing.agrees
+    recorded = {(row.episode, row.attempt) for row in load(slurm.run).rows}
+    (again,) = slurm.submit()
+    slurm.wait(again)
+    check(slurm, slurm.run)
+    assert recorded < {(row.episode, row.attempt) for row in load(slurm.run).rows}
+
+
+def test_a_second_job_on_a_run_names_the_first_and_leaves_it_alone(slurm: Slurm) -> None:
+    (job,) = slurm.submit()
+    slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")
+    what = [str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", "cluster=cpu"]
+    refused = slurm.command(sys.executable, "-m", "speedrunner", "submit", *what, "--json", check=False)
+    assert refused == ""
+    script, log = slurm.runs / "second.sbatch", slurm.runs / "second.log"
+    script.write_text(
+        slurm.speedrunner("submit", *what, "--dry-run", "cluster.cpus=4", "cluster.memory_gb=4")
+    )
+    second = slurm.command("sbatch", "--parsable", f"--output={log}", str(script)).strip()
+    slurm.until(lambda: slurm.job(f"{second}_1")["JobState"] == "FAILED", "the second job's end")
+    first = rf"is in use by process \d+ of root on \S+ \(Slurm job {job}\)"
+    assert re.search(first, log.read_text())
+    slurm.wait(job)
+    check(slurm, slurm.run)
+
+
+ODD = "a b'c\"d #e\tf%j%%g\u00e9\u2713\u00a0$HOME`id`*;&(|)<!>~[h]{i}"
+"""A name of a file that neither sbatch nor the shell may change."""
+
+
+def test_names_of_any_characters_reach_the_job_as_they_are(slurm: Slurm) -> None:
+    """The job prints its folder and its words in place of a run."""
+    here = slurm.runs.parent / ODD
+    here.mkdir()
+    shown = 'sh -c \'printf "%s\\0" "$PWD" "$@"\''
+    site = {"gpus": 0, "cpus": 1, "memory_gb": 1, "minutes": 9, "container": shown}
+    (here / "site.yaml").write_text(json.dumps(site))
+    (here / "two\nlines.yaml").write_text(json.dumps([SETTINGS]))
+    words = ["two\nlines.yaml", f"--dir={ODD} again"]
+    command = [sys.executable, "-m", "speedrunner", "submit", *words, "cluster=site.yaml", "--json"]
+    done = subprocess.run(command, env=slurm.environment, cwd=here, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (job,) = json.loads(done.stdout)["jobs"]
+    slurm.jobs.append(job["job"])
+    slurm.wait(job["job"])
+    log = here / f"{ODD} again" / "jobs" / f"{job['job']}.log"
+    assert job["log"] == str(log)
+    folder, _, *given, part, _ = log.read_text().split("\0")
+    assert (folder, given[:2], part) == (str(here), words, "--part=1/1")
+
+
+def test_a_job_that_is_cancelled_stays_so(slurm: Slurm) -> None:
+    (job,) = slurm.submit()
+    slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")
+    slurm.command("scancel", job)
+    slurm.until(lambda: not slurm.workers(), "the end of all processes")
+    slurm.until(lambda: slurm.job(job)["JobState"] == "CANCELLED", "the job's end")
+    assert slurm.restarts(job) == 0
+    assert "no longer in the queue; not finished: babyai" in slurm.speedrunner("status", str(slurm.runs))
+
+
+def test_a_node_without_any_network_plays_a_run_to_its_end(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with (
+        no_network() as within,
+        cluster(tmp_path_factory.mktemp("offline"), within) as environment,
+    ):
+        slurm = Slurm(tmp_path, environment, within)
+        settings = ("env=scienceworld", "env.family=3", "model=tiny-random", "run.test_episodes=2")
+        few = ("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.wall_clock_s=20")
+        here = [sys.executable, "-m", "speedrunner", "doctor", *settings, *few]
+        assert "FAILED" not in slurm.command("srun", *here)
+        (job,) = slurm.submit(1, *settings, *few, "model.actor.max_calls=5", "model.inducer.max_calls=5")
+        slurm.wait(job)
+        check(slurm, slurm.run, episodes=2 + 2 * 2, sleeps=1)
+        shutil.rmtree(slurm.scratch)
+
+
+@contextmanager
+def no_network() -> Iterator[tuple[str, ...]]:
+    """What commands are called with to run in a network of their own, in which there is only loopback."""
+    # Slurm's daemons listen nowhere if all addresses are loopback's.
+    up = "ip link set lo up && ip address add 10.0.0.1/32 dev lo && echo ready && exec sleep infinity"
+    waiting = ["unshare", "--net", "sh", "-c", up]
+    with subprocess.Popen(waiting, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield ("nsenter", f"--net=/proc/{process.pid}/ns/net")
+        finally:
+            process.kill()

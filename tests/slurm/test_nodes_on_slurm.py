@@ -1,0 +1,117 @@
+"""A run over two nodes of a real Slurm, on vLLM's CPU build: an interruption, and deaths of its parts."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+
+from serving.model_configs import MODELS, load_model_config
+from serving.weights import prepare
+from speedrunner.store.run_data import load
+from tests.processes import all_end, tree, words
+from tests.slurm.cluster import cluster, missing
+from tests.slurm.test_jobs_on_slurm import Slurm, check, lines
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
+
+ROLLOUTS = 6
+EPISODES = ROLLOUTS + 2 * 2
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    with cluster(tmp_path_factory.mktemp("slurm"), nodes=2) as environment:
+        yield environment
+
+
+@pytest.fixture
+def slurm(tmp_path: Path, environment: dict[str, str]) -> Iterator[Slurm]:
+    slurm = Slurm(tmp_path, environment)
+    slurm.environment["SLURM_TMPDIR"] = str(slurm.scratch)
+    yield slurm
+    for job in slurm.jobs:
+        slurm.command("scancel", job, check=False)
+    slurm.until(lambda: not slurm.workers(), "the end of all processes")
+    left = [file for file in slurm.scratch.rglob("*") if file.is_socket() or file.match("job-*")]
+    left += slurm.scratch.glob("speedrunner-????????")
+    shutil.rmtree(slurm.scratch)
+    assert left == []
+
+
+def submitted(slurm: Slurm) -> str:
+    """A job of two nodes, with a short run of a model that is spread over them."""
+    content = yaml.safe_load((MODELS / "tiny-random.yaml").read_text())
+    content |= {"nodes": 2, "path": prepare(load_model_config("tiny-random"), print)}
+    content["server"]["flags"] |= {"tensor-parallel-size": 2, "distributed-executor-backend": "mp"}
+    model_config = slurm.runs.parent / "model.yaml"
+    model_config.write_text(yaml.safe_dump(content))
+    lengths = (f"run.rollouts={ROLLOUTS}", f"run.sleep_every={ROLLOUTS}", f"run.eval_every={ROLLOUTS}")
+    calls = ("model.actor.max_calls=5", "model.inducer.max_calls=5", "run.test_episodes=2")
+    (job,) = slurm.submit(1, f"model={model_config}", *lengths, *calls)
+    return job
+
+
+def played(slurm: Slurm) -> psutil.Process:
+    """The run on the head node."""
+    (found,) = [each for each in of_steps(slurm) if "--worker-node" not in words(each)]
+    return found
+
+
+def served(slurm: Slurm) -> psutil.Process:
+    """What serves the model's part on the worker node."""
+    (found,) = [each for each in of_steps(slurm) if "--worker-node" in words(each)]
+    return found
+
+
+def of_steps(slurm: Slurm) -> list[psutil.Process]:
+    return [each for each in slurm.workers() if each.name() != "srun" and " sweep " in words(each)]
+
+
+def in_wake(slurm: Slurm) -> bool:
+    file = "trajectories/batch_0000.jsonl"
+    return bool(slurm.directories) and 0 < lines(slurm.run / file) < ROLLOUTS - 2
+
+
+def test_a_run_over_two_nodes_drains_and_resumes(slurm: Slurm) -> None:
+    job = submitted(slurm)
+    slurm.until(lambda: in_wake(slurm), "wake")
+    nodes = {each.environ()["SLURMD_NODENAME"] for each in (played(slurm), served(slurm))}
+    assert len(nodes) == 2
+    slurm.command("scancel", "--signal=TERM", job)
+    slurm.until(lambda: slurm.restarts(job) == 1, "the second start")
+    assert "stopped by SIGTERM; finished work is recorded" in slurm.log(job)
+    slurm.wait(job)
+    assert "died" not in slurm.log(job)
+    check(slurm, slurm.run, EPISODES, sleeps=1)
+
+
+def test_the_death_of_a_part_ends_the_job_which_can_be_submitted_again(slurm: Slurm) -> None:
+    job = submitted(slurm)
+    slurm.until(lambda: in_wake(slurm), "wake")
+    part = tree(served(slurm).pid)
+    next(each for each in part if words(each).startswith("VLLM::Worker_TP1")).kill()
+    assert all_end(part)
+    slurm.until(lambda: slurm.job(job)["JobState"] == "FAILED", "the job's end")
+    # Whoever sees it first: the script, or the server, whose next step fails.
+    assert re.search(
+        "a part of the model on another node has ended|the engine over 2 nodes died", slurm.log(job)
+    )
+    slurm.until(lambda: not slurm.workers(), "the end of all processes")
+    slurm.wait(submitted(slurm))
+    data = load(slurm.run)
+    assert len(data.rows) == len({row.episode for row in data.rows}) == EPISODES
+
+
+def test_nothing_stays_on_the_other_node_when_the_run_is_killed(slurm: Slurm) -> None:
+    job = submitted(slurm)
+    slurm.until(lambda: in_wake(slurm), "wake")
+    part = tree(served(slurm).pid)
+    played(slurm).kill()
+    assert all_end(part)
+    slurm.until(lambda: slurm.job(job)["JobState"] == "FAILED", "the job's end")

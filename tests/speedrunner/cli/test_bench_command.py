@@ -1,0 +1,80 @@
+"""The benchmarks' commands: what they read themselves, and the record that `bench gpu` makes."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from speedrunner.bench.gpu import schedule
+from speedrunner.cli.bench_command import numbers
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.store.run_lock import RunLock
+from tests.scripted_runs import Runs, complaint, in_process, script
+
+
+def test_numbers_are_ascending_and_none_comes_twice() -> None:
+    assert numbers("--counts", "4,1,4") == [1, 4]
+
+
+@pytest.mark.parametrize("text", ["", "1,,4", "0,4", "many"])
+def test_what_is_no_list_of_numbers_is_told_with_the_option(text: str) -> None:
+    with pytest.raises(InvalidConfig, match=r"--in-flight .*: write numbers with commas, such as 1,4,16"):
+        numbers("--in-flight", text)
+
+
+class TestGpu:
+    """`bench gpu` as a user meets it."""
+
+    def test_a_running_server_gives_what_it_can_and_the_same_command_has_nothing_left(
+        self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(schedule, "ON_CPU", replace(schedule.ON_CPU, aim_s=0.1))
+        monkeypatch.setattr(schedule, "LEVELS", (2, 4))
+        overrides, out = corridor(script()).overrides(), tmp_path / "record"
+        done = in_process("bench", "gpu", *overrides, "--minutes=30", f"--out={out}")
+        assert done.returncode == 0, done.stderr
+        assert "#### Rollouts" in done.stdout
+        assert re.search(rf"start-cold +\| skipped: {schedule.FOREIGN}", done.stdout)
+        assert "Left" not in done.stdout
+        assert done.stdout.endswith(f"The tables are in {out / 'record.md'}\n")
+        steps = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
+        again = in_process("bench", "gpu", *overrides, "--minutes=0", f"--out={out}")
+        assert (again.returncode, again.stdout) == (0, done.stdout)
+        assert steps == {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
+
+    def test_an_engine_that_is_gone_is_the_reason_of_each_step_and_the_command_to_continue_is_named(
+        self, corridor: Runs, tmp_path: Path
+    ) -> None:
+        run, out = corridor(script()), tmp_path / "record"
+        run.server.stop()
+        done = in_process("bench", "gpu", *run.overrides(), f"--out={out}")
+        assert done.returncode == 1
+        assert re.search(r"\n  tools \(\d\.\d\): its server did not start: \S", done.stdout)
+        assert f"To continue: speedrunner bench gpu {run.overrides()[0]}" in done.stdout
+        assert done.stderr.count("error") == 0
+        run.server.restart()
+
+    def test_what_it_refuses_is_one_line(self, corridor: Runs, tmp_path: Path) -> None:
+        overrides = corridor(script()).overrides()
+
+        def refused(*arguments: str) -> str:
+            return complaint(in_process("bench", "gpu", *arguments))
+
+        (tmp_path / "file").write_text("")
+        assert "file could not be made: file exists" in refused(*overrides, f"--out={tmp_path / 'file'}")
+        assert "--minutes 0.1 is too short" in refused(*overrides, f"--out={tmp_path}", "--minutes=0.1")
+        assert "holds a record of tiny-random made in another way" in refused(
+            *overrides, "sandbox.memory_mb=1000", f"--out={tmp_path}"
+        )
+        hosted = refused("model=gpt-5.4-mini", f"--out={tmp_path / 'hosted'}")
+        assert "'gpt-5.4-mini' is on the responses API" in hosted
+        assert not (tmp_path / "hosted").exists()
+
+    def test_two_at_a_time_in_one_folder_are_refused(self, corridor: Runs, tmp_path: Path) -> None:
+        overrides = corridor(script()).overrides()
+        with RunLock(tmp_path / "lock"):
+            told = complaint(in_process("bench", "gpu", *overrides, f"--out={tmp_path}"))
+        assert f"{tmp_path} is in use by process" in told

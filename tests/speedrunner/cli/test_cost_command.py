@@ -1,0 +1,90 @@
+"""`speedrunner cost`, on a run as the real machinery left it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from serving.usage import Usage
+from speedrunner.cli.cost_command import cost
+from speedrunner.store.files import StorageError
+from speedrunner.store.stored_run import RunDirectoryError
+from tests.scripted_runs import ScriptedRun
+
+app = typer.Typer()
+app.command()(cost)
+
+
+def printed(*arguments: str) -> str:
+    result = CliRunner().invoke(app, arguments)
+    if result.exception is not None:
+        raise result.exception
+    return result.stdout
+
+
+def test_it_prints_roles_checkpoints_cache_and_accounts(learnt: ScriptedRun) -> None:
+    text = printed(str(learnt.dir))
+    for part in ("\nactor ", "\ninducer ", "\nreadiness ", "\n(idle) ", "\nsleep v0 ", "\ntest v2 "):
+        assert part in text, part
+    assert "Prefix cache: " in text
+    assert "equal the stored ones (1 of 1); 1 of these agreed with the engine's counters." in text
+    assert "not measured" not in text
+
+
+def test_as_json_its_classes_are_the_ledger_s_sums(learnt: ScriptedRun) -> None:
+    found = json.loads(printed(str(learnt.dir), "--json"))
+    total = sum((row.usage or Usage() for row in learnt.data.requests), Usage())
+    (run,) = found["runs"]
+    assert run["total"]["tokens"] == {
+        "cached": total.cached,
+        "computed": total.uncached,
+        "reasoning": total.reasoning,
+        "action": total.action,
+    }
+    assert run["total"]["usd"] == pytest.approx(learnt.model_config.prices.cost(total))
+    assert 0.9 < run["cache_share"] <= 1  # less than all: of requests in flight together each could be first
+    assert found["reconciliations"]["equal"] is True
+
+
+def test_another_list_prices_the_checkpoints_too(learnt: ScriptedRun) -> None:
+    own, other = (
+        json.loads(printed(str(learnt.dir), "--json", *prices))["runs"][0]["checkpoints"]
+        for prices in ([], ["--prices", "zero"])
+    )
+    assert all(row["actor_usd"] > 0 for row in own)
+    assert all(row["actor_usd"] == 0 for row in other)
+    assert [row["score"] for row in own] == [row["score"] for row in other]
+
+
+def test_of_several_runs_it_tells_the_sum(learnt: ScriptedRun, tmp_path: Path) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(learnt.dir, copy)
+    both = json.loads(printed(str(learnt.dir), str(copy), "--json"))["runs"]
+    alone = json.loads(printed(str(learnt.dir), "--json"))["runs"][0]
+    # The same intervals twice: each run has half of the engine.
+    for run in both:
+        assert run["total"]["engine_s"] == pytest.approx(alone["total"]["engine_s"] / 2)
+        assert run["total"]["tokens"] == alone["total"]["tokens"]
+    assert "\nall " in printed(str(learnt.dir), str(copy))
+
+
+@pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])
+def test_a_row_that_cannot_be_is_named(learnt: ScriptedRun, tmp_path: Path, old: str, new: str) -> None:
+    run = shutil.copytree(learnt.dir, tmp_path / "run")
+    first, *rest = (run / "requests.jsonl").read_text().splitlines()
+    assert old in rest[0]
+    (run / "requests.jsonl").write_text("\n".join([first, rest[0].replace(old, new, 1), *rest[1:], ""]))
+    with pytest.raises(StorageError, match=r"requests\.jsonl, line 2,"):
+        printed(str(run))
+
+
+def test_a_ledger_that_is_missing_is_no_run_without_costs(learnt: ScriptedRun, tmp_path: Path) -> None:
+    run = shutil.copytree(learnt.dir, tmp_path / "run")
+    (run / "requests.jsonl").unlink()
+    with pytest.raises(RunDirectoryError, match="holds episodes and no ledger"):
+        printed(str(run))

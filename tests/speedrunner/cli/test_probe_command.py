@@ -1,0 +1,174 @@
+"""`speedrunner probe`, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import typer
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from serving.errors import ServerFailed
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.bench.tool_probe import THINKING_TOKENS, thinking_role, with_built_in_calls
+from speedrunner.cli.probe_command import cache, tools
+from speedrunner.config.schema import InvalidConfig
+from tests.probe_engines import Forgetful, Probed, sample_call
+from tests.scripted_engine import Answer, Request, call, refuse, say
+
+app = typer.Typer()
+app.command()(cache)
+app.command()(tools)
+
+
+def one_object(printed: str) -> dict[str, Any]:
+    """What --json printed: one object, and nothing beside it; how far it is stands on standard error."""
+    found = json.loads(printed)
+    assert isinstance(found, dict)
+    return found
+
+
+def written(model_config: ModelConfig, folder: Path, **changes: Any) -> str:
+    """The override that names the model config, without its recipe, from a file."""
+    file = folder / "scripted.yaml"
+    changed = msgspec.structs.replace(model_config, recipe=None, **changes)
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(changed)))
+    return f"model.name={file}"
+
+
+@pytest.fixture
+def model_config_file(tiny_model_config: ModelConfig, tiny_folder: str, tmp_path: Path) -> str:
+    return written(tiny_model_config, tmp_path)
+
+
+def up_or_valid(request: Request) -> Answer:
+    """One tool is called in vain."""
+    return (
+        call("probe_turn", direction="up") if list(request.tools) == ["probe_turn"] else sample_call(request)
+    )
+
+
+def probe(*arguments: str) -> Result:
+    """The command within this process."""
+    return CliRunner().invoke(app, arguments)
+
+
+class TestTools:
+    def test_a_table_for_people(self, model_config_file: str, tiny_tokenizer: ChatTokenizer) -> None:
+        with Probed(tiny_tokenizer, lambda asked: replace(sample_call(asked), thinking="Hm.")) as server:
+            url = f"serving.url={server.endpoint}"
+            done = probe("tools", model_config_file, url, "--count", "12", "--in-flight", "4", "--thinking")
+        assert done.exit_code == 0
+        assert f"12 probes on the completions API, 4 in flight, {THINKING_TOKENS} tokens" in done.stdout
+        assert re.search(r"^60 tools +1 +0 +0$", done.stdout, re.MULTILINE)
+        assert re.search(r"^all +12 +0 +0$", done.stdout, re.MULTILINE)
+        assert re.search(r"^calls invalid or truncated +0 +at most 0: met$", done.stdout, re.MULTILINE)
+
+    def test_an_invalid_call_misses_the_target(
+        self, model_config_file: str, tiny_tokenizer: ChatTokenizer
+    ) -> None:
+        with Probed(tiny_tokenizer, up_or_valid) as server:
+            arguments = ("tools", model_config_file, f"serving.url={server.endpoint}", "--count", "12")
+            told, machine = probe(*arguments), probe(*arguments, "--json")
+        assert told.exit_code == machine.exit_code == 1
+        assert re.search(r"^enum +0 +1 +0$", told.stdout, re.MULTILINE)
+        assert "not valid, such as: enum: probe_turn: 'up' at direction is not one of" in told.stdout
+        assert "MISSED" in told.stdout
+        found = one_object(machine.stdout)
+        assert found["kinds"][-1] == {"probe": "all", "valid": 11, "invalid": 1, "truncated": 0}
+        assert [each["value"] for each in found["figures"]] == [1, None, None, None]
+
+    def test_built_in_calls_have_no_target(
+        self, model_config_file: str, tiny_tokenizer: ChatTokenizer
+    ) -> None:
+        with Probed(tiny_tokenizer, up_or_valid) as server:
+            url = f"serving.url={server.endpoint}"
+            done = probe("tools", model_config_file, url, "--count", "12", "--built-in", "--json")
+        assert done.exit_code == 0
+        found = one_object(done.stdout)
+        assert (found["api"], found["kinds"][-1]["invalid"], found["met"]) == ("chat", 1, None)
+
+
+class TestCache:
+    def test_a_cache_that_gives_nothing_misses_the_target(
+        self, model_config_file: str, tiny_tokenizer: ChatTokenizer
+    ) -> None:
+        with Forgetful(tiny_tokenizer) as server:
+            arguments = ("cache", model_config_file, f"serving.url={server.endpoint}", "--turns", "2")
+            told, machine = probe(*arguments), probe(*arguments, "--json")
+        assert told.exit_code == machine.exit_code == 1
+        assert re.search(r"^turn 2 +\d+ +[1-9]\d+ +0$", told.stdout, re.MULTILINE)
+        assert "To change: " in told.stdout
+        assert re.search(r"share of the maximum +0.00% +at least 99.00%: MISSED", told.stdout)
+        assert one_object(machine.stdout)["advice"] != []
+
+
+class TestRefusals:
+    def test_a_server_that_does_not_answer(self, model_config_file: str) -> None:
+        done = probe("cache", model_config_file, "serving.url=unix:/nowhere/at/all")
+        assert isinstance(done.exception, ServerFailed)
+        assert "nothing answers at unix:/nowhere/at/all" in str(done.exception)
+
+    def test_a_server_without_built_in_calls(
+        self, model_config_file: str, tiny_tokenizer: ChatTokenizer
+    ) -> None:
+        def without(asked: Request) -> Answer:
+            return refuse(400, "auto tool choice is off") if asked.tools else say("")
+
+        with Probed(tiny_tokenizer, without) as server:
+            done = probe("tools", model_config_file, f"serving.url={server.endpoint}", "--built-in")
+        assert isinstance(done.exception, ServerFailed)
+        assert "start it with --enable-auto-tool-choice --tool-call-parser qwen3_json" in str(done.exception)
+
+    def test_a_cache_behind_a_hosted_api(self) -> None:
+        done = probe("cache", "model=gpt-5.4-mini")
+        assert isinstance(done.exception, InvalidConfig)
+        assert "is on the responses API" in str(done.exception)
+
+    def test_more_turns_than_fit(
+        self, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    ) -> None:
+        model_config = written(tiny_model_config, tmp_path, context=3_000)
+        with Probed(tiny_tokenizer) as server:
+            done = probe("cache", model_config, f"serving.url={server.endpoint}", "--turns", "200")
+        assert isinstance(done.exception, InvalidConfig)
+        assert str(done.exception).startswith("--turns 200 are too many: ")
+
+    def test_thinking_of_a_model_that_does_not_think(self) -> None:
+        with pytest.raises(InvalidConfig, match="'qwen3-4b-instruct' does not think"):
+            thinking_role(load_model_config("qwen3-4b-instruct"), True)
+
+    def test_thinking_on_the_chat_route(self) -> None:
+        with pytest.raises(InvalidConfig, match="--thinking is for the completions API"):
+            thinking_role(with_built_in_calls(load_model_config("tiny-random")), True)
+
+    def test_built_in_calls_of_a_hosted_model(self) -> None:
+        with pytest.raises(InvalidConfig, match=r"model 'gpt-5\.4-mini' is hosted"):
+            with_built_in_calls(load_model_config("gpt-5.4-mini"))
+
+
+def test_thinking_is_the_model_configs_unless_it_is_asked_for() -> None:
+    thinker = load_model_config("qwen3.5-27b")
+    own = thinker.roles.actor.thinking_tokens
+    assert [thinking_role(thinker, each).thinking_tokens for each in (None, True, False)] == [own, own, 0]
+    tiny = load_model_config("tiny-random")
+    assert [thinking_role(tiny, each).thinking_tokens for each in (None, True)] == [0, THINKING_TOKENS]
+
+
+def test_a_server_for_built_in_calls_gets_the_flags_that_they_need() -> None:
+    flags = with_built_in_calls(load_model_config("tiny-hybrid")).server.flags
+    assert flags["enable-auto-tool-choice"] is True
+    assert flags["tool-call-parser"] == "qwen3_xml"
+    assert flags["default-chat-template-kwargs"] == {"enable_thinking": False}
+    kept = with_built_in_calls(load_model_config("qwen3-4b-instruct"))
+    assert kept.api == "chat"
+    assert "default-chat-template-kwargs" not in kept.server.flags

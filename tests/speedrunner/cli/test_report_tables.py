@@ -1,0 +1,247 @@
+"""The tables of `speedrunner report` and `library stats`, on an invented sweep and on what is no sweep."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from statistics import fmean, stdev
+
+import pandas
+import pytest
+
+from serving.model_configs import CHECKOUT
+from speedrunner.results.tables import MEASURES
+from speedrunner.store.run_data import load
+from speedrunner.store.sweep_plans import SweepPlan, note_sweep
+from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.synthetic_sweep import write_sweep
+
+PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
+SETTINGS = ((("env=babyai",), "method=react"), (("env=babyai",), "method=speedrunner"))
+COLUMNS = (
+    *("env", "method", "model", "checkpoint", "seeds", "episodes", "unscored", "silent"),
+    *("wall_clock", "context_overflow"),
+    *(f"{name}{part}" for name in MEASURES for part in ("", "_std")),
+)
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods, two seeds."""
+    out = tmp_path_factory.mktemp("sweep") / "runs"
+    list(write_sweep(out, PLAN, settings=SETTINGS, seeds=2, model="gpt-5.4-mini"))
+    return out
+
+
+@pytest.fixture(scope="module")
+def made(sweep: Path) -> Path:
+    """Its tables."""
+    done = in_process("report", str(sweep), "--out", str(sweep.parent / "out"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "4 runs of 2 conditions" in done.stdout
+    assert "speedrunner sweep experiment=interpreter model=gpt-5.4-mini" in done.stdout
+    return sweep.parent / "out" / "tables"
+
+
+@pytest.fixture
+def copied(sweep: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(sweep, tmp_path / "runs")
+
+
+def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(copied: Path, tmp_path: Path) -> None:
+    note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke '--dir=a b'", []))
+    done = in_process("report", str(copied), "--out", str(tmp_path / "out"))
+    assert "experiment=interpreter model=gpt-5.4-mini scale=smoke '--dir=a b'\n" in done.stdout
+
+
+def test_the_files_are_there_in_both_kinds(made: Path) -> None:
+    names = {
+        *(
+            "performance",
+            "seeds",
+            "training",
+            "ttests",
+            "paper_ttests",
+            "libraries",
+            "terminations",
+            "sleeps",
+        ),
+        *("skills", "forecast", "intervals", "cache", "cache_shares"),
+        *("combined_performance", "complexity_summary", "complexity_global", "zombie_library_methods"),
+        *("voyager_truncation", "prose"),
+    }
+    assert {path.name for path in made.iterdir()} == {f"{n}.{kind}" for n in names for kind in ("csv", "tex")}
+
+
+def test_performance_is_what_the_frames_of_the_runs_say(sweep: Path, made: Path) -> None:
+    table = pandas.read_csv(made / "performance.csv")
+    assert tuple(table.columns) == COLUMNS
+    for row in table.to_dict("records"):
+        seeds = []
+        for seed in (0, 1):
+            run = load(sweep / f"babyai-{row['method']}-gpt-5.4-mini-seed{seed}")
+            episodes, sleeps = run.frame("episodes"), run.frame("sleeps")
+            played = episodes[(episodes.phase == "test") & (episodes.checkpoint == row["checkpoint"])]
+            made_by = sleeps[sleeps.sleep == played.policy.iloc[0]]
+            share = (made_by.usd / made_by.rollouts).sum()
+            seeds.append({
+                "score": played.score.mean(), "llm_calls": played.llm_calls.mean(),
+                "actions": played.actions.mean(), "cached": played.usage_cached.mean(),
+                "uncached": (played.usage_prompt - played.usage_cached).mean(),
+                "output": played.usage_completion.mean(), "cost_usd": played.usd.mean() + share,
+            })  # fmt: skip
+        for name in seeds[0]:
+            assert row[name] == pytest.approx(fmean(each[name] for each in seeds)), name
+        assert row["score_std"] == pytest.approx(stdev(each["score"] for each in seeds))
+        assert (row["seeds"], row["episodes"], row["unscored"]) == (2, 6, 0)
+    assert {(row.method, row.checkpoint) for row in table.itertuples()} == {
+        (method, point) for method in ("react", "speedrunner") for point in (0, 2, 4)
+    }
+
+
+def test_ttests_are_those_of_the_episodes(sweep: Path, made: Path) -> None:
+    differences = []
+    for seed in (0, 1):
+        ours, theirs = (
+            {
+                row.episode: row.score
+                for row in load(sweep / f"babyai-{method}-gpt-5.4-mini-seed{seed}").episodes
+            }
+            for method in ("speedrunner", "react")
+        )
+        differences += [ours[key] - theirs[key] for key in ours if key.startswith("test/0004/")]  # type: ignore[operator]
+    means = [fmean(differences[:3]), fmean(differences[3:])]
+    for name, values in (("ttests", means), ("paper_ttests", differences)):
+        table = pandas.read_csv(made / f"{name}.csv").set_index("metric")
+        found = table.loc["score"]
+        assert (found["a"], found["b"], found["seeds"], found["pairs"]) == ("speedrunner", "react", 2, 6)
+        assert found["difference"] == pytest.approx(fmean(values))
+        assert found["t"] == pytest.approx(fmean(values) / (stdev(values) / math.sqrt(len(values))))
+        assert list(table.index) == ["score", "output", "cost_usd"]
+
+
+def test_the_paper_s_numbers_stand_beside_ours(made: Path) -> None:
+    table = pandas.read_csv(made / "complexity_global.csv")
+    ours = table[(table.env == "babyai") & (table.method == "speedrunner")].set_index("quantity")
+    assert ours.loc["functions", "paper"] == 5.7
+    # Each sleep adds two functions.
+    assert (ours.loc["functions", "ours"], ours.loc["functions", "seeds"]) == (4, 2)
+    assert ours.loc["functions", "difference"] == pytest.approx(4 - 5.7)
+    missing = table[(table.env == "crafter") & (table.method == "asi")].iloc[0]
+    assert missing["missing"] == (
+        "no run of asi on crafter: speedrunner sweep experiment=main model=gpt-5.4-mini"
+        " run.rollouts=4 run.sleep_every=2 run.eval_every=2 run.test_episodes=3"
+    )
+    prose = pandas.read_csv(made / "prose.csv")
+    assert set(prose[prose.ours.notna()].env) == {"babyai"}
+    assert r"babyai & speedrunner & $5.7\pm0.6$ / $4\pm0$" in (made / "complexity_global.tex").read_text()
+
+
+def test_another_price_list_and_holm(sweep: Path, made: Path, tmp_path: Path) -> None:
+    done = in_process("report", str(sweep), "--out", str(tmp_path), "--prices", "zero", "--holm")
+    assert done.returncode == 0
+    assert set(pandas.read_csv(tmp_path / "tables" / "performance.csv").cost_usd) == {0.0}
+    plain, holm = (
+        pandas.read_csv(folder / "ttests.csv").set_index("metric").p for folder in (made, tmp_path / "tables")
+    )
+    assert holm["score"] == plain["score"]  # one test of this metric is a family of one
+    assert "Holm" in (tmp_path / "tables" / "ttests.tex").read_text()
+
+
+def test_a_run_alone_and_twice_named_is_a_sweep_too(sweep: Path, tmp_path: Path) -> None:
+    run = next(sweep.iterdir())
+    done = in_process(
+        "report", str(run), f"{run}/", str(sweep / ".." / "runs" / run.name), "--out", str(tmp_path)
+    )
+    assert "1 runs of 1 conditions" in done.stdout
+    assert done.returncode == 0
+
+
+def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
+    done = in_process("report", str(learnt.dir), "--out", str(tmp_path))
+    assert (done.returncode, done.stderr) == (0, "")
+    table = pandas.read_csv(tmp_path / "tables" / "performance.csv")
+    assert set(table.env) == {"tests.toy_env_Corridor"}
+    assert list(table.checkpoint) == [0, 2, 4]
+    (skill,) = pandas.read_csv(tmp_path / "tables" / "skills.csv").to_dict("records")
+    assert (skill["skill"], skill["created"], skill["inner_calls"]) == ("to_flag", 1, 0)
+    played = [row for row in learnt.data.episodes if row.policy > 0]
+    assert skill["calls"] == sum(row.skill_calls for row in played)
+    assert skill["schema_tokens"] > 10
+    blamed = in_process("library", "blame", str(learnt.dir)).stdout.splitlines()
+    assert blamed[:1] == ["to_flag (public)"]
+    assert blamed[1].startswith("  written in sleep 1, after train/0000 to train/0001: called ")
+
+
+class TestHostile:
+    def test_damaged_runs_are_named_and_left_out(self, copied: Path, tmp_path: Path) -> None:
+        first, second, third, fourth = sorted(copied.iterdir())
+        (first / "config.yaml").write_text("run: [")
+        ledger = (second / "requests.jsonl").read_text()
+        (second / "requests.jsonl").write_text(ledger.replace('"retry"', '"retry', 1))
+        (third / "policies" / "v0002" / "skills.py").write_text("def skill_0(")
+        done = in_process("report", str(copied), "--out", str(tmp_path / "out"))
+        assert done.returncode == 1
+        assert [line.startswith("error: ") for line in done.stderr.splitlines()] == [True] * 3
+        for run, line in zip((first, second, third), done.stderr.splitlines(), strict=True):
+            assert str(run) in line
+        found = pandas.read_csv(tmp_path / "out" / "tables" / "performance.csv")
+        assert set(found.seeds) == {1}
+        assert set(found.method) == {fourth.name.split("-")[1]}
+
+    def test_names_with_special_characters(self, copied: Path, tmp_path: Path) -> None:
+        run = next(copied.iterdir())
+        run.rename(copied / "=1+1 & 50%_{x}")
+        sleeping = sorted(copied.glob("*speedrunner*/sleeps/0001.json"))[0]
+        record = json.loads(sleeping.read_text()) | {"error": "=HYPERLINK(1) & 5%\n\\end{tabular}"}
+        sleeping.write_text(json.dumps(record))
+        assert in_process("report", str(copied), "--out", str(tmp_path / "out")).returncode == 0
+        errors = pandas.read_csv(tmp_path / "out" / "tables" / "sleeps.csv").error.dropna()
+        assert list(errors) == ["'=HYPERLINK(1) & 5% \\end{tabular}"]
+        assert (tmp_path / "out" / "tables" / "sleeps.tex").read_text().count(r"\end{tabular}") == 1
+
+    def test_folders_without_runs_and_places_that_cannot_be_written(
+        self, sweep: Path, tmp_path: Path
+    ) -> None:
+        (tmp_path / "empty").mkdir()
+        (tmp_path / "file").write_text("")
+        out = str(tmp_path / "out")
+        lines = {
+            (str(tmp_path / "empty"), out): "holds no run: no folder in it has a config.yaml",
+            (str(tmp_path / "none"), out): "none could not be read: no such file or directory",
+            (str(sweep), str(tmp_path / "file")): "could not be made: not a directory",
+            (str(sweep), str(tmp_path / "file" / "out")): "could not be made: not a directory",
+        }
+        for (folder, place), text in lines.items():
+            assert text in complaint(in_process("report", folder, "--out", place))
+        assert not Path(out).exists()
+
+    def test_an_unfinished_run_is_named(self, copied: Path, tmp_path: Path) -> None:
+        run = sorted(copied.iterdir())[0]
+        (run / "evaluations" / "0004.jsonl").unlink()
+        rows = (run / "episodes.jsonl").read_text().splitlines(keepends=True)
+        (run / "episodes.jsonl").write_text("".join(row for row in rows if "test/0004" not in row))
+        done = in_process("report", str(copied), "--out", str(tmp_path))
+        assert done.returncode == 0
+        assert f"{run} is not finished: no whole evaluation after 4 rollouts" in done.stdout
+
+
+@pytest.mark.slow
+def test_a_sweep_of_the_paper_s_size_fits_into_two_gigabytes(tmp_path: Path) -> None:
+    list(write_sweep(tmp_path / "runs"))
+    whole = [sys.executable, "-m", "speedrunner", "report", tmp_path / "runs", "--prices", "gpt-5.4-mini"]
+    process = subprocess.Popen(whole, cwd=CHECKOUT)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert used.ru_maxrss < 2 * 2**20  # KiB, of this process alone
+    out = tmp_path / "runs" / "report"
+    page = out / "report.html"
+    assert page.stat().st_size < 1.5e6
+    assert len(pandas.read_csv(out / "tables" / "performance.csv")) == 17 * 5
+    shutil.rmtree(tmp_path / "runs")

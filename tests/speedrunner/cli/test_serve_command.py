@@ -1,0 +1,132 @@
+"""`speedrunner serve`: a server in the foreground, as a user starts and ends it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import socket
+import stat
+import subprocess
+from pathlib import Path
+
+import psutil
+import pytest
+
+from serving.deployment import server_log
+from serving.errors import InvalidModelConfig, ServerFailed
+from serving.model_configs import CHECKOUT, adapted, load_model_config
+from speedrunner.cli.serve_command import serve, shell_command
+from speedrunner.config.schema import InvalidConfig
+from tests.serve_command import check_serving_on_a_port, lines_until, serving
+from tests.stand_in_server import HEALTHY
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def stand_in(tiny_folder: str, tmp_path: Path) -> str:
+    """A folder in which a stand-in for vLLM's server is found before vLLM."""
+    module = tmp_path / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(HEALTHY)
+    for folder in list(module.parents)[:3]:
+        (folder / "__init__.py").touch()
+    (tmp_path / "vllm" / "platforms.py").write_text("class current_platform:\n    is_cpu = bool\n")
+    return str(tmp_path)
+
+
+def test_a_server_on_a_port_answers_those_who_can_read_its_key_until_it_is_stopped(stand_in: str) -> None:
+    check_serving_on_a_port(first=stand_in)
+
+
+def test_a_server_that_ends_by_itself_ends_the_command_with_its_reason(stand_in: str) -> None:
+    with serving(first=stand_in) as process:
+        *_, ready, attach_line = lines_until(process, "another terminal")
+        address = re.search("unix:[^;]*", ready)
+        assert address is not None
+        folder = Path(address[0].removeprefix("unix:")).parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert attach_line.endswith(f": speedrunner run model=tiny-random serving.url={address[0]}")
+        (guard,) = psutil.Process(process.pid).children()
+        (server,) = guard.children()
+        server.kill()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.startswith("error: the server of model 'tiny-random' was killed by SIGKILL")
+    assert not folder.exists()
+
+
+class TestPrinting:
+    """With `--print` nothing is started."""
+
+    def test_a_socket_s_folder_and_the_model_are_made_first(self, capsys: pytest.CaptureFixture[str]) -> None:
+        serve(["model=tiny-random"], print_=True)
+        recipe, folder, server = capsys.readouterr().out.strip().split(" && ")
+        made = shlex.split(folder)
+        assert made[:3] == ["mkdir", "-m", "700"]
+        assert not Path(made[3]).exists()
+        assert shlex.split(recipe)[1:] == [
+            str(CHECKOUT / "models/random/build.py"),
+            *["--out", str(CHECKOUT / ".cache/models/tiny-random")],
+        ]
+        words = shlex.split(server)
+        assert "VLLM_CPU_KVCACHE_SPACE=1" in words
+        assert words[words.index("--uds") + 1] == f"{made[3]}/http"
+
+    def test_a_port_comes_with_a_key_in_the_environment(self) -> None:
+        folder, line = shell_command(load_model_config("qwen3-8b"), 8000).split(" && ")
+        words = shlex.split(line)
+        assert f"TMPDIR={shlex.split(folder)[3]}" in words  # made first, as whatever vLLM writes goes there
+        key = words[0].removeprefix("VLLM_API_KEY=")
+        assert len(key) >= 32
+        assert not any(key in word for word in words[1:])
+        assert words[words.index("--port") + 1] == "8000"
+        assert words[words.index("--host") + 1] == "127.0.0.1"
+        assert words[words.index("--revision") + 1] == load_model_config("qwen3-8b").revision
+
+    def test_replicas_and_random_weights_stand_in_it(self) -> None:
+        words = shlex.split(shell_command(adapted(load_model_config("qwen3-8b"), 2, "dummy"), 8000))
+        assert words[1:4] == [str(CHECKOUT / "models/shapes/build_shapes.py"), "--shape", "qwen3-8b"]
+        assert words[words.index("--data-parallel-size") + 1] == "2"
+        assert words[words.index("--load-format") + 1] == "dummy"
+        assert "--revision" not in words
+
+    def test_its_line_is_one_that_a_shell_takes(self) -> None:
+        line = shell_command(load_model_config("tiny-random"), None)
+        checked = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error", "message"),
+    [
+        (["serving.url=unix:/x"], InvalidConfig, "serving.url=unix:/x is a running server; `serve` starts"),
+        (
+            ["model=gpt-5.4-mini"],
+            InvalidModelConfig,
+            "'gpt-5.4-mini' is hosted at .*: it cannot be started here",
+        ),
+        (
+            ["model=tiny-random", "model.load_format=dummy"],
+            InvalidModelConfig,
+            "model.load_format=dummy does not go with",
+        ),
+    ],
+)
+@pytest.mark.parametrize("print_", [False, True])
+def test_what_cannot_be_served_is_told_in_one_line(
+    overrides: list[str], error: type[Exception], message: str, print_: bool
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        serve(overrides, print_)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_port_in_use_is_told(tiny_folder: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(ServerFailed, match=f"port {port} of 127.0.0.1 is taken"):
+            serve(["model=tiny-random", f"serving.port={port}"], print_=False)
+    assert not server_log(load_model_config("tiny-random")).with_suffix(".key").exists()

@@ -1,0 +1,135 @@
+"""A run has one context for all its episodes: what its GPUs or server allowed when it began."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from serving.engine.gpus import GpuReport
+from serving.errors import InvalidModelConfig
+from speedrunner.config.compose import compose
+from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.identity import continued, identity
+from speedrunner.runs.outline import outline
+from speedrunner.runs.run import identified
+from speedrunner.runs.setup import Setup, set_up
+from speedrunner.store.records import Process
+from speedrunner.store.run_data import load
+from speedrunner.store.stored_run import RunDirectoryError
+from tests.gpu_kinds import GPUS, with_config
+from tests.models.test_bundled_configs import ON_GPUS
+from tests.scripted_engine import refuse
+from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, complaint, script, walker
+
+pytestmark = pytest.mark.process
+
+LONG = ("env.train=8", "run.rollouts=8", "run.sleep_every=8")
+
+
+def silent(line: str) -> None:
+    pass
+
+
+class TestOnGpus:
+    @pytest.fixture
+    def setup(self, tmp_path: Path) -> Setup:
+        model_config = with_config(ON_GPUS["qwen3.5-27b"], tmp_path)
+        file = tmp_path / "model.yaml"
+        file.write_text(yaml.safe_dump(msgspec.to_builtins(model_config)))
+        return set_up(compose([f"env={CORRIDOR}", "method=react", f"model.name={file}"]))
+
+    @staticmethod
+    async def process(
+        setup: Setup, kind: str, monkeypatch: pytest.MonkeyPatch, before: list[Process] | None = None
+    ) -> Process:
+        monkeypatch.setattr(
+            "speedrunner.runs.context_sizing.read_gpus", lambda: GpuReport(installed=[GPUS[kind]])
+        )
+        sized = await sized_setup(setup, silent)
+        return identity(with_recorded_contexts(Path("runs/x"), before or [], sized), silent)
+
+    async def test_a_new_run_records_what_fits(self, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
+        process = await self.process(setup, "H100", monkeypatch)
+        assert process.actor is process.inducer
+        assert process.actor.context == 131_072
+        assert process.actor.server.flags["max-num-seqs"] == 32
+
+    async def test_a_move_to_a_larger_gpu_changes_nothing_that_must_be_accepted(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = await self.process(setup, "H100", monkeypatch)
+        after = await self.process(setup, "H200", monkeypatch, [before])
+        assert (after.actor.context, after.actor.server.flags["max-num-seqs"]) == (131_072, 104)
+        assert continued(Path("runs/x"), before, after, accept=False).changes == []
+
+    async def test_a_move_to_a_gpu_with_too_little_memory_is_refused_with_the_remedy(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        before = await self.process(setup, "H200", monkeypatch)
+        with pytest.raises(RunDirectoryError) as error:
+            await self.process(setup, "H100", monkeypatch, [before])
+        assert str(error.value) == (
+            "runs/x was played with a context of 262,144 tokens, and qwen3.5-27b has 131,072 here: resume it"
+            " on larger GPUs, or with a server that was started with --max-model-len 262144, or name another"
+            " directory with run.dir"
+        )
+
+    async def test_a_gpu_without_room_for_one_conversation_is_refused(
+        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(
+            InvalidModelConfig, match=r"^qwen3.5-27b does not fit 1 x NVIDIA RTX A6000 \(48 GiB\): "
+        ):
+            await self.process(setup, "A6000", monkeypatch)
+
+
+class TestWithAServer:
+    """That runs already."""
+
+    async def test_the_run_takes_the_servers_context_says_so_and_records_it(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN))
+        run.server.context = 8192
+        await run.play("run.rollouts=0")
+        line = f"{run.server.endpoint} takes 8,192 tokens: that is the context, not 16,384"
+        assert " ".join(run.printed.split()).count(line) == 1
+        (process,) = run.data.processes
+        assert (process.actor.context, process.inducer.context) == (8192, 8192)
+
+    @staticmethod
+    async def interrupted(run: ScriptedRun) -> None:
+        """Play it until its engine refuses everything."""
+        run.server.script = script(lambda request: refuse(404, "gone"))
+        with pytest.raises(RunStopped):
+            await run.play(*LONG)
+        run.server.script = script(walker, LEARN)
+
+    async def test_a_resumed_run_keeps_its_context(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.server.context = 8192
+        await self.interrupted(run)
+        run.server.context = None
+        setup = set_up(compose(run.overrides(*LONG)))
+        assert any("steps are finished" in line for line in outline(setup))  # which looks at no server
+        process = identified(load(run.dir), setup, silent)
+        assert (process.actor.context, process.changes) == (8192, [])
+        await run.play(*LONG)
+        assert [process.actor.context for process in run.data.processes] == [8192, 8192]
+
+    async def test_a_server_with_less_than_the_run_recorded_is_refused(self, corridor: Runs) -> None:
+        run = corridor(script())
+        await self.interrupted(run)
+        run.server.context = 8192
+        with pytest.raises(RunDirectoryError) as error:
+            await run.play(*LONG)
+        assert "with a context of 16,384 tokens, and tiny-random has 8,192 here" in str(error.value)
+        assert "--max-model-len 16384" in str(error.value)
+
+    def test_a_server_without_room_for_an_answer_is_refused(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN))
+        run.server.context = 2048
+        line = complaint(run.cli())
+        assert "takes 2,048 tokens, and an answer of 'tiny-random' may need 3,001: start it with" in line

@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from serving.meter import LedgerRow
+from serving.usage import Usage
+from speedrunner.store.records import EpisodeRow, Policy, Termination
+from speedrunner.store.run_data import History, load
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import RunDirectoryError, sleep_key
+from tests.speedrunner.run_samples import sleep, trajectory
+
+
+def request(number: int, wasted: bool = False, usage: Usage | None = None, **labels: str) -> LedgerRow:
+    return LedgerRow(
+        request=f"r{number}",
+        time=1000.0 + number,
+        labels=labels,
+        model="tiny-random",
+        status="ok" if usage else "failed",
+        wasted=wasted,
+        usage=usage,
+        seconds=0.5,
+        retry=0,
+        error=None if usage else "connection lost",
+    )
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that goes on: two batches, an evaluation, one sleep."""
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config("env:\n  name: babyai\nrun: {seed: 1}\n")
+        run.write_policy(Policy(version=0))
+        for number in range(5):
+            episode = trajectory(f"train/{number:04d}")
+            run.append_trajectory("train", number // 3, episode)
+            run.append_episode(EpisodeRow.of(episode, "train", number // 3 * 3))
+        run.append_trajectory("test", 3, trajectory("test/0003/0000"))
+        run.append_episode(EpisodeRow.of(trajectory("test/0003/0000"), "test", 3))
+        run.write_sleep(sleep())
+        yield run
+
+
+def test_a_run_that_goes_on_is_read_without_a_lock(run):
+    data = load(run.path)
+    assert data.path == run.path
+    assert data.config == {"env": {"name": "babyai"}, "run": {"seed": 1}}
+    assert data.policies.load(0) == Policy(version=0)
+    assert [episode.episode for episode in data.trajectories(1)] == ["train/0003", "train/0004"]
+    assert len(data.trajectories()) == 5
+    assert data.evaluations(3) == data.evaluations() == [trajectory("test/0003/0000")]
+    assert data.trajectories(7) == []
+    assert data.sleeps == [sleep()]
+    assert len(data.episodes) == 6
+    assert data.requests == []
+
+
+def test_reading_changes_nothing(run):
+    with (run.path / "episodes.jsonl").open("ab") as file:
+        file.write(b'{"episode": "tra')
+    before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
+    assert len(load(run.path).episodes) == 6
+    assert {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()} == before
+
+
+def test_a_summary_row_lost_in_a_kill_is_derived(run):
+    complete = load(run.path).episodes
+    (run.path / "episodes.jsonl").unlink()
+    derived = load(run.path).episodes
+    assert derived == complete
+    assert [row.checkpoint for row in derived] == [0, 0, 0, 3, 3, 3]
+    assert [row.phase for row in derived] == ["train"] * 5 + ["test"]
+
+
+def test_requests_of_attempts_that_were_given_up_are_wasted(run):
+    again = trajectory("train/0005", attempt=2)
+    usage = Usage(10, 5, 2, 0)
+    rows = [
+        (request(0, phase="train", episode="train/0005", attempt="1", usage=usage), True),
+        (request(1, phase="train", episode="train/0005", attempt="2", usage=usage), False),
+        (request(2, phase="train", episode="train/0005", attempt="2", wasted=True), True),
+        (request(3, phase="sleep", episode=sleep_key(1), attempt="1", usage=usage), False),
+        (request(4, phase="sleep", episode=sleep_key(1), attempt="2", usage=usage), True),
+        (request(5, phase="train", episode="train/0006", attempt="1", usage=usage), True),
+        (request(6, phase="train", episode="train/0006", attempt="2", usage=usage), False),
+        (request(7, phase="ready", usage=usage), False),
+    ]
+    for row, _ in rows:
+        run.append_request(row)
+    run.append_trajectory("train", 1, again)
+    read = load(run.path).requests
+    assert [(row.request, row.wasted) for row in read] == [(row.request, wasted) for row, wasted in rows]
+
+
+def test_a_fault_that_is_tried_again_does_not_make_the_new_attempt_a_waste(run):
+    usage = Usage(1, 0, 1)
+    broken = trajectory("train/0005", termination=Termination.ENGINE_ERROR, outcome=None)
+    run.append_trajectory("train", 1, broken)
+    for number in (1, 2):
+        labels = {"phase": "train", "episode": "train/0005", "attempt": f"{number}"}
+        run.append_request(request(number, **labels, usage=usage))
+    assert [row.wasted for row in load(run.path).requests] == [True, False]
+
+
+class TestOneEpisode:
+    def test_it_is_found_by_its_key_or_a_short_form_of_it(self, run):
+        data = load(run.path)
+        for short in ("train/0003", "train/3"):
+            assert data.trajectory(short).episode == "train/0003"
+        for short in ("test/0003/0000", "test/3/0", "test/3", "test"):
+            assert data.trajectory(short).episode == "test/0003/0000"
+
+    def test_what_there_is_is_told_where_none_or_several_are_meant(self, run):
+        data = load(run.path)
+        for wrong in ("train/7", "0003", "x"):
+            with pytest.raises(
+                RunDirectoryError, match="train/0000 to train/0004, test/0003/0000 to"
+            ) as error:
+                data.trajectory(wrong)
+            assert f"has no episode {wrong!r}" in str(error.value)
+        with pytest.raises(RunDirectoryError, match="5 episodes begin with train: train/0000 to train/0004"):
+            data.trajectory("train")
+
+    def test_of_several_attempts_the_newest_counts_however_the_lines_are_spaced(self, run):
+        run.append_trajectory("train", 0, trajectory("train/0000", attempt=2, text="again"))
+        (file,) = (run.path / "trajectories").glob("batch_0000.jsonl")
+        lines = [json.dumps(json.loads(line)) for line in file.read_text().splitlines()]
+        file.write_text("".join(f"{line}\n" for line in lines))
+        data = load(run.path)
+        assert data.trajectory("train/0").turns[0].text == "again"
+        played = [each.episode for each in data.trajectories()]
+        assert sorted(played) == sorted({row.episode for row in data.episodes if row.phase == "train"})
+        assert [key for key, _ in data.lines("train")].count("train/0000") == 2
+
+    def test_of_a_run_without_episodes(self, tmp_path):
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            run.write_config("run: {}\n")
+        with pytest.raises(RunDirectoryError, match="has no episode 'train/0'; it has none yet"):
+            load(run.path).trajectory("train/0")
+
+
+@pytest.mark.process
+def test_pandas_is_loaded_for_frames_alone():
+    code = "import sys, speedrunner.store.run_data; assert 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class TestBadInput:
+    def test_no_run(self, tmp_path):
+        with pytest.raises(RunDirectoryError, match="does not exist"):
+            load(tmp_path / "none")
+
+    @pytest.mark.parametrize("text", ["a: [1", "just text", ""])
+    def test_a_damaged_configuration(self, run, text):
+        (run.path / "config.yaml").write_text(text)
+        with pytest.raises(RunDirectoryError, match=r"config\.yaml") as error:
+            _ = load(run.path).config
+        assert "\n" not in str(error.value)
+
+
+class TestHistory:
+    """What an inducer may read."""
+
+    def test_it_holds_training_episodes_in_the_order_of_their_tasks_and_no_held_out_one(self, tmp_path):
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            run.write_policy(Policy(version=0))
+            run.write_policy(Policy(version=1, notes="mind the gap"))
+            for batch, number in ((0, 1), (0, 0), (1, 3), (1, 2)):  # the order in which they ended
+                run.append_trajectory("train", batch, trajectory(f"train/{number:04d}", policy=batch))
+            run.append_trajectory("test", 0, trajectory("test/0000/0000"))
+            history = History(run.read())
+            assert history.batches() == [0, 1]
+            assert history.count() == 4
+            assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
+            assert {each.policy for each in history.batch(1)} == {1}
+
+    def test_counting_decodes_no_texts_and_leaves_out_older_attempts_and_a_torn_tail(self, tmp_path):
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            assert History(run.read()).count() == 0
+            (History(run.read()).folders["trajectories"] / "batch_0000.jsonl").write_text(
+                '{"episode": "train/0000", "attempt": 1}\n{"episode": "train/0001", "attempt": 1}\n'
+                '{"episode": "train/0000", "attempt": 2}\n{"epis'
+            )
+            assert History(run.read()).count() == 2

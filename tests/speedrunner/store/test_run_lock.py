@@ -1,0 +1,369 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from speedrunner.store import run_lock as lock_module
+from speedrunner.store.files import StorageError
+from speedrunner.store.run_lock import STALE_S, LockHeld, LockLost, Owner, RunLock
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from speedrunner.store.run_lock import RunLock
+with RunLock(Path(sys.argv[1])):
+    print("held", flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "lock"
+
+
+@pytest.fixture
+def other(path):
+    """Another process that holds the lock until its stdin is closed."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "SLURM_JOB_ID": "4711"},
+    )
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def owner_file(path: Path) -> Path:
+    (file,) = path.iterdir()
+    return file
+
+
+def move_to_another_machine(path: Path, silent_for: float) -> Owner:
+    """Make the lock look as if its owner ran elsewhere and gave its last sign of life then."""
+    file = owner_file(path)
+    owner = msgspec.structs.replace(
+        msgspec.json.decode(file.read_bytes(), type=Owner), host="node7", machine="another boot"
+    )
+    file.write_bytes(msgspec.json.encode(owner))
+    last = time.time() - silent_for
+    os.utime(file, (last, last))
+    return owner
+
+
+class TestOwnership:
+    def test_it_leaves_nothing_behind(self, path):
+        with RunLock(path):
+            assert owner_file(path).exists()
+        assert list(path.parent.iterdir()) == []
+
+    def test_it_is_released_on_an_exception(self, path):
+        with pytest.raises(RuntimeError, match="boom"), RunLock(path):
+            raise RuntimeError("boom")
+        with RunLock(path):
+            pass
+
+    def test_no_thread_outlives_it(self, path):
+        before = set(threading.enumerate())  # some of which may end, and be other tests'
+        with RunLock(path):
+            assert len(set(threading.enumerate()) - before) == 1
+        assert set(threading.enumerate()) <= before
+
+    def test_a_second_lock_of_the_same_process_is_refused(self, path):
+        with RunLock(path), pytest.raises(LockHeld, match=f"process {os.getpid()} "), RunLock(path):
+            pass
+
+    @pytest.mark.process
+    def test_a_second_process_is_refused_with_the_first_ones_name(self, path, other):
+        with pytest.raises(LockHeld) as error, RunLock(path):
+            pass
+        message = str(error.value)
+        assert message.startswith(f"{path.parent} is in use by process {other.pid} of ")
+        assert "Slurm job 4711" in message
+        assert "since 20" in message
+        assert "\n" not in message
+        assert [file.name for file in path.parent.iterdir()] == ["lock"]
+
+    def test_the_first_one_is_not_disturbed_by_those_that_it_refuses(self, path):
+        with RunLock(path) as lock:
+            for _ in range(3):
+                with pytest.raises(LockHeld), RunLock(path):
+                    pass
+            lock.refresh()
+            lock.check()
+
+    @pytest.mark.process
+    def test_a_forked_child_that_unwinds_does_not_release_it(self, path):
+        with RunLock(path) as lock:
+            child = os.fork()
+            if child == 0:
+                lock.__exit__(None, None, None)
+                os._exit(0)
+            assert os.waitpid(child, 0)[1] == 0
+            lock.refresh()
+            lock.check()
+
+    def test_a_folder_that_cannot_be_written_is_one_clear_line(self, path):
+        path.write_text("a file in its place")
+        with pytest.raises(StorageError, match="could not be written: not a directory"), RunLock(path):
+            pass
+        assert path.read_text() == "a file in its place"
+
+
+class TestStaleLocks:
+    @pytest.mark.process
+    def test_a_killed_owner_on_this_machine_is_recognised_at_once(self, path, other):
+        other.kill()
+        other.wait()
+        with RunLock(path) as lock:
+            lock.check()
+
+    @pytest.mark.process
+    def test_a_killed_owner_whose_parent_has_not_noticed_is_gone_too(self, path, other):
+        other.kill()
+        os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
+        with RunLock(path) as lock:
+            lock.check()
+
+    @pytest.mark.process
+    def test_a_stopped_owner_on_this_machine_still_owns_it_however_silent(self, path, other):
+        other.send_signal(signal.SIGSTOP)
+        os.utime(owner_file(path), (0, 0))
+        with pytest.raises(LockHeld), RunLock(path):
+            pass
+
+    @pytest.mark.process
+    def test_a_reused_process_id_is_not_the_owner(self, path, other):
+        file = owner_file(path)
+        owner = msgspec.json.decode(file.read_bytes(), type=Owner)
+        file.write_bytes(msgspec.json.encode(msgspec.structs.replace(owner, started=owner.started - 1)))
+        with RunLock(path) as lock:
+            lock.check()
+
+    @pytest.mark.process
+    def test_an_owner_on_another_machine_is_believed_while_it_gives_signs_of_life(self, path, other):
+        move_to_another_machine(path, silent_for=STALE_S - 30)
+        with pytest.raises(LockHeld, match=r"on node7 .*expires 120 s .* (89|9\d) s ago"), RunLock(path):
+            pass
+
+    @pytest.mark.process
+    def test_an_owner_on_another_machine_that_fell_silent_is_gone(self, path, other):
+        move_to_another_machine(path, silent_for=STALE_S + 5)
+        with RunLock(path) as lock:
+            lock.check()
+
+    @pytest.mark.process
+    def test_an_owner_in_a_former_start_of_our_own_job_is_gone(self, path, other, monkeypatch):
+        move_to_another_machine(path, silent_for=45)
+        monkeypatch.setenv("SLURM_JOB_ID", "4711")
+        with pytest.raises(LockHeld, match="on node7"), RunLock(path):
+            pass  # both are of the job's first start
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+        with RunLock(path) as lock:
+            lock.check()
+
+    @pytest.mark.process
+    @pytest.mark.parametrize(
+        ("answer", "gone"),
+        [
+            ("echo RUNNING", False),
+            ("echo COMPLETING", False),
+            ("echo PENDING", True),
+            ("true", True),
+            ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
+            ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", False),
+        ],
+    )
+    def test_slurm_is_asked_for_the_job_of_an_owner_on_another_machine(
+        self, path, other, answer, gone, tmp_path, monkeypatch
+    ):
+        move_to_another_machine(path, silent_for=45)
+        program = tmp_path / "bin" / "squeue"
+        program.parent.mkdir()
+        program.write_text(
+            f"#!/bin/sh\n[ \"$*\" = '--noheader --jobs=4711 --format=%T' ] || exit 9\n{answer}\n"
+        )
+        program.chmod(0o700)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        if gone:
+            with RunLock(path) as lock:
+                lock.check()
+        else:
+            with pytest.raises(LockHeld, match="on node7"), RunLock(path):
+                pass
+
+    @pytest.mark.process
+    @pytest.mark.parametrize(
+        ("silent_for", "elsewhere"),
+        [
+            pytest.param(35, {}, id="while the owner gives signs of life"),
+            pytest.param(45, {"SLURM_CLUSTER_NAME": "another"}, id="by another cluster's Slurm"),
+        ],
+    )
+    def test_a_second_start_of_the_owner_s_job_says_nothing(
+        self, path, other, monkeypatch, silent_for, elsewhere
+    ):
+        move_to_another_machine(path, silent_for=silent_for)
+        for name, value in {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": "1", **elsewhere}.items():
+            monkeypatch.setenv(name, value)
+        with pytest.raises(LockHeld, match="on node7"), RunLock(path):
+            pass
+
+    def test_an_owner_in_another_container_is_not_looked_up_by_its_process_id(self, path, monkeypatch):
+        with RunLock(path):
+            monkeypatch.setattr(lock_module, "_machine", lambda: "same boot, other container")
+            with pytest.raises(LockHeld, match="last sign of life"), RunLock(path):
+                pass
+
+    @pytest.mark.process
+    def test_silence_is_measured_by_the_file_systems_clock(self, path, other, monkeypatch):
+        move_to_another_machine(path, silent_for=5)
+        monkeypatch.setattr(time, "time", lambda: 4e9)
+        with pytest.raises(LockHeld), RunLock(path):
+            pass
+
+    @pytest.mark.process
+    @pytest.mark.parametrize(
+        "field", [None, {"since": 1e300}, {"since": -1e18}, {"pid": 10**30}, {"pid": -1}]
+    )
+    def test_a_lock_whose_owner_cannot_be_read_expires_by_silence(self, path, other, field):
+        owner = json.loads(owner_file(path).read_bytes())
+        owner_file(path).write_text(json.dumps(owner | field) if field else "")
+        with pytest.raises(LockHeld, match=str(other.pid)), RunLock(path):
+            pass
+        os.utime(owner_file(path), (0, 0))
+        with RunLock(path) as lock:
+            lock.check()
+
+    def test_an_empty_lock_folder_is_nobodys(self, path):
+        path.mkdir()
+        with RunLock(path) as lock:
+            lock.check()
+
+
+class TestLostLocks:
+    def test_a_lock_taken_over_is_noticed_and_the_new_owner_stays(self, path):
+        with RunLock(path) as slept:
+            move_to_another_machine(path, silent_for=STALE_S + 5)
+            with RunLock(path) as taker:
+                slept.refresh()
+                with pytest.raises(LockLost, match=f"taken over by process {os.getpid()}"):
+                    slept.check()
+                slept.__exit__(None, None, None)
+                taker.refresh()
+                taker.check()
+
+    def test_a_removed_lock_is_noticed(self, path):
+        with RunLock(path) as lock:
+            owner_file(path).unlink()
+            lock.refresh()
+            with pytest.raises(LockLost, match="removed"):
+                lock.check()
+
+    def test_after_a_long_sleep_the_disk_is_asked_before_anything_is_written(self, path, monkeypatch):
+        with RunLock(path) as lock:
+            owner_file(path).unlink()
+            lock.check()  # as far as is known, seconds ago it was ours
+            awake = time.clock_gettime(lock_module._CLOCK) + STALE_S
+            monkeypatch.setattr(time, "clock_gettime", lambda clock: awake)
+            with pytest.raises(LockLost):
+                lock.check()
+
+    def test_signs_of_life_are_given_by_themselves(self, path, monkeypatch):
+        monkeypatch.setattr(lock_module, "BEAT_S", 0.01)
+        with RunLock(path):
+            os.utime(owner_file(path), (0, 0))
+            deadline = time.monotonic() + 30
+            while owner_file(path).stat().st_mtime == 0:
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+
+
+RACE = """
+import os, sys, time
+from pathlib import Path
+import msgspec
+from speedrunner.store.run_lock import LockHeld, Owner, RunLock
+path, wins, leave_stale = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "stale"
+witness = path.with_name("witness")
+sys.stdin.readline()
+won = 0
+while won < wins:
+    try:
+        lock = RunLock(path)
+        lock.__enter__()
+    except LockHeld:
+        continue
+    os.close(os.open(witness, os.O_CREAT | os.O_EXCL))  # fails if another one is in here
+    won += 1
+    time.sleep(0)
+    witness.unlink()
+    if leave_stale:
+        lock._stop.set()
+        file = lock._file
+        owner = msgspec.json.decode(file.read_bytes(), type=Owner)
+        file.write_bytes(msgspec.json.encode(msgspec.structs.replace(owner, started=owner.started - 1)))
+    else:
+        lock.__exit__(None, None, None)
+"""
+
+
+@pytest.mark.process
+class TestRaces:
+    @pytest.mark.process
+    def test_a_slow_taker_does_not_remove_the_one_that_was_faster(self, path, other, monkeypatch):
+        other.kill()
+        other.wait()
+        judge = RunLock._is_stale
+        faster = RunLock(path)
+
+        def judge_and_doze(lock: RunLock, holder: Path) -> bool:
+            stale = judge(lock, holder)
+            monkeypatch.setattr(RunLock, "_is_stale", judge)
+            faster.__enter__()
+            return stale
+
+        monkeypatch.setattr(RunLock, "_is_stale", judge_and_doze)
+        with pytest.raises(LockHeld, match=f"process {os.getpid()} "), RunLock(path):
+            pass
+        faster.refresh()
+        faster.check()
+        faster.__exit__(None, None, None)
+
+    @pytest.mark.parametrize("how", ["released", "stale"])
+    def test_of_many_processes_only_one_ever_holds_it(self, path, how):
+        """Three processes win 100 times each, either from each other's release or as takers."""
+        racers = [
+            subprocess.Popen(
+                [sys.executable, "-c", RACE, str(path), "100", how],
+                stdin=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for _ in range(3)
+        ]
+        try:
+            for racer in racers:
+                racer.stdin.write("go\n")
+                racer.stdin.flush()
+            for racer in racers:
+                _, errors = racer.communicate(timeout=120)
+                assert racer.returncode == 0, errors
+        finally:
+            for racer in racers:
+                racer.kill()
+                racer.wait()
+        assert not [file for file in path.parent.iterdir() if file.name != "lock"]

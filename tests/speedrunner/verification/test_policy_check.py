@@ -1,0 +1,240 @@
+"""Policy versions to which a sleep's edits do not lead, with checksums that fit."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.model_config import ModelConfig
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.findings import Finding
+from speedrunner.verification.policy_check import NOT_RECORDED, policies
+from speedrunner.verification.subject import OutOfTime
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call
+from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
+from tests.tampered_runs import change, copy_of, seal, subject, told
+
+pytestmark = pytest.mark.process
+
+STEP = 'LONG = 2\n\n\ndef step() -> str:\n    """Walk."""\n    return walk(LONG)'
+TWICE = 'def twice() -> str:\n    """Step twice."""\n    step()\n    return step()'
+SPARE = 'def spare() -> str:\n    """Look."""\n    return look()'
+BACK = 'def back() -> str:\n    """Walk back."""\n    return walk(1, direction="left")'
+
+FIRST = (call("write_skill", source=f"{STEP}\n\n\n{TWICE}\n\n\n{SPARE}\n\n\n{BACK}", public=True),)
+SECOND = (
+    call("rename_skill", name="step", new_name="pace"),
+    call("edit_skill", name="pace", old='"""Walk."""', new='"""Walk on."""'),
+    call("set_visibility", name="spare", public=False),
+    call("delete_skill", name="back"),
+    call("write_skill", source=BACK, public=True),
+    call("edit_skill", name="LONG", old="2", new="1"),
+    call("delete_skill", name="nothing"),
+)
+"""Refused is the last one alone; `twice` is changed by the renaming."""
+
+
+@pytest.fixture(scope="module")
+def edited(
+    tiny_model_config: ModelConfig,
+    tiny_folder: str,
+    tiny_tokenizer: ChatTokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A run of two sleeps that used every kind of edit."""
+
+    def inducer(request: Request) -> Answer:
+        return script(walker, SECOND if "def twice" in request.task else FIRST)(request)
+
+    with ScriptedEngine(tiny_tokenizer, inducer) as engine:
+        model_config = roomy(tiny_model_config, path=tiny_folder)
+        settings = [*SCHEDULE, "run.rollouts=4", "run.test_episodes=0"]
+        run = ScriptedRun(tmp_path_factory.mktemp("edited"), model_config, engine, settings)
+        asyncio.run(run.play())
+        (_, second) = run.data.sleeps
+        assert [edit.error is None for edit in second.edits] == [True] * 6 + [False]
+        return run.dir
+
+
+def test_every_kind_of_edit_leads_to_the_next_version(edited: Path) -> None:
+    check = policies(subject(edited))
+    assert (check.level, told(check)) == ("ok", [])
+    assert check.text == "3 versions, to which 7 accepted edits lead"
+
+
+def text(old: str, new: str) -> Callable[[Path], None]:
+    """A change of the newest library's module."""
+
+    def edit(run: Path) -> None:
+        file = run / "policies/v0002/skills.py"
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+        seal(run)
+
+    return edit
+
+
+def skill(name: str, **values: Any) -> Callable[[Path], None]:
+    """A change of what the newest library's index says of a skill."""
+
+    def edit(record: Any) -> None:
+        next(each for each in record["skills"] if each["name"] == name).update(values)
+
+    return lambda run: change(run, "policies/v0002/library.json", edit)
+
+
+def add_skill(run: Path, name: str) -> None:
+    """Add a function to the newest library."""
+    file = run / "policies/v0002/skills.py"
+    file.write_text(file.read_text() + f"\n\n{SPARE.replace('spare', name)}\n")
+    entry = {"name": name, "public": True, "created": 2, "edited": 2}
+    change(run, "policies/v0002/library.json", lambda record: record["skills"].append(entry))
+
+
+def swap_functions(run: Path) -> None:
+    """Swap the last two functions of the newest library."""
+    file = run / "policies/v0002/skills.py"
+    *rest, first, second = file.read_text().rstrip("\n").split("\n\n\n")
+    file.write_text("\n\n\n".join([*rest, second, first]) + "\n")
+
+    def swap(record: Any) -> None:
+        record["skills"][-2:] = reversed(record["skills"][-2:])
+
+    change(run, "policies/v0002/library.json", swap)
+
+
+def edits(edit: Callable[[list[Any]], object]) -> Callable[[Path], None]:
+    """A change of the edits of the second sleep."""
+    return lambda run: change(run, "sleeps/0002.json", lambda record: edit(record["edits"]))
+
+
+NO_CHANGE = {"action": "edit", "name": "twice", "old": "Step twice.", "new": "Step twice."}
+
+
+def argument(number: int, **values: Any) -> Callable[[Path], None]:
+    """Return a change of one edit of the second sleep."""
+    return edits(lambda all_: all_[number].update(values))
+
+
+CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a text": (
+        text("Step twice.", "Step twice!"),
+        "twice is not as its accepted edits leave it: recorded is",
+    ),
+    "a shared constant": (text("LONG = 1", "LONG = 3"), "LONG is not as its accepted edits leave it"),
+    "a visibility": (skill("twice", public=False), "twice, public: recorded is 'false'"),
+    "an age": (skill("spare", created=0), "spare, created: recorded is '0', and it should be '1'"),
+    "an edit's age": (skill("pace", edited=1), "pace, edited: recorded is '1', and it should be '2'"),
+    "a function that no edit adds": (
+        lambda run: add_skill(run, "more"),
+        "more is there, and no accepted edit adds it",
+    ),
+    "a rename that is left out": (
+        edits(lambda all_: all_.pop(0)),
+        "accepted edit 1 (edit of pace) is about what is not there",
+    ),
+    "another new name": (argument(0, new_name="go"), "(edit of pace) is about what is not there"),
+    "another text": (argument(1, new='"""Walk far."""'), "pace is not as its accepted edits leave it"),
+    "an old text that does not occur": (
+        argument(1, old="Run."),
+        "accepted edit 2 (edit of pace) is refused:",
+    ),
+    "another source": (argument(4, source=BACK.replace("left", "right")), "back is not as its accepted"),
+    "another visibility": (argument(4, public=False), "back, public: recorded is 'true'"),
+    "an edit that is left out": (edits(lambda all_: all_.pop(1)), "pace is not as its accepted edits leave"),
+    "no visibility": (edits(lambda all_: all_.pop(2)), "spare, public: recorded is 'false'"),
+    "no write": (edits(lambda all_: all_.pop(4)), "back is there, and no accepted edit adds it"),
+    "no deletion": (edits(lambda all_: all_.pop(3)), "accepted edit 4 (write of back) changes nothing"),
+    "an edit too many": (
+        edits(lambda all_: all_.append(NO_CHANGE)),
+        "accepted edit 7 (edit of twice) changes nothing",
+    ),
+    "of what is not there": (
+        edits(lambda all_: all_[-1].update(error=None)),
+        "accepted edit 7 (delete of nothing) is about what is not there",
+    ),
+    "another order": (swap_functions, "the order of its definitions: recorded is"),
+    "a version": (
+        lambda run: change(run, "policies/v0002/library.json", lambda it: it.update(version=3)),
+        "its library.json says that it is version 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_one_that_was_changed_is_found(edited: Path, tmp_path: Path, name: str) -> None:
+    edit, expected = CHANGES[name]
+    run = copy_of(edited, tmp_path)
+    edit(run)
+    found = told(policies(subject(run)))
+    assert any(expected in each for each in found), found
+    assert all(each.startswith("policies/v0002: ") for each in found)
+
+
+def test_a_version_that_is_missing(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    shutil.rmtree(run / "policies/v0001")
+    assert told(policies(subject(run)))[0] == "policies: the versions have gaps: 0, 2"
+
+
+def test_one_that_no_sleep_has_made(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    (run / "sleeps/0001.json").unlink()
+    assert told(policies(subject(run))) == ["policies/v0001: there is no sleep/0001 that made it"]
+
+
+def test_a_module_that_is_none(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    (run / "policies/v0001/skills.py").write_text("def (")
+    (difference,) = told(policies(subject(run)))
+    assert "is no valid library" in difference
+
+
+def test_a_first_version_that_is_not_the_method_s(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    (run / "policies/v0000/notes.md").write_text("Run.")
+    (difference,) = told(policies(subject(run)))
+    assert difference == "policies/v0000: it is not what speedrunner begins with"
+
+
+async def test_a_library_of_another_run_of_which_the_method_shows_every_skill(corridor: Runs) -> None:
+    first = corridor(script(walker, (call("write_skill", source=SPARE, public=False),)), "run.rollouts=2")
+    first.name = "first"
+    await first.play("run.test_episodes=0")
+    run = corridor(script(), f"run.start_from={first.dir}", "method.visibility=all_public", "run.rollouts=2")
+    await run.play("run.test_episodes=0")
+    before, after = (run.data.policies.load(version).skills[0] for version in (0, 1))
+    assert (before.public, after.public) == (False, True)
+    assert told(policies(subject(run.dir))) == []
+
+
+def drop_arguments(record: Any) -> None:
+    """Leave of each edit what older runs recorded."""
+    record["edits"] = [{name: edit[name] for name in ("action", "name", "error")} for edit in record["edits"]]
+
+
+def test_a_sleep_that_did_not_record_arguments_is_left_out(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    change(run, "sleeps/0002.json", drop_arguments)
+    check: Finding = policies(subject(run))
+    assert (check.level, f"1 left out: {NOT_RECORDED}" in check.text) == ("ok", True)
+
+
+def test_a_run_that_did_not_record_arguments_is_not_checked(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    for sleep in (1, 2):
+        change(run, f"sleeps/000{sleep}.json", drop_arguments)
+    check = policies(subject(run))
+    assert (check.level, f"2 left out: {NOT_RECORDED}" in check.text) == ("not checked", True)
+
+
+def test_a_replay_stops_when_the_time_is_over(edited: Path) -> None:
+    late = subject(edited)
+    late.deadline = 0.0
+    with pytest.raises(OutOfTime):
+        policies(late)

@@ -1,0 +1,142 @@
+"""Records created from plain data, as in YAML and on command lines. Each error in the data is one line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args, get_origin
+
+import msgspec
+
+from typed.typed_values import in_words
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class WrongData(ValueError):
+    """Data lacks a key, has an unknown key, or has an invalid value.
+
+    Args:
+        problems: all problems, at least one; several are numbered.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        numbered = "; ".join(f"({number}) {each}" for number, each in enumerate(problems, start=1))
+        super().__init__(problems[0] if len(problems) == 1 else numbered)
+
+
+def record(kind: type[Record], content: object) -> Record:
+    """Return plain data as a record, which may contain records, lists and mappings.
+
+    Raises:
+        WrongData: with each key's dotted path, its value, and the allowed values.
+    """
+    if problems := list(_problems(kind, content, "", keys_of(kind))):
+        raise WrongData(*problems)
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:  # such as a number as a mapping's key
+        raise WrongData(str(error).replace("`", "")) from None
+
+
+def keys_of(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
+    """Return every key of a record and of the records in it, with dots: `run.seed`."""
+    keys = []
+    for field in msgspec.structs.fields(kind):
+        key = f"{prefix}{field.name}"
+        keys += keys_of(field.type, f"{key}.") if _is_record(field.type) else [key]
+    return keys
+
+
+RENAMED = {
+    "model.card": "model.name",
+    "model.inducer_card": "model.inducer_name",
+    "route": "api",
+    "remark": "caveat",
+}
+"""Old names of keys with the new ones."""
+
+
+def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
+    """Return a message about a key that does not exist: similar keys, and the keys that exist there."""
+    if RENAMED.get(key) in known:
+        return f"{key} is now called {RENAMED[key]}"
+    section, _, leaf = key.rpartition(".")
+    leaves = {each.rpartition(".")[2]: each for each in known}
+    nearest = get_close_matches(key, known, n=1) or get_close_matches(leaf, leaves, n=1)
+    near = f" (did you mean {leaves.get(nearest[0], nearest[0])}?)" if nearest else ""
+    siblings = [each for each in known if section and each.startswith(f"{section}.")]
+    there_are = siblings or dict.fromkeys(each.partition(".")[0] for each in known)
+    return f"there is no {key}{near}, given as {as_written(value)}; there are {', '.join(there_are)}"
+
+
+def as_written(value: object) -> str:
+    """Return a value as users write it in YAML and on a command line."""
+    plain = isinstance(value, str) and value != "" and value.isprintable()
+    return str(value) if plain else json.dumps(value, default=str)
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _problems(kind: Any, value: object, place: str, known: Sequence[str]) -> Iterator[str]:
+    origin = get_origin(kind)
+    if _is_record(kind) and isinstance(value, Mapping):
+        yield from _field_problems(kind, value, f"{place}." if place else "", known)
+    elif origin is list and isinstance(value, list):
+        for number, item in enumerate(value):
+            yield from _problems(get_args(kind)[0], item, f"{place}[{number}]", known)
+    elif origin is dict and isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _problems(get_args(kind)[1], item, f"{place}.{key}", known)
+    else:
+        yield from _value_problems(kind, value, place or "all of it")
+
+
+def _field_problems(
+    kind: type[msgspec.Struct], content: Mapping[Any, Any], prefix: str, known: Sequence[str]
+) -> Iterator[str]:
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    for key, value in content.items():
+        if key not in fields:
+            beside = dict.fromkeys([*known, *(f"{prefix}{name}" for name in fields)])
+            yield unknown_key(f"{prefix}{key}", value, list(beside))
+    for name, field in fields.items():
+        if name in content:
+            yield from _problems(field.type, content[name], f"{prefix}{name}", known)
+        elif field.required:
+            yield f"{prefix}{name} is not set"
+
+
+def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
+    try:
+        converted = msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        yield f"{place} must be {in_words(kind, 'null')}, not {as_written(value)}"
+    else:
+        if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound accepts it
+            yield f"{place} must be finite, not {as_written(value)}"
+
+
+def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Return keys with different values, each as a line: `key: OLD -> NEW`."""
+    return [
+        f"{key}: {_shown_at(before, key)} -> {_shown_at(after, key)}"
+        for key in {**before, **after}
+        if key not in before or key not in after or before[key] != after[key]
+    ]
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested mappings as one, with keys joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def _shown_at(values: Mapping[str, Any], key: str) -> str:
+    return as_written(values[key]) if key in values else "(not set)"
