@@ -25,7 +25,7 @@ def test_the_place_is_the_innermost_line_or_that_of_a_class_s_file() -> None:
         Reader().read("{")
     assert place(raised.value).startswith("decoder.py, line ")
     line = Reader.read.__code__.co_firstlineno + 1
-    assert place(raised.value, Reader) == f"test_errors.py, line {line}, in read"
+    assert place(raised.value, Reader) == f"test_error_lines.py, line {line}, in read"
     assert place(raised.value, pytest.Item) == place(raised.value)
 
 

@@ -27,7 +27,7 @@ def test_the_help_shows_at_most_22_commands_under_six_headings() -> None:
 @pytest.mark.parametrize("words", ALL)
 def test_the_help_of_a_command_is_the_first_line_of_its_docstring(words: str) -> None:
     command = ALL[words]
-    module, _, function = (command.target or f"{command.name}:{command.name}").partition(":")
+    module, _, function = (command.target or f"{command.name}_command:{command.name}").partition(":")
     text = getdoc(getattr(import_module(f"speedrunner.cli.{module}"), function))
     assert text is not None
     assert text.split("\n\n")[0] == command.help
