@@ -1,9 +1,9 @@
-"""Builds the bundled CPU model: a small Qwen3 with its own tokenizer and chat template, as a model folder.
+"""Builds the folder of the bundled CPU model: a small Qwen3 with its own tokenizer and chat template.
 
     python models/random/build.py --out DIR
 
-The weights (about 2M) are random. The same recipe and library versions give the same bytes. DIR appears by
-one rename, when all of it is there; a second call with the same recipe leaves it as it is.
+The weights (about 2M) are random. The same recipe and library versions give the same bytes. A single rename
+creates DIR when the folder is complete. A second call with the same recipe changes nothing.
 """
 
 from recipe import run_bundled

@@ -1,7 +1,7 @@
-"""The text that the random models' tokenizer is trained on: a synthetic sample of what they read and write.
+"""Training text of the random models' tokenizer: a synthetic sample of their inputs and outputs.
 
-Games (missions, observations, tool calls) are composed by a seeded generator; prompts, documentation and
-skill code stand in `corpus.yaml` as they are. Only the statistics of the text matter, not its truth.
+A seeded generator composes games (missions, observations, tool calls). Prompts, documentation and skill code
+are in `corpus.yaml`. Only the statistics of the text matter, not its truth.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SAMPLE: dict[str, Any] = yaml.safe_load(FILE.read_text(encoding="utf-8"))
 
 
 def documents() -> Iterator[str]:
-    """Yield the corpus, document by document; the same sequence in every process."""
+    """Yield the documents of the corpus, in the same sequence in every process."""
     rng = random.Random(0)
     for _ in range(6):
         yield from (SAMPLE["prose"], SAMPLE["words"], SAMPLE["code"])

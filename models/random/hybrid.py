@@ -2,9 +2,9 @@
 
     python models/random/hybrid.py --out DIR
 
-Its architecture is Qwen3-Next's, whose layers (three gated delta nets, then full attention) are Qwen3.5's
-too, and which an engine without image support can load. Its chat template writes Qwen3.5's native tool calls.
-The tokenizer is the other bundled model's.
+The architecture is Qwen3-Next's. It has the same layers as Qwen3.5 (three gated delta nets, then full
+attention), and an engine without image support can load it. The chat template writes Qwen3.5's native tool
+calls. The tokenizer is the same as in `build.py`.
 """
 
 from recipe import run_bundled
@@ -25,7 +25,7 @@ if __name__ == "__main__":
         linear_key_head_dim=128,
         linear_num_value_heads=2,
         linear_value_head_dim=128,
-        # The engine wants at least one layer with experts.
+        # vLLM requires at least one layer with experts.
         mlp_only_layers=[0, 1, 2],
         num_experts=2,
         num_experts_per_tok=1,

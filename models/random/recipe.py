@@ -1,4 +1,4 @@
-"""What the recipes of model folders share: the tokenizer, and folders that appear in one step."""
+"""Code shared by the recipes of model folders: the tokenizer, and atomic creation of folders."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ ADDED = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one model folder is made.
+    """The recipe of one model folder.
 
     Attributes:
-        sources: the files that it is made from, beside those that all recipes share.
-        write: fills an empty folder, saying on one line each what is done; returns what it holds.
-        options: what else it depends on.
+        sources: files that it depends on, in addition to those shared by all recipes.
+        write: fills an empty folder, prints one line per step, and returns a description of the content.
+        options: other values that it depends on.
     """
 
     sources: tuple[Path, ...]
@@ -45,18 +45,18 @@ class Recipe:
     options: dict[str, str] = field(default_factory=dict)
 
     def stamp(self) -> dict[str, str]:
-        """The options, and the SHA-256 of each file that the folder is made from."""
+        """Return the options, and the SHA-256 of each file that the folder depends on."""
         files = (*self.sources, HERE / "recipe.py", HERE / "corpus.py", corpus.FILE)
         return self.options | {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
     def up_to_date(self, out: Path) -> bool:
-        """Whether `out` was built from the recipe as it stands now."""
+        """Return whether `out` was built from the current recipe."""
         stamp = out / STAMP
         return stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == self.stamp()
 
     def build(self, out: Path) -> None:
-        """Make the folder `out`, which appears when all of it is there.
-        Raises `FileExistsError` if `out` exists and is not a folder of a recipe."""
+        """Create the folder `out`, by one rename when it is complete. An up-to-date folder is left as it is.
+        Raises `FileExistsError` if `out` exists and was not built by a recipe."""
         if self.up_to_date(out):
             return
         if out.exists() and not (out / STAMP).is_file():
@@ -75,28 +75,28 @@ class Recipe:
         print(f"{out} is ready: {holds}", flush=True)
 
     def _put_in_place(self, folder: Path, out: Path) -> None:
-        """Rename a finished folder to `out`, in place of an older build."""
+        """Rename a finished folder to `out`, and remove an older build."""
         old = folder.with_name(folder.name + "-old")
         if out.exists():
             out.rename(old)
         try:
             folder.rename(out)
         except OSError:
-            if not self.up_to_date(out):  # otherwise another process has built the same in the meantime
+            if not self.up_to_date(out):  # otherwise another process has just built the same folder
                 raise
         finally:
             shutil.rmtree(old, ignore_errors=True)
 
 
 def run(parser: argparse.ArgumentParser, recipe: Callable[[argparse.Namespace], Recipe]) -> None:
-    """Run a recipe's command line: `--out DIR`, and the options that `parser` has already.
+    """Run a recipe's command line: `--out DIR` and the options of `parser`.
 
     Args:
-        recipe: the recipe that the given options choose.
+        recipe: returns the recipe for the parsed options.
     """
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the model folder to write")
     given = parser.parse_args()
-    # Unwinds, and so removes the unfinished folder.
+    # Exit by an exception, which removes the unfinished folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     try:
         recipe(given).build(given.out.absolute())
@@ -105,13 +105,13 @@ def run(parser: argparse.ArgumentParser, recipe: Callable[[argparse.Namespace], 
 
 
 def run_bundled(script: str, template: str, architecture: str, **config: Any) -> None:
-    """Run the recipe of a bundled model, whose weights are drawn at random.
+    """Run the recipe of a bundled model with random weights.
 
     Args:
-        script: the recipe's own file.
-        template: its chat template, beside it.
-        architecture: a causal language model's class in `transformers`.
-        config: the fields of its configuration that are no default.
+        script: path of the recipe's script.
+        template: file name of the chat template in the folder of this module.
+        architecture: name of a causal language model's class in `transformers`.
+        config: fields of its configuration that differ from the defaults.
     """
 
     def write(folder: Path) -> str:
@@ -147,13 +147,13 @@ def run_bundled(script: str, template: str, architecture: str, **config: Any) ->
 
 
 def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
-    """Train the byte-level BPE tokenizer on the corpus; the control tokens take its last ids.
+    """Train the byte-level BPE tokenizer on the corpus. The control tokens have the last ids.
     Raises `ValueError` if the corpus is too small for `VOCABULARY` entries."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE())
-    # Every digit is a token of its own, as in Qwen3: numbers are then read the same way wherever they stand.
+    # Every digit is a separate token, as in Qwen3, so a number has the same tokens in every context.
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
     )
@@ -178,7 +178,7 @@ def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
 def add_control_tokens(
     tokenizer: Tokenizer, size: int, special: Sequence[str] = SPECIAL, added: Sequence[str] = ADDED
 ) -> None:
-    """Give a tokenizer the control tokens as its last ids. Raises `ValueError` if it then has not `size`."""
+    """Append the control tokens to a tokenizer. Raises `ValueError` unless it then has `size` entries."""
     from tokenizers import AddedToken
 
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])

@@ -1,10 +1,10 @@
-"""Writes the shape of a published model as a model folder without weights, for `load_format: dummy`.
+"""Writes a model folder with a published model's shape and no weights, for `load_format: dummy`.
 
     python models/shapes/build_shapes.py --shape NAME --out DIR
 
-The configuration is the published one. The tokenizer is the bundled models', filled up to the true size of
-the vocabulary, so that sampling and grammars cost what they cost with the true one. DIR appears by one
-rename, when all of it is there; a second call with the same recipe leaves it as it is.
+The configuration is the published one. The tokenizer is that of the bundled models, extended to the published
+vocabulary size, so that sampling and grammars cost the same as with the published tokenizer. A single rename
+creates DIR when the folder is complete. A second call with the same recipe changes nothing.
 """
 
 from __future__ import annotations
@@ -30,11 +30,13 @@ if TYPE_CHECKING:
 
 
 class Family(NamedTuple):
-    """What the models of one type write around what is said.
+    """Chat template and control tokens of the models of one type.
 
     Attributes:
-        special, added: control tokens, which decoding can leave out or always shows.
-        end, pad: those among `special` that end a turn, and a text.
+        special: control tokens that decoding can skip.
+        added: control tokens that decoding always shows.
+        end: the token of `special` that ends a turn.
+        pad: the token of `special` that ends a text, also used for padding.
     """
 
     template: Path
@@ -58,16 +60,16 @@ FAMILIES = {
         pad="<|end_of_text|>",
     ),
 }
-"""By `model_type`."""
+"""Families by `model_type`."""
 
 
 def shapes() -> dict[str, dict[str, Any]]:
-    """The configurations by name."""
+    """Return the configurations by name."""
     text = (HERE / "shapes.yaml").read_text(encoding="utf-8")
     found = {name: config for name, config in yaml.safe_load(text).items() if not name.startswith(".")}
     for config in found.values():
         if "quantization_config" in config:
-            # The gates' projections are too narrow for blocks of 128 and stay in bfloat16.
+            # The gate projections are too narrow for blocks of 128, so they stay in bfloat16.
             config["quantization_config"]["modules_to_not_convert"] += [
                 f"model.layers.{layer}.linear_attn.{gate}"
                 for layer in range(config["num_hidden_layers"])
@@ -78,10 +80,10 @@ def shapes() -> dict[str, dict[str, Any]]:
 
 
 def build_wide_tokenizer(family: Family, size: int) -> PreTrainedTokenizerBase:
-    """The bundled models' tokenizer with `size` entries, of which the family's control tokens are the last.
+    """Return the bundled models' tokenizer, extended to `size` entries. The family's control tokens are last.
 
-    Encoding finds the same entries as there. The further ones, pairs of its words, are for decoding: random
-    weights choose them, and a grammar has to allow or forbid each.
+    Encoding uses the same entries as the bundled tokenizer. The extra entries are pairs of its words and only
+    matter for decoding: random weights sample them, and a grammar must allow or forbid each one.
     """
     from tokenizers import Tokenizer
 
@@ -104,7 +106,7 @@ def build_wide_tokenizer(family: Family, size: int) -> PreTrainedTokenizerBase:
 
 
 def recipe(shape: str) -> Recipe:
-    """How a shape's folder is made."""
+    """Return the recipe of a shape's folder."""
     config = shapes()[shape]
     family = FAMILIES[config["model_type"]]
 

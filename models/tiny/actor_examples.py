@@ -1,4 +1,4 @@
-"""What the actor is trained on: episodes that its teacher plays, as the token ids that serving would see."""
+"""The actor's training data: episodes that its teacher plays, as the token ids that serving produces."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ from speedrunner.methods import (
 )
 
 CALLS = 30
-"""The most turns of an episode, as the environment allows."""
+"""Maximum turns of an episode, equal to the environment's limit."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A text to learn from.
+    """A training example.
 
     Attributes:
-        ids: its tokens.
-        learnt: which of them the model should write.
+        ids: its token ids.
+        learnt: one flag per token, true for tokens that the model should write.
     """
 
     ids: list[int]
@@ -48,7 +48,7 @@ class Example:
 
 
 class Written:
-    """A conversation as it is written down: told texts and answers, in the ids of serving."""
+    """Tokenizes a conversation, inputs and answers alike, to the ids that serving produces."""
 
     def __init__(
         self,
@@ -72,8 +72,8 @@ class Written:
         self._learnt = [False] * len(self._transcript.ids)
 
     def answer(self, thought: str, call: ToolCall, *, learnt: bool = True) -> None:
-        """Write a turn of the model's. Only its thought is learnt where its call is not what it should be.
-        Raises `ValueError` for what serving would read otherwise."""
+        """Append a turn of the model. With `learnt=False` only its thought is learnt, because its call is not
+        the one to imitate. Raises `ValueError` if serving would parse the turn differently."""
         before = self._tokenizer.framed(f"<think>\n{thought}\n</think>\n\n")
         after = self._tokenizer.framed(written_call(call))
         read = self._transcript.answer(before + after)
@@ -82,26 +82,26 @@ class Written:
         self._learnt += [True] * len(before) + [learnt] * len(after)
 
     def tell(self, text: str) -> None:
-        """Write what the model is told."""
+        """Append an input of the model."""
         self._transcript.tell(text)
         self._learnt += [False] * (len(self._transcript.ids) - len(self._learnt))
 
     def example(self) -> Example:
-        """All of it."""
+        """Return the whole conversation as an example."""
         return Example(self._transcript.ids, self._learnt)
 
 
 NOISE = ("turn_left", "turn_right", "go_forward", "go_forward", "pick_up", "drop")
-"""What is done at random now and then."""
+"""Calls that replace some of the teacher's calls at random."""
 
 
 def written_call(call: ToolCall) -> str:
-    """A call as it is written, with the end of its turn."""
+    """Return the text of a call, including the end of its turn."""
     return f'{BEGIN}{{"name": {dumps(call.name)}, "arguments": {dumps(call.arguments)}}}{END}<|im_end|>'
 
 
 def snapshots(tokenizer: ChatTokenizer, seed: int) -> Iterator[Example]:
-    """Single turns without their history and without tools: a view of many things, a thought and a call."""
+    """Yield single turns without history or tools: a view with several things, a thought and a call."""
     rng = random.Random(f"snapshots {seed}")
     before, after = CHATML.user_turn
     while True:
@@ -121,10 +121,10 @@ def snapshots(tokenizer: ChatTokenizer, seed: int) -> Iterator[Example]:
 
 
 def episodes(tokenizer: ChatTokenizer, seed: int, skilled: float) -> Iterator[Example]:
-    """Whole episodes that end well.
+    """Yield whole successful episodes.
 
     Args:
-        skilled: share of those with a library.
+        skilled: probability that an actor gets a skill library; otherwise it has only primitives.
     """
     rng = random.Random(f"episodes {seed}")
     reply_chars = compose(["env=babyai"]).run.reply_chars
@@ -132,7 +132,7 @@ def episodes(tokenizer: ChatTokenizer, seed: int, skilled: float) -> Iterator[Ex
     plain = Skilled(ActorSpec(Library(env.primitives)), ())
     while True:
         given = composed(rng, env) if rng.random() < skilled else plain
-        for _ in range(4 if given is not plain else 1):  # a library takes longer to make than to use
+        for _ in range(4 if given is not plain else 1):  # creating a library takes longer than using it
             task = Task(env.name, TASKS[0], rng.choice(WORLDS))
             played = _Episode(env, given, rng, reply_chars).play(tokenizer, task)
             if played is not None:
@@ -150,13 +150,13 @@ class _Episode:
         self._reply_chars = reply_chars
 
     def play(self, tokenizer: ChatTokenizer, task: Task) -> Example | None:
-        """Play and write it down; `None` where it does not succeed."""
+        """Play a task and return it as an example, or `None` if the episode fails."""
         env, rng = self._env, self._rng
         opening = env.reset(task)
         mission, told = opening.instruction, opening.observation
         teacher = Teacher(mission, self._given.uses)
         first, second = goals(mission)
-        # Now and then the wrong thing is taken first, and has to be put down again.
+        # Some episodes take the wrong thing first and have to put it down again.
         stray = Teacher(f"pick up the {second.thing}, then go to the {first.thing}")
         strays = first.thing != second.thing and not self._given.uses and rng.random() < 0.08
         spec = self._given.spec
@@ -184,13 +184,13 @@ class _Episode:
         return self._skill(use, call, mission)
 
     def _skill(self, use: SkillUse, call: ToolCall, mission: str) -> Executed:
-        """What a skill does, and says: mostly what it is for, sometimes less."""
+        """Play a skill's actions and draw its reply. Most skills achieve their aim, some stop early."""
         env, rng = self._env, self._rng
         aim = None if use.whole else Goal(use.verb, next(iter(call.arguments.values())))
         steps = 60 if rng.random() < 0.75 else rng.choice((0, 0, 1, 2, 4, 4, 5, 8))
         node = CallNode(call.name, "skill", call.arguments)
         bot = Teacher(mission)
-        # Where it begins a skill sees nothing; it turns to look.
+        # A skill starts without an observation, so it turns to get one.
         text = env.call("turn_right") if steps else ""
         if steps:
             node.calls.append(CallNode("turn_right", "primitive", {}, text))

@@ -1,6 +1,6 @@
-"""The bundled model's card: what it was made from, what its files are, what was measured.
+"""The bundled model's card: its recipe, the checksums of its files and its measured results.
 
-`facts.json` stands beside the weights; `README.md`, for people, is rendered from it.
+`facts.json` is in the folder of the weights. `README.md` is the readable version, rendered from it.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ WEIGHTS = HERE / "weights"
 FACTS, TEXT = "facts.json", "README.md"
 
 NOT_SHOWN = ("method/asi_style",)
-"""Prompts of a method that are for options of its."""
+"""Prompts that belong to method options the model was not trained with."""
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """What determines a corpus and the weights that come of it.
+    """Everything that determines a corpus and the weights trained on it.
 
     Attributes:
-        recipe: SHA-256 of each file of the recipe.
-        seen: digests of what of the project stands in the corpus: prompts, tools, texts.
-        versions: of the libraries.
+        recipe: digest of each recipe file; see `recipe_files`.
+        seen: digests of the project's prompts, tools and texts that occur in the corpus; see `seen`.
+        versions: library versions by name.
     """
 
     recipe: dict[str, str]
@@ -48,16 +48,16 @@ class Stamp(msgspec.Struct, frozen=True):
 
     @classmethod
     def now(cls) -> Stamp:
-        """As it would be made here."""
+        """Return the stamp of the current code and libraries."""
         libraries = ("torch", "transformers", "tokenizers", "accelerate")
         return cls(recipe_files(), seen(), {name: version(name) for name in libraries})
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """The actor by primitives alone, as it is served, in worlds that it was not trained on.
+    """Results of the served actor without skills, in worlds that it was not trained on.
 
     Attributes:
-        success: share of the episodes.
+        success: share of successful episodes.
         llm_calls, output_tokens: means per episode.
     """
 
@@ -70,17 +70,18 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class Facts(msgspec.Struct, frozen=True):
-    """What the card says.
+    """The content of the card.
 
     Attributes:
-        trained: the day.
-        made_of: as it was when the corpus was begun.
-        files: SHA-256 of tokenizer, template, configuration, weights.
-        corpus: examples, their tokens, and those of the longest one, by source.
-        weights: how many.
-        minutes: that the steps of the training took.
-        losses: at the end of each stage.
-        success_range: within which the measured success has to stay.
+        trained: date on which training ended.
+        made_of: the stamp at the start of the corpus.
+        files: SHA-256 of tokenizer, template, configuration and weights.
+        corpus: by source: number of examples, their tokens, tokens of the longest example.
+        weights: number of parameters.
+        vocabulary: number of the tokenizer's entries.
+        minutes: duration of all training steps.
+        losses: one line per stage, from its last steps.
+        success_range: lowest and highest measured success that is accepted.
     """
 
     trained: str
@@ -96,11 +97,11 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def recipe_files() -> dict[str, str]:
-    """Return SHA-256 of what corpus and weights are made by. Of programs it covers what they do: not their
-    docstrings, and not how they call their own functions and variables."""
+    """Return the SHA-256 of each file that determines corpus and weights. The digest of a Python file ignores
+    comments, docstrings, `from` imports and the names of classes, functions and variables of the recipe."""
     kinds = (".py", ".yaml", ".txt")
     made_by = (path for path in HERE.rglob("*") if path.suffix in kinds and WEIGHTS not in path.parents)
-    apart = ("card.py", "evaluate.py", "train.py")  # which report, measure and run it
+    apart = ("card.py", "evaluate.py", "train.py")  # these report, measure and run the recipe
     files = [path for path in sorted(made_by) if path.name not in apart]
     trees = {path: ast.parse(path.read_bytes()) for path in files if path.suffix == ".py"}
     own = {name for tree in trees.values() for name in _defined(tree)}
@@ -111,7 +112,7 @@ def recipe_files() -> dict[str, str]:
 
 
 def _defined(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of a program's own classes, functions, parameters and variables."""
+    """Yield the names of the classes, functions, parameters and variables that a program defines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
@@ -122,8 +123,8 @@ def _defined(tree: ast.Module) -> Iterator[str]:
 
 
 def _shape_digest(tree: ast.Module, own: Set[str]) -> str:
-    """Return the digest of a program without docstrings and imports, its own names replaced by numbers. It is
-    the same in all versions of Python, whose trees differ in fields that are empty."""
+    """Return the digest of a program without docstrings and `from` imports. Numbers replace the names in
+    `own`. Empty fields of the syntax tree are left out, so all Python versions give the same digest."""
     numbers: dict[str, int] = {}
 
     def shape(node: Any) -> Any:
@@ -142,13 +143,13 @@ def _shape_digest(tree: ast.Module, own: Set[str]) -> str:
 
 
 def _is_text(node: Any) -> bool:
-    """Whether it is a docstring."""
+    """Return whether a node is a docstring."""
     constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return constant and isinstance(node.value.value, str)
 
 
 def seen() -> dict[str, str]:
-    """Digests of what the model was shown of the project, as it stands now: prompts, tools, texts."""
+    """Return digests of the project's current prompts, tools and texts that the corpus shows the model."""
     setup = set_up(compose(["env=babyai", "method=speedrunner", "model=tiny-random"]))
     found = checkout(setup)
     tools = json.dumps([tool.openai for tool in inducer_tools(BabyAI.primitives, interpreter=True)])
@@ -165,29 +166,29 @@ def seen() -> dict[str, str]:
 
 
 def files(folder: Path) -> dict[str, str]:
-    """SHA-256 of the model's own files."""
+    """Return the SHA-256 of each model file, without the card's."""
     return {each.name: digest(each) for each in sorted(folder.iterdir()) if each.name not in (FACTS, TEXT)}
 
 
 def digest(file: Path) -> str:
-    """A file's SHA-256."""
+    """Return a file's SHA-256."""
     return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def read(folder: Path = WEIGHTS) -> Facts:
-    """The facts of a model folder. Raises `Damaged`."""
+    """Return the facts of a model folder. Raises `Damaged` if they cannot be read."""
     with whole(folder / FACTS):
         return msgspec.json.decode((folder / FACTS).read_bytes(), type=Facts)
 
 
 def write(folder: Path, facts: Facts) -> None:
-    """Write facts and card."""
+    """Write `facts.json` and `README.md`."""
     (folder / FACTS).write_bytes(msgspec.json.format(msgspec.json.encode(facts), indent=2) + b"\n")
     (folder / TEXT).write_text(text(facts, folder), encoding="utf-8")
 
 
 def text(facts: Facts, folder: Path) -> str:
-    """The card in words."""
+    """Return the text of `README.md`."""
     template = jinja2.Template(
         (HERE / "card.md.jinja").read_text("utf-8"),
         trim_blocks=True,

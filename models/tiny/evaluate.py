@@ -2,8 +2,8 @@
 
     python -m models.tiny.evaluate
 
-The worlds are those of both splits of `env=babyai`, of which the corpus has none: a run's first batch, as
-long as the whole training, and its first evaluation.
+The worlds are those of both splits of `env=babyai`, and none of them is in the corpus. The first batch covers
+the whole training split and the first evaluation covers the test split, so both are played without skills.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ COMMAND = (
 
 
 def measure(folder: Path) -> card.Measured:
-    """Play, or read what was played in that run folder. Raises `CalledProcessError`."""
+    """Run or resume `COMMAND` in a run folder and return its results. Raises `CalledProcessError`."""
     subprocess.run([sys.executable, "-m", "speedrunner", *COMMAND, f"run.dir={folder}"], check=True)
     rows = [row for row in load(folder).episodes if row.score is not None and row.policy == 0]
     return card.Measured(
@@ -42,7 +42,7 @@ def measure(folder: Path) -> card.Measured:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     argparse.ArgumentParser(
         prog="python -m models.tiny.evaluate", description=(__doc__ or "").partition("\n")[0]
     ).parse_args()

@@ -1,7 +1,7 @@
-"""Skill libraries for the actor's corpus: their names and words vary, what they are good for is known.
+"""Skill libraries for the actor's corpus, with varied names and wordings and known uses.
 
-The skills' bodies are not run: what a skill does is played by the teacher (`episodes`), since what the actor
-reads of it is its tool and its reply.
+The skills' bodies never run. The actor sees only a skill's tool and its reply, so the teacher plays the
+skill's actions (`actor_examples.episodes`).
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ MIXES = (
     ("pick up",),
     (),
 )
-"""What the libraries of the corpus are good for."""
+"""Uses that a library covers; each library draws one entry."""
 
 
 @dataclass(frozen=True)
 class Skilled:
-    """What an actor with skills is told, and what they are good for, the best first."""
+    """An actor's specification with skills, and the uses of these skills, best first."""
 
     spec: ActorSpec
     uses: tuple[SkillUse, ...]
 
 
 def composed(rng: random.Random, env: TextEnv) -> Skilled:
-    """Draw a library: a mix of useful skills, and now and then one that is of no use."""
+    """Draw a library: a mix of useful skills, sometimes with one useless skill."""
     kinds = [*rng.choice(MIXES)]
     if not kinds or rng.random() < 0.25:
         kinds.append("useless")
@@ -53,7 +53,7 @@ def composed(rng: random.Random, env: TextEnv) -> Skilled:
     names = [name for name, _ in written.values()]
     if len({*names}) < len(names):
         return composed(rng, env)
-    shown = rng.sample(sorted(written), len(written))  # they are told in the order of their last edits
+    shown = rng.sample(sorted(written), len(written))  # prompts list skills in the order of their last edits
     skills = tuple(
         Skill(name=written[kind][0], public=True, created=1, edited=place + 1)
         for place, kind in enumerate(shown)
@@ -70,7 +70,7 @@ def composed(rng: random.Random, env: TextEnv) -> Skilled:
 
 
 def _function(rng: random.Random, kind: str) -> tuple[str, str]:
-    """A skill's name and source."""
+    """Draw a skill's name and source."""
     words = WORDINGS[kind]
     name = "_".join(rng.choice(part) for part in words["names"])
     given = rng.choice(words["parameters"])

@@ -1,4 +1,4 @@
-"""What the inducer is trained on: sleeps of recorded runs, as the token ids that serving would see."""
+"""The inducer's training data: sleeps of recorded runs, as the token ids that serving produces."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 
 
 def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
-    """Every sleep of the runs in a folder, a folder each."""
+    """Yield every sleep of the finished runs in `runs`, which has one folder per run."""
     for folder in sorted(each for each in runs.iterdir() if each.suffix != UNFINISHED):
         data = load(folder)
         options = data.settings.method.options

@@ -1,4 +1,4 @@
-"""The training itself: a small Qwen3, batches of like length, AdamW, a rate that falls linearly for long."""
+"""The training loop: a small Qwen3, batches of similar lengths, AdamW, a long linear decay of the rate."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 POOL = 1024
-"""Examples that are sorted by length together, so that little of a batch is padding."""
+"""Number of examples that are sorted by length together, to keep padding small."""
 
 SAVED_EVERY, TOLD_EVERY = 1000, 200
-"""Steps."""
+"""Intervals in steps."""
 
 
 def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -> Iterator[list[Example]]:
-    """Draw batches without end, each source in shuffled passes."""
+    """Yield batches endlessly. Each source is read in shuffled passes."""
     rng = random.Random(seed)
     names, shares = list(stage.mix), list(stage.mix.values())
     orders: dict[str, list[int]] = {name: [] for name in names}
@@ -54,7 +54,7 @@ def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -
 
 
 def padded(batch: Sequence[Example], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids, padded at their ends, and which of them are to be predicted: each (examples, tokens)."""
+    """Return right-padded ids and the mask of tokens to predict, both of shape (examples, tokens)."""
     import torch
 
     longest = max(len(each.ids) for each in batch)
@@ -69,9 +69,9 @@ def padded(batch: Sequence[Example], pad: int) -> tuple[torch.Tensor, torch.Tens
 def losses(
     model: PreTrainedModel, ids: torch.Tensor, learnt: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss of each token that is to be predicted, and these tokens, row by row.
+    """Return the loss and the id of each token to predict, row by row, as two flat tensors.
 
-    No mask is needed: no token looks at those after it, where the padding is.
+    Attention needs no padding mask: it is causal, and the padding is at the end.
     """
     import torch
 
@@ -83,7 +83,7 @@ def losses(
 
 
 def new_model(recipe: Recipe, tokenizer: ChatTokenizer) -> PreTrainedModel:
-    """A Qwen3 with weights drawn at random."""
+    """Return a Qwen3 with random weights."""
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
@@ -111,7 +111,7 @@ def new_model(recipe: Recipe, tokenizer: ChatTokenizer) -> PreTrainedModel:
 
 
 class Told:
-    """Mean losses since they were last told: of numbers, of things with their articles, of all else."""
+    """Mean losses since the last report: of numbers, of things with their articles, of all other tokens."""
 
     def __init__(self, tokenizer: ChatTokenizer) -> None:
         import torch
@@ -124,13 +124,13 @@ class Told:
         self._counts = torch.zeros(3)
 
     def add(self, loss: torch.Tensor, tokens: torch.Tensor) -> None:
-        """Count one step's."""
+        """Add the losses of one step."""
         kinds = self._kind[tokens.cpu()]
         self._sums.index_add_(0, kinds, loss.detach().float().cpu())
         self._counts.index_add_(0, kinds, (kinds >= 0).float())
 
     def line(self) -> str:
-        """Say them, and begin anew."""
+        """Return the means as a line of text, and reset them."""
         means = self._sums / self._counts.clamp(min=1)
         told = ", ".join(f"{name} {mean:.4f}" for name, mean in zip(self._names, means, strict=True))
         mean = float(self._sums.sum() / self._counts.sum().clamp(min=1))
@@ -140,12 +140,14 @@ class Told:
 
 
 class Progress(msgspec.Struct):
-    """How far a training is.
+    """Progress of a training.
 
     Attributes:
-        stage, step, read: the stage that it is in, its steps, and the tokens that they read.
-        seconds: that all steps took.
-        losses: the last line of each stage.
+        stage: index of the current stage.
+        step: steps done in this stage.
+        read: tokens read in this stage, without padding.
+        seconds: duration of all steps.
+        losses: the last line of each finished stage.
     """
 
     stage: int = 0
@@ -162,11 +164,11 @@ def train(
     work: Path,
     tell: Callable[[str], None],
 ) -> tuple[PreTrainedModel, Progress]:
-    """Train through all stages, or go on where a training was stopped.
+    """Train through all stages, or resume an interrupted training.
 
     Args:
-        work: gets `training.pt`, from which it goes on.
-        tell: called with lines of progress.
+        work: folder of the checkpoint `training.pt`.
+        tell: called with each line of progress.
     """
     import torch
     from accelerate import Accelerator  # type: ignore[import-untyped]
@@ -223,7 +225,7 @@ def train(
 def _save(file: Path, model: PreTrainedModel, optimizer: Any, at: Progress) -> None:
     import torch
 
-    unfinished, content = file.with_suffix(".part"), io.BytesIO()  # torch's own writer hides a full disk
+    unfinished, content = file.with_suffix(".part"), io.BytesIO()  # torch's writer hides full-disk errors
     state = {
         "progress": msgspec.to_builtins(at),
         "model": model.state_dict(),

@@ -2,8 +2,8 @@
 
     python -m models.tiny.train [--work DIR]
 
-What is made on the way stays in the work folder, so that a second call goes on where the first was stopped.
-The same recipe and library versions give the same corpus; weights differ in their last bits between machines.
+The work folder keeps intermediate results, so a second call resumes where the first stopped. The same recipe
+and library versions give the same corpus. Weights differ in their last bits between machines.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ if TYPE_CHECKING:
 
 
 class OtherRecipe(Exception):
-    """A work folder holds what another recipe has made."""
+    """A work folder was created by another recipe."""
 
 
 def open_work(work: Path) -> Stamp:
-    """Make the work folder, or make sure that it is of this recipe, project and libraries, and return what it
-    was begun with. Raises `OtherRecipe`."""
+    """Create the work folder and return its stamp. Raises `OtherRecipe` if the folder was created with
+    another recipe, other project texts or other library versions."""
     work.mkdir(parents=True, exist_ok=True)
     stamp, now = work / "stamp.json", Stamp.now()
     if not any(work.iterdir()):
@@ -60,7 +60,7 @@ def open_work(work: Path) -> Stamp:
 
 
 def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, Examples]]:
-    """Play what is to be learnt, make the tokenizer, write all down in its ids."""
+    """Record the sleeps, build the tokenizer and create the examples of all sources."""
     runs, folder = work / "runs", work / "corpus"
     recorded_sleeps.record(runs, recipe.corpus["sleeps"], recipe.seed)
     if not folder.is_dir():
@@ -72,7 +72,7 @@ def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, Ex
 
 
 def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
-    """Write the model's folder, weights in bfloat16. Raises `OSError`."""
+    """Write the model folder, with weights in bfloat16. Raises `OSError`."""
     from safetensors import SafetensorError
     from transformers import GenerationConfig
 
@@ -82,11 +82,11 @@ def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
     )
     try:
         model.cpu().bfloat16().save_pretrained(out)
-    except SafetensorError as error:  # a full disk, say
+    except SafetensorError as error:  # for example, a full disk
         raise OSError(f"{out} could not be written: {error}") from error
     own.save_pretrained(out)
     for file in out.iterdir():
-        file.chmod(0o644)  # the weights' writer lets nobody else read them
+        file.chmod(0o644)  # safetensors creates files that only their owner can read
 
 
 def tell(line: str) -> None:
@@ -97,7 +97,7 @@ def tell(line: str) -> None:
 def facts(
     stamp: Stamp, model: PreTrainedModel, sources: dict[str, Examples], at: Progress, work: Path
 ) -> card.Facts:
-    """What the card says of a model that has just been exported to `work / "out"`."""
+    """Return the card's facts about a model that was just exported to `work / "out"`."""
     return card.Facts(
         trained=date.fromtimestamp((work / "training.pt").stat().st_mtime).isoformat(),
         made_of=stamp,
@@ -111,7 +111,7 @@ def facts(
 
 
 def run(recipe: Recipe, work: Path) -> None:
-    """Make the corpus, train, export to the folder that is committed."""
+    """Create the corpus, train, and replace the committed weights."""
     stamp = open_work(work)
     tokenizer, sources = make_corpus(recipe, work)
     for name, examples in sources.items():
@@ -132,7 +132,7 @@ def run(recipe: Recipe, work: Path) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m models.tiny.train", description=(__doc__ or "").partition("\n")[0]
     )

@@ -1,4 +1,4 @@
-"""All that the bundled model learns from, made once and kept: tokenizer and examples, by source."""
+"""Creates and caches the bundled model's tokenizer and its training examples, by source."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from serving.tokens.tokenizer import ChatTokenizer
 
 TEMPLATE = Path(__file__).parents[1] / "random" / "template.jinja"
 LONGEST = 3072
-"""Tokens of an example beyond which it is left out: a step's time grows with their square."""
+"""Maximum tokens of an example. Longer ones are left out: a step's time grows with their square."""
 
 BYTES = 256
-"""Entries of a vocabulary without words."""
+"""Size of a vocabulary that has only bytes."""
 
 PART = 500
-"""Examples that one process makes at a time."""
+"""Number of examples that a process creates at a time."""
 
 
 class Damaged(Exception):
-    """What was made before cannot be read."""
+    """A file from an earlier call cannot be read."""
 
 
 @contextmanager
 def whole(file: Path) -> Iterator[None]:
-    """Read a file that was made here. Raises `Damaged` for whatever is wrong with it."""
+    """Raise `Damaged` for any error in the `with` block, which reads `file`."""
     try:
         yield
     except Exception as error:
@@ -49,11 +49,11 @@ def whole(file: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Examples(Sequence[Example]):
-    """Examples of one source, packed.
+    """Examples of one source in packed arrays.
 
     Attributes:
-        ids, learnt: of all, one after another.
-        ends: where each ends.
+        ids, learnt: the concatenated fields of all examples.
+        ends: the position after each example's last token.
     """
 
     ids: np.ndarray
@@ -62,7 +62,7 @@ class Examples(Sequence[Example]):
 
     @classmethod
     def packed(cls, examples: Sequence[Example]) -> Examples:
-        """Pack them."""
+        """Pack examples."""
         return cls(
             np.concatenate([np.array(each.ids, dtype=np.uint16) for each in examples]),
             np.concatenate([np.array(each.learnt, dtype=bool) for each in examples]),
@@ -71,7 +71,7 @@ class Examples(Sequence[Example]):
 
     @property
     def longest(self) -> int:
-        """Tokens of the longest one."""
+        """Tokens of the longest example."""
         return int(np.diff(self.ends, prepend=0).max())
 
     def __len__(self) -> int:
@@ -83,7 +83,7 @@ class Examples(Sequence[Example]):
 
 
 def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Iterator[Example]:
-    """Examples of a source: `sleeps` are recorded runs, all others are played without end."""
+    """Return the examples of a source. `sleeps` end with the recorded runs, all others are endless."""
     match name:
         case "snapshots":
             return snapshots(tokenizer, seed)
@@ -99,7 +99,7 @@ def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Itera
 def make_tokenizer(
     made_of: Vocabulary, sources: Sequence[str], runs: Path, context: int, folder: Path
 ) -> None:
-    """Make the tokenizer and chat template in a folder."""
+    """Build the tokenizer and write it to `folder`, with the chat template."""
     template = TEMPLATE.read_text(encoding="utf-8")
     with TemporaryDirectory() as raw:
         reader = reader_of_bytes(Path(raw), context)
@@ -117,7 +117,7 @@ def make_tokenizer(
 
 
 def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
-    """A tokenizer that knows no words, put into a folder: for texts before there is one."""
+    """Write a tokenizer without words to `folder` and load it, for use before the real one exists."""
     template = TEMPLATE.read_text(encoding="utf-8")
     vocabulary.build_tokenizer([], [], template, words=BYTES, context=context).save_pretrained(folder)
     return ChatTokenizer(folder)
@@ -126,11 +126,12 @@ def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
 def make(
     counts: dict[str, int], runs: Path, folder: Path, progress: Callable[[str], None]
 ) -> dict[str, Examples]:
-    """Make the examples, or read those that are there.
+    """Create the examples of each source, or read them if they exist.
 
     Args:
-        counts: by source; of sleeps all are taken.
-        folder: has the tokenizer, gets the examples.
+        counts: number of examples by source, before those over `LONGEST` are left out; `sleeps` takes every
+            recorded sleep.
+        folder: has the tokenizer; the examples are written to it.
     """
     found = {}
     for name, count in counts.items():

@@ -1,4 +1,4 @@
-"""`training.yaml`, typed."""
+"""The types of `training.yaml`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from envs.babyai import WORLD_SEEDS
 from speedrunner.config.schema import AtLeastOne
 
 WORLDS = range(WORLD_SEEDS.stop, 100 * WORLD_SEEDS.stop)
-"""Seeds of the corpus: no world of either split is among them."""
+"""World seeds of the corpus. They include no world of either split."""
 
 SOURCES = ("snapshots", "plain", "skilled", "sleeps")
 
 WARM_UP = 100
-"""Steps until a stage's rate is reached."""
+"""Warm-up steps until a stage reaches its learning rate."""
 
 
 class Vocabulary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the tokenizer is made.
+    """Settings of the tokenizer.
 
     Attributes:
-        sample: texts of each source from which phrases and words are taken.
-        phrase_share: the least share of some source's sample that a phrase stands in.
-        words: entries learnt from what is no phrase, bytes included.
+        sample: number of texts per source from which phrases and words are taken.
+        phrase_share: a phrase must occur in at least this share of one source's sample.
+        words: entries learnt by BPE from words and other pieces of text, bytes included.
     """
 
     sample: int
@@ -33,11 +33,11 @@ class Vocabulary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fields of Qwen3's configuration, and how two kinds of weights begin.
+    """Fields of Qwen3's configuration, and the initial values of two kinds of weights.
 
     Attributes:
-        embedding_deviation: standard deviation of the embeddings.
-        attention_gain: by which queries and keys are scaled.
+        embedding_deviation: initial standard deviation of the embeddings.
+        attention_gain: initial weights of the query and key norms.
     """
 
     hidden_size: int
@@ -55,11 +55,11 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One stage of the training.
 
     Attributes:
-        tokens: that it reads, padding not counted.
-        batch: tokens of one step, padding counted.
+        tokens: tokens that it reads, without padding.
+        batch: maximum tokens of a step, with padding; a longer example is a batch by itself.
         rate: the highest learning rate.
-        constant: part of the tokens that are read at that rate; then it falls linearly.
-        mix: shares of the examples by source.
+        constant: share of the tokens that are read at this rate; then the rate falls linearly.
+        mix: weights by source for drawing examples.
     """
 
     tokens: AtLeastOne
@@ -69,18 +69,18 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mix: dict[str, float]
 
     def share_of_rate(self, step: int, read: int) -> float:
-        """What of the rate holds after so many steps and tokens: a short warm-up, then all, then less."""
+        """Return the factor of `rate` after so many steps and tokens: warm-up, constant, linear decay."""
         left = (1 - read / self.tokens) / (1 - self.constant)
         return min((step + 1) / WARM_UP, 1.0) * min(max(left, 0.02), 1.0)
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The whole of it.
+    """The content of `training.yaml`.
 
     Attributes:
-        context: tokens that the model is made for.
-        threads: of one step; more than one gains nothing at this size.
-        corpus: examples by source; of `sleeps`, runs that are recorded.
+        context: the model's context length in tokens.
+        threads: CPU threads of a step; more than one gains nothing at this size.
+        corpus: number of examples by source; for `sleeps`, number of recorded runs.
     """
 
     seed: int
@@ -98,5 +98,5 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @classmethod
     def read(cls) -> Recipe:
-        """The file as it stands. Raises `msgspec.ValidationError`."""
+        """Read `training.yaml`. Raises `msgspec.ValidationError`."""
         return msgspec.yaml.decode(Path(__file__).with_name("training.yaml").read_bytes(), type=cls)

@@ -1,7 +1,7 @@
-"""The tokenizer: byte-level BPE in which every phrase that prompts and programs repeat is one token.
+"""The tokenizer: byte-level BPE with one token for each phrase that prompts and programs repeat.
 
-A word that varies (a thing's name, a digit, a word of a skill's documentation) is a token of its own, so that
-the model can copy it; what stands around it is as few tokens as can be.
+A part that varies (a thing's name, a digit, a word of a skill's documentation) is a separate token, so that
+the model can copy it. The text around it takes as few tokens as possible.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
 KINDS = ("ball", "box", "key")
 NAMES = [f"{color} {kind}" for color in COLORS for kind in KINDS]
 THINGS = [f"{article}{name}" for article in ("a ", "the ", "") for name in NAMES]
-"""With articles, which say where a thing is told of: in view it has "a", in missions mostly "the"."""
+"""Things with and without articles. Observations use "a", missions mostly "the"."""
 
 FRAMES = (
     *(f'\n{{"name": "{action}", "arguments": {{}}}}\n' for action in ACTIONS),
@@ -37,18 +37,18 @@ FRAMES = (
     *('"], "additionalProperties": false}}}', '": {"type": "string"}}, "required": ["'),
     '", "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": false}}}',
 )
-"""What stands around tools and calls."""
+"""Fixed text around tools and calls."""
 
 BORDERS = re.compile("|".join(["\n", r"\\n", " ?[0-9]", *THINGS, *map(re.escape, (*SPECIAL, *ADDED))]))
-"""What no phrase goes beyond: ends of lines, as they are and in JSON, and what varies."""
+"""Boundaries of phrases: line ends (plain and in JSON), control tokens and parts that vary."""
 
 _THING = rf"(?:a |the )?(?:{'|'.join(COLORS)}) (?:{'|'.join(KINDS)})"
 WORD = rf" (?={_THING})| ?[0-9]| ?[A-Za-z]+|_[A-Za-z]+| +|[^A-Za-z0-9_ ]|_"
-"""A piece of any other text: each name is split at its underscores."""
+"""A piece of any other text. Names are split at their underscores."""
 
 
 def phrases(texts: Iterable[str], at_least: int) -> list[str]:
-    """What stands between borders in at least so many of the texts, and has more than one word."""
+    """Return the pieces between borders that have two or more words and occur in `at_least` texts or more."""
     counts: Counter[str] = Counter()
     for text in texts:
         counts.update({piece for piece in BORDERS.split(text) if len(piece.split()) > 1})
@@ -58,13 +58,13 @@ def phrases(texts: Iterable[str], at_least: int) -> list[str]:
 def build_tokenizer(
     known: Sequence[str], texts: Iterable[str], chat_template: str, *, words: int, context: int
 ) -> PreTrainedTokenizerBase:
-    """Make the tokenizer.
+    """Build the tokenizer.
 
     Args:
         known: the phrases.
-        texts: what the rest is learnt from.
-        words: entries for that, bytes included.
-        context: tokens that the model is trained for.
+        texts: training texts for the remaining entries.
+        words: number of entries learnt from `texts`, bytes included.
+        context: the model's context length in tokens.
     """
     from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
@@ -109,12 +109,12 @@ def build_tokenizer(
 
 
 def _escaped(phrase: str) -> str:
-    """A phrase as the tokenizers' regular expressions spell it."""
+    """Return a phrase escaped for the regular expressions of `tokenizers`."""
     return re.sub(r"([\\.^$|?*+()\[\]{}\-#])", r"\\\1", phrase)
 
 
 def _spelled(text: str) -> str:
-    """A text in the letters that stand for bytes."""
+    """Return a text in the letters that represent bytes in a byte-level vocabulary."""
     from tokenizers.pre_tokenizers import ByteLevel
 
     pieces = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)

@@ -1,6 +1,6 @@
-"""The actor's teacher on BabyAI: what it thinks and calls, decided from nothing but what the actor is told.
+"""The actor's teacher on BabyAI. It decides thoughts and calls only from texts that the actor reads.
 
-It is the text's own bot: it walks the shortest way to what it sees, and looks for what it does not see.
+It takes the shortest path to a thing in view and searches for a thing that is not.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from speedrunner.methods import ToolCall, ToolSpec
 
 THING = r"(\w+ (?:key|ball|box))"
 LOOKS, WALKS = 3, 2
-"""Turns in which it looks around for what it does not see, then steps to look from elsewhere."""
+"""Search for a thing out of view: this many turns to look around, then this many steps to another place."""
 
 Cell = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class Seen:
-    """An observation, read: cells are (to the right, ahead) of the actor.
+    """A parsed observation. Cells are (steps to the right, steps ahead) relative to the actor.
 
     Attributes:
-        carried: what it carries.
-        things: what lies where, as listed, with the line that says so.
-        walls: the distance of the wall ahead, to the left, to the right, where it is told.
+        carried: name of the carried thing.
+        things: name, cell and line of each visible thing, in the order of the lines.
+        walls: distance to the wall by direction (`forward`, `left`, `right`), for walls that are listed.
     """
 
     carried: str | None
@@ -35,7 +35,7 @@ class Seen:
 
     @classmethod
     def read(cls, text: str) -> Seen:
-        """Read the observation that a text ends with."""
+        """Parse the observation at the end of a text."""
         things, walls, carried = [], {}, None
         for line in text.split("\n"):
             if found := re.fullmatch(rf"You carry an? {THING}", line):
@@ -49,7 +49,7 @@ class Seen:
         return cls(carried, things, walls)
 
     def free(self, cell: Cell) -> bool:
-        """Whether one could stand there, as far as one sees."""
+        """Return whether a cell looks free in this observation."""
         right, ahead = cell
         within = -self.walls.get("left", 99) < right < self.walls.get("right", 99)
         return (
@@ -57,7 +57,7 @@ class Seen:
         )
 
     def action_towards(self, target: Cell) -> str | None:
-        """The first action of a shortest way to face a cell; `None` where it is faced, or out of reach."""
+        """Return the first action of a shortest path to face a cell; `None` if it is faced or unreachable."""
         start = (0, 0), (0, 1)
         queue, first = deque([start]), {start: ""}
         while queue:
@@ -88,18 +88,19 @@ class Goal:
 
 
 def goals(mission: str) -> list[Goal]:
-    """The parts of a mission, in the order in which they have to be done."""
+    """Return the parts of a mission in the required order."""
     parts = [Goal(verb, thing) for verb, thing in re.findall(rf"(pick up|go to) (?:the|a) {THING}", mission)]
     return parts[::-1] if " after you " in mission else parts
 
 
 @dataclass(frozen=True)
 class SkillUse:
-    """What a skill is good for, as the teacher knows it and the model has to read it.
+    """The use of a skill. The teacher knows it; the model has to infer it from the tool's text.
 
     Attributes:
-        whole: the whole mission; else parts with this verb.
-        tool: how it is called.
+        tool: the skill's tool.
+        whole: whether the skill solves the whole mission.
+        verb: otherwise, the verb of the parts that it solves.
     """
 
     tool: ToolSpec
@@ -112,8 +113,8 @@ class Teacher:
     """Plays one episode.
 
     Args:
-        mission: its instruction.
-        skills: those of its tools that are of use, the best first.
+        mission: the episode's instruction.
+        skills: useful skills among the actor's tools, best first.
     """
 
     mission: str
@@ -123,7 +124,7 @@ class Teacher:
     _failed: bool = False
 
     def turn(self, told: str) -> tuple[str, ToolCall]:
-        """The thought and the call that answer what was last told."""
+        """Return the thought and the call that answer the last text."""
         seen = Seen.read(told)
         goal, other = self._goal(seen)
         faced = any(name == goal.thing and cell == (0, 1) for name, cell, _ in seen.things)
@@ -136,14 +137,14 @@ class Teacher:
         return self.by_hand(seen, goal)
 
     def _goal(self, seen: Seen) -> tuple[Goal, bool]:
-        """The part to be done now, and whether something else is carried that has to be put down first."""
+        """Return the current part, and whether another thing is carried that must be dropped first."""
         first, second = goals(self.mission)
         if seen.carried == first.thing:
             return second, False
         return first, seen.carried is not None
 
     def _skill(self, goal: Goal) -> SkillUse | None:
-        """The best skill that was not tried for this yet."""
+        """Return the best skill that was not tried for this part yet."""
         verbs = {use.verb for use in self.skills}
         for use in self.skills:
             if use.whole and (use.tool.name, "") not in self._tried:
@@ -161,7 +162,7 @@ class Teacher:
         yield from zip(names, values, strict=bool(names))
 
     def by_hand(self, seen: Seen, goal: Goal) -> tuple[str, ToolCall]:
-        """The same for one part of the mission, by primitives."""
+        """Return the thought and the call for one part of the mission, using primitives only."""
         found = next((each for each in seen.things if each[0] == goal.thing), None)
         if found is None:
             self._unseen = self._unseen % (LOOKS + WALKS) + 1

@@ -1,7 +1,7 @@
-"""Records of sleeps: short runs of SpeedRunner on BabyAI whose agents are programs, all else being real.
+"""Records sleeps: short runs of SpeedRunner on BabyAI with programs as agents. Everything else is real.
 
-Half of them begin with an empty library, the others with one that lacks this or that; one in ten has no code
-interpreter. Their worlds are in neither split. The same seed gives the same sessions.
+About half of the runs start with an empty library, the others with a library that may lack some parts. About
+one in ten has no code interpreter. Their worlds are in neither split. The same seed gives the same sleeps.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from speedrunner.runs.direct import LocalModel, play_with
 from speedrunner.runs.setup import set_up
 
 UNFINISHED = ".unfinished"
-"""What the name of a run that is being recorded ends with."""
+"""Suffix of the folder of a run that is being recorded."""
 
 SLEEPS = 4
-"""Of each run."""
+"""Sleeps per run."""
 
 MODEL_CONFIG = ModelConfig(
     name="programs",
@@ -43,23 +43,23 @@ MODEL_CONFIG = ModelConfig(
     roles=Roles(Role(string_tokens=80), Role(string_tokens=2_048, max_calls=16)),
     prices=Prices(0, 0, 0),
 )
-"""Its numbers stand in the prompts."""
+"""Prompts quote its numbers."""
 
 CHARS = 8
-"""Characters of a token, by which usage is reckoned."""
+"""Characters per token, to estimate token counts."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """One run.
+    """The settings of one run.
 
     Attributes:
-        seed: of its worlds and its agents' choices.
+        seed: seed of its worlds and its agents' choices.
         batch: rollouts before each sleep.
-        ability: of the actor; see `actor.player`.
-        parts: of the library that it begins with; `None`: none.
-        interpreter: whether the inducer has one.
-        held_out: episodes of the paper's split after the last sleep, played by an actor without weakness.
+        ability: ability of the actor in training episodes; see `scripted_actor.player`.
+        parts: parts that its first library has; `None` for an empty library.
+        interpreter: whether the inducer has a code interpreter.
+        held_out: test episodes of the paper's split per evaluation, played with ability 1.
     """
 
     seed: str
@@ -71,7 +71,7 @@ class Plan:
 
     @classmethod
     def drawn(cls, seed: str) -> Plan:
-        """A run as the corpus has them."""
+        """Draw the settings of a corpus run."""
         rng = random.Random(seed)
         batch = 10 if rng.random() < 0.6 else rng.randint(2, 9)
         ability = rng.uniform(0.25, 0.85)
@@ -80,13 +80,13 @@ class Plan:
 
     @property
     def worlds(self) -> list[Task]:
-        """Those that are trained on."""
+        """Worlds of the training episodes."""
         rng = random.Random(f"worlds {self.seed}")
         return [Task("babyai", TASKS[0], index) for index in rng.sample(WORLDS, SLEEPS * self.batch)]
 
 
 class _Programmed(Conversation):
-    """An agent's conversation with a program."""
+    """An agent's conversation, answered by a program."""
 
     def __init__(self, work: Work, tools: list[ToolSpec], read: int) -> None:
         self._work, self._tools = work, {tool.name: tool for tool in tools}
@@ -107,7 +107,7 @@ class _Programmed(Conversation):
 
 
 class _Programs(LocalModel):
-    """The actor and the inducer of a run as one model. Nothing is sent."""
+    """A model without a server: programs play the actor and the inducer of a run."""
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(MODEL_CONFIG)
@@ -126,7 +126,7 @@ class _Programs(LocalModel):
         return _Programmed(work, tools, sum(_tokens(each["content"]) for each in messages))
 
     def count_tokens(self, text: str) -> int:
-        """As many as usage is reckoned by."""
+        """Return the estimated number of tokens; see `CHARS`."""
         return _tokens(text)
 
 
@@ -153,7 +153,7 @@ async def play(plan: Plan, folder: Path) -> RunData:
 
 
 def record(out: Path, runs: int, seed: int) -> None:
-    """Record so many runs; those that are there stay."""
+    """Record `runs` runs in `out`, without those that exist already."""
     for number in range(runs):
         name = f"{seed}-{number:04d}"
         folder, unfinished = out / name, out / f"{name}{UNFINISHED}"

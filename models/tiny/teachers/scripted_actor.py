@@ -1,4 +1,4 @@
-"""Scripted actors of BabyAI for the sleeps' records: the bot, which errs as often as it is told to."""
+"""Scripted BabyAI actors for recorded sleeps: the bot, with a given rate of errors."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from speedrunner.methods import ToolCall, ToolSpec
 STRAY = ("go_forward", "go_forward", "go_forward", "turn_left", "turn_right", "pick_up")
 
 SLIPS = 0.07
-"""Share of calls of skills, of an actor that errs, that are forgotten or get a wrong argument."""
+"""Share of skill calls with a shortened mission or a random thing as argument, if ability is below 1."""
 
 
 def _skill(name: str, parameter: str, *, whole: bool = False, verb: str = "") -> SkillUse:
@@ -24,17 +24,17 @@ SKILLS = (
     _skill("pick_up_thing", "thing", verb="pick up"),
     _skill("go_to_thing", "thing", verb="go to"),
 )
-"""The inducer's, the best first."""
+"""Skills that the scripted inducer writes, best first."""
 
 
 def player(task: str, tools: Collection[str], rng: random.Random, ability: float) -> Work:
     """Play one episode.
 
     Args:
-        task: the first message.
-        tools: names of those that there are.
-        ability: share of primitives that are well chosen, from 0 to 1; with 1, no skill is forgotten or given
-            a wrong argument either.
+        task: the first user message.
+        tools: names of the available tools.
+        ability: share of primitive calls that follow the bot, from 0 to 1. With 1, skill calls also get the
+            right arguments.
     """
     mission, _, told = task.partition("\n\n")
     mission = mission.removeprefix("Your task: ")

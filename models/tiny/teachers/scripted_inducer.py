@@ -1,8 +1,7 @@
-"""A scripted coding agent for BabyAI's sleeps: it looks at what was played, and writes what that calls for.
+"""A scripted coding agent for BabyAI's sleeps: it analyses the episodes and writes the skills they require.
 
-Its decisions follow from what it has read, the library in its prompt and the reports of its own code, and its
-thoughts repeat the facts that they follow from. Chance decides wordings, and whether an edit is first written
-with a mistake.
+It decides from the library in its prompt and from its code's reports. Its thoughts repeat the facts that
+led to a decision. Random draws choose the wordings and whether an edit first contains a mistake.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from models.tiny.teachers.taught_programs import (
 from speedrunner.methods import ToolCall
 
 Work = Generator[tuple[str, ToolCall], str, None]
-"""An agent's work: yields its thoughts and calls, and is sent what each call was answered with."""
+"""An agent's program: yields thoughts and calls, and receives the reply to each call."""
 
 AT_ONCE = 2
-"""Parts that one sleep adds at most."""
+"""Maximum number of parts that one sleep adds."""
 
 MISTAKES = 0.12
-"""Share of edits that are first written with a mistake."""
+"""Share of edits that first contain a mistake."""
 
 NAMES = {
     "first": "the first routines",
@@ -41,7 +40,7 @@ NAMES = {
     "route": "a walk around things",
     "search": "a look to all sides",
 }
-"""What the parts of the library are called in thoughts."""
+"""Names of the library's parts in thoughts."""
 
 SYMPTOMS = {
     "whole": "solved in several calls",
@@ -49,7 +48,7 @@ SYMPTOMS = {
     "route": "in the way",
     "search": "not in sight",
 }
-"""The number in the report that calls for each part."""
+"""The line of the report with the number that shows whether a part is needed."""
 
 REMEDIES = {
     "first": "SIDES was missing",
@@ -58,7 +57,7 @@ REMEDIES = {
     "route": "the import was missing",
     "search": "the docstring was missing",
 }
-"""What was wrong with an edit that was written with a mistake."""
+"""The mistake in a wrong edit of each part."""
 
 OPENINGS = (
     "I look at the newest episodes first.",
@@ -73,7 +72,7 @@ def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
 
     Args:
         prompt: the user message of the sleep.
-        tools: names of those that there are; without `execute_code` the library alone decides.
+        tools: names of the available tools; without `execute_code`, decisions use the library alone.
         rng: draws wordings and mistakes.
     """
     source = prompt.partition("```python\n")[2].partition("\n```")[0]
@@ -111,12 +110,12 @@ def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
 
 
 def numbers(report: str) -> dict[str, int]:
-    """The first number of each line of a report, by the words before it."""
+    """Return the first number of each line of a report, by the words before it."""
     return {words: int(number) for words, number in re.findall(r"(?m)^([^:\n]+): (\d+)", report)}
 
 
 def decided(facts: dict[str, int], there: Collection[str]) -> tuple[str, list[str]]:
-    """What a report calls for that a library lacks: the thought that says so, and the parts."""
+    """Return the thought and the list of parts that a report requires and a library lacks."""
     lines: list[str] = []
     due: list[str] = []
     for part in PARTS:
@@ -141,10 +140,11 @@ def _library(source: str) -> str:
 
 
 def _edit(part: str, *, both: bool, wrong: bool = False) -> ToolCall:
-    """The call that adds a part to the library, or one that is refused.
+    """Return the call that adds a part to the library.
 
     Args:
-        both: whether a mission's parser is written for both wordings at once.
+        both: whether the mission parser supports both wordings from the start.
+        wrong: return a call with a mistake instead, which is refused.
     """
     match part:
         case "first":

@@ -1,8 +1,7 @@
-"""What the inducer's teacher writes: skills for BabyAI, some helpers in a first and a better version, and
-code that looks at what was played.
+"""Programs that the inducer's teacher writes: BabyAI skills and code that analyses episodes.
 
-The texts stand in `texts/`, without double quotes and backslashes: so a line is the same in a prompt and in
-the JSON of a call.
+Some helpers have a first and a better version. The sources are in `texts/`. They have no double quotes or
+backslashes, so a line is the same in a prompt and in the JSON of a call.
 """
 
 from __future__ import annotations
@@ -22,20 +21,20 @@ def _text(name: str) -> str:
 FIRST, WHOLE, ROUTE, SEARCH, LOOK, ORDER = map(_text, ("first", "whole", "route", "search", "look", "order"))
 
 CHECK = "    if len(parts) != 2:"
-"""Where `_parse` refuses a mission; what stands before it is read."""
+"""The line of `_parse` that refuses a mission. Mission wordings are parsed before it."""
 
 BOTH = f"""    if ' after you ' in mission:
         parts = mission.split(' after you ')[::-1]
 {CHECK}"""
-"""The same, once the other wording is known."""
+"""`CHECK` with support for the other wording before it."""
 
 LINES = sorted(
     {line for text in (FIRST, WHOLE, BOTH, ROUTE, SEARCH, LOOK, ORDER) for line in text.split("\n") if line}
 )
-"""All that is ever written as code."""
+"""All lines of these programs."""
 
 PARTS = ("whole", "parse", "route", "search")
-"""What the first routines lack, in the order in which it is written; `parse` needs `whole`."""
+"""Parts that the first routines lack, in the order in which they are written. `parse` needs `whole`."""
 
 SIGNS = {
     "whole": "def solve_mission(",
@@ -43,16 +42,16 @@ SIGNS = {
     "route": "from collections import deque",
     "search": "from other places too",
 }
-"""By what a library's source shows that it has each of them."""
+"""Text that shows that a library's source has a part."""
 
 
 def has(source: str) -> set[str]:
-    """The parts that a library's source has."""
+    """Return the parts that a library's source has."""
     return {part for part, sign in SIGNS.items() if sign in source}
 
 
 def policy(parts: Collection[str]) -> Policy:
-    """The library of the first routines and these parts, as if another run's first sleep had left it."""
+    """Return a library with the first routines and `parts`, as if from another run's first sleep."""
     library = Library(make("babyai").primitives).write(FIRST, sleep=1)
     for part, source in {"whole": WHOLE, "route": ROUTE, "search": SEARCH}.items():
         if part in parts:
@@ -63,6 +62,6 @@ def policy(parts: Collection[str]) -> Policy:
 
 
 def drawn(rng: random.Random) -> set[str]:
-    """Parts that a run may begin with: none, some, all."""
+    """Draw the parts that a run starts with: none, some or all."""
     parts = {part for part in PARTS if rng.random() < 0.5}
     return parts if "whole" in parts else parts - {"parse"}
