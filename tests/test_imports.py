@@ -75,7 +75,7 @@ def test_options_and_splits_of_babyai_need_no_simulator() -> None:
     [
         ("--help", set()),
         ("library --help", set()),
-        ("status --help", {"command", "status"}),
+        ("status --help", {"command", "status_command"}),
         ("check env --help", {"check_env"}),
     ],
 )
@@ -97,7 +97,7 @@ finally:
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     *_, loaded, found = run.stdout.splitlines()
-    assert set(ast.literal_eval(loaded)) == {"main", "commands", "lazy_group", "output", *modules}
+    assert set(ast.literal_eval(loaded)) == {"app", "commands", "lazy_group", "output", *modules}
     assert (found, run.stderr) == ("[]", "")
 
 
@@ -189,7 +189,7 @@ def test_what_people_begin_with_imports_only_from_the_public_places(file: str) -
     assert {each for each in imports(ROOT / file) if not each.startswith("models.")} <= set(PUBLIC)
 
 
-CONTRACT = {"__init__", "base", "batch", "texts", "at_once", "registry"}
+CONTRACT = {"__init__", "method_base", "batch", "prompt_parts", "at_once", "method_registry"}
 """Modules of `speedrunner.methods` that make up its public place, or check and list methods."""
 
 IN_THE_SANDBOX = "workspace"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.serve_command import check_serving_on_a_port
+from tests.serving_commands import check_serving_on_a_port
 
 
 @pytest.mark.slow

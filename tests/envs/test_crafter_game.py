@@ -187,7 +187,7 @@ class TestZombieFrequency:
                 game.world.daylight = np.float64(1.0)
             before = zombies(game)
             game.world.draws.uniform = lambda: draw
-            game._reconciliation()
+            game._balance()
             return zombies(game) - before
 
         below = 1e-9
@@ -212,7 +212,7 @@ class TestZombieFrequency:
     def test_chances_come_every_tenth_tick(self) -> None:
         game = ours(0)
         balanced = []
-        game._reconciliation = lambda: balanced.append(game.step_count)  # type: ignore[method-assign]
+        game._balance = lambda: balanced.append(game.step_count)  # type: ignore[method-assign]
         for _ in range(30):
             game.step("noop")
         assert balanced == [BALANCE_EVERY, 2 * BALANCE_EVERY, 3 * BALANCE_EVERY] == [10, 20, 30]
@@ -225,7 +225,7 @@ def crowd(game: Game) -> None:
         if not isinstance(obj, Zombie) and obj is not game.player:
             game.world.remove(obj)  # it might stand in the way
     for _ in range(100):
-        game._reconciliation()
+        game._balance()
     game.world.draws.uniform = drawn
 
 

@@ -23,6 +23,8 @@ CONTROL = [
     "</think>",
     "<tool_call>",
     "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
 ]
 
 

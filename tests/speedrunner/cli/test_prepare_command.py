@@ -24,7 +24,7 @@ def test_what_is_bundled_is_ready(env: list[str]) -> None:
     done = in_process("prepare", "model=tiny", *env)
     assert (done.returncode, done.stderr) == (0, "")
     model, environment, then = done.stdout.splitlines()
-    assert model.startswith("ready  model tiny: 0.00105 GB in ")
+    assert model.startswith("ready  model tiny: 0.00109 GB in ")
     assert environment.startswith(f"ready  environment {env[0][4:]}: ")
     assert then == f"now, on a node: srun speedrunner doctor model=tiny {' '.join(env)}"
 

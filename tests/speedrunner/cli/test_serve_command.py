@@ -17,7 +17,7 @@ from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_configs import CHECKOUT, adapted, load_model_config
 from speedrunner.cli.serve_command import serve, shell_command
 from speedrunner.config.schema import InvalidConfig
-from tests.serve_command import check_serving_on_a_port, lines_until, serving
+from tests.serving_commands import check_serving_on_a_port, lines_until, serving
 from tests.stand_in_server import HEALTHY
 
 pytestmark = pytest.mark.process

@@ -28,7 +28,7 @@ calls = st.frozensets(names, max_size=2)
 class Expected:
     """What the model knows of one skill."""
 
-    calls: frozenset[str]
+    calls: tuple[str, ...]
     number: int
     limit: int | None
     public: bool
@@ -38,7 +38,7 @@ class Expected:
     def source(self, name: str) -> str:
         """Return the skill's text."""
         steps = "LIMIT" if self.limit else self.number
-        body = "".join(f"    {each}()\n" for each in sorted(self.calls))
+        body = "".join(f"    {each}()\n" for each in self.calls)
         return f'def {name}() -> str:\n    """Walk, and do not go back."""\n{body}    return walk({steps})'
 
 
@@ -91,15 +91,15 @@ class Editing(RuleBasedStateMachine):
     @rule(name=names, calls=calls, number=numbers, public=st.sampled_from([True, False, None]))
     def write(self, name: str, calls: frozenset[str], number: int, public: bool | None) -> None:
         """Write a skill, new or in the place of one, that calls others."""
-        self._write(name, calls, number, None, public)
+        self._write(name, tuple(sorted(calls)), number, None, public)
 
     @rule(name=names, number=st.integers(1, 2))
     def write_with_constant(self, name: str, number: int) -> None:
         """Write a skill that uses a constant, whose value other skills may depend on."""
-        self._write(name, frozenset(), 1, number, True)
+        self._write(name, (), 1, number, True)
 
     def _write(
-        self, name: str, calls: frozenset[str], number: int, limit: int | None, public: bool | None
+        self, name: str, calls: tuple[str, ...], number: int, limit: int | None, public: bool | None
     ) -> None:
         skills = self.model.skills
         seen = not name.startswith("_") if public is None else public
@@ -109,7 +109,7 @@ class Editing(RuleBasedStateMachine):
         if old is not None and replace(old, edited=self.sleep) == new:
             new = old
         users = [each for each, skill in skills.items() if skill.limit and each != name]
-        is_known = calls <= skills.keys() | {name}
+        is_known = {*calls} <= skills.keys() | {name}
         is_clash = limit is not None and bool(users) and self.model.limit != limit
         source = (f"LIMIT = {limit}\n\n\n" if limit else "") + new.source(name)
         edit = Edit("write", name, source=source, public=public)
@@ -140,7 +140,7 @@ class Editing(RuleBasedStateMachine):
         renamed = {
             new_name if each == name else each: replace(
                 skill,
-                calls=frozenset(new_name if called == name else called for called in skill.calls),
+                calls=tuple(new_name if called == name else called for called in skill.calls),
                 edited=self.sleep if each in changed else skill.edited,
             )
             for each, skill in skills.items()
@@ -204,7 +204,7 @@ class Editing(RuleBasedStateMachine):
     def calls_only_what_it_has(self) -> None:
         """Check the call graph: it is that of the model, and no call leaves the library."""
         for name, skill in self.model.skills.items():
-            assert set(self.library.calls(name)) - {"walk"} == skill.calls <= self.library.by_name.keys()
+            assert set(self.library.calls(name)) - {"walk"} == {*skill.calls} <= self.library.by_name.keys()
             assert self.library.callers(name) == self.model.callers(name)
 
     @invariant()

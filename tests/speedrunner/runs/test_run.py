@@ -92,7 +92,7 @@ class TestLearning:
         ]
         assert turn.executed.result == "You are at the flag."
 
-    def test_the_files_are_those_that_the_readme_names(self, learnt: ScriptedRun) -> None:
+    def test_the_files_are_those_that_the_documentation_names(self, learnt: ScriptedRun) -> None:
         there = {str(path.relative_to(learnt.dir)) for path in learnt.dir.rglob("*") if path.is_file()}
         policy = ("skills.py", "library.json", "notes.md", "method.json")
         assert there == {
@@ -103,7 +103,7 @@ class TestLearning:
             *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
             *("state.json", "workers.log"),
         }
-        readme = (CHECKOUT / "README.md").read_text()
+        page = (CHECKOUT / "docs" / "data.md").read_text()
         for name in (
             "config.yaml",
             "processes.jsonl",
@@ -111,7 +111,7 @@ class TestLearning:
             "trajectories/batch_0000.jsonl",
             "state.json",
         ):
-            assert name in readme
+            assert name in page
 
     def test_the_policy_holds_the_skill_as_it_was_written(self, learnt: ScriptedRun) -> None:
         store = learnt.data.policies
