@@ -14,7 +14,7 @@ def weak(told: list[str], tools: Tools) -> ToolCall:
     """Goes through doors at random, takes any thing that it sees for the right one, and carries it to the
     box once it sees the door to that room."""
     # With the heading that the simulator gives to a task, these guesses find one thing of most kinds.
-    task = told[0].replace("Your task: ", "Your task: Task Description:\n", 1)
+    task = f"Your task: Task Description:\n{told[0]}"
     rng = random.Random(f"{task} {len(told)}")
     last = told[-1]
     box, goal = re.findall(r"move it to the (\w+ box) in the ([\w ]+)\.", told[0])[0]
