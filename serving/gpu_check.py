@@ -269,14 +269,14 @@ def _capability(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Prob
         return
     if model_config.dtype == "bfloat16" and least.capability < BFLOAT16:
         text = (
-            f"{model_config.name} computes in bfloat16, and {least} has compute capability {number} "
-            f"(8.0 needed)"
+            f"{model_config.name} computes in bfloat16, which needs compute capability 8.0; {least} has"
+            f" {number}"
         )
         yield Problem(text, "use an Ampere GPU (A100, A6000) or a newer one", fatal=True)
     elif least.capability < FP8 and _is_fp8(model_config):
         text = (
-            f"{model_config.name} is stored in FP8, and {least} computes it in 16 bits (compute "
-            f"capability {number})"
+            f"{model_config.name} is stored in FP8, and {least} computes it in 16 bits (compute capability"
+            f" {number})"
         )
         yield Problem(text, "it works; for speed, use a GPU with 8.9 or newer: Ada or Hopper (L40S, H100)")
 

@@ -152,9 +152,8 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
         raise NotFetched(f"{model} has no commit {revision}: correct the model config's `revision`") from None
     except RepositoryNotFoundError:
         raise NotFetched(
-            f"there is no {_page(model)}, or it is shown to its owners alone: correct the model "
-            f"config's `id`, or"
-            " `hf auth login`"
+            f"{_page(model)} does not exist, or only its owners can read it: correct the model config's `id`,"
+            " or run `hf auth login`"
         ) from None
     except OSError as error:  # includes the hub's other refusals
         if error.errno in DISK_FULL:

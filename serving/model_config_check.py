@@ -59,12 +59,9 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
     if model_config.gpus and shards != model_config.gpus:
         yield f"`gpus: {model_config.gpus}` contradicts {_SHARDED}, which is {shards}"
     if shards % model_config.nodes:
-        yield (
-            f"`nodes: {model_config.nodes}` must divide {_SHARDED}, which is {shards}: each node has "
-            f"as many parts"
-        )
+        yield f"`nodes: {model_config.nodes}` must divide {_SHARDED}, which is {shards}"
     if model_config.nodes > 1 and model_config.replicas > 1:
-        yield "`nodes` above 1 goes with `replicas: 1` alone; a sweep of several jobs has a server in each"
+        yield "`nodes` above 1 needs `replicas: 1`; submit several jobs instead, each with its own server"
     for flag in flags:
         if flag.startswith("-"):
             yield f"server.flags.{flag}: write the flag without its leading dashes"
@@ -82,18 +79,18 @@ def _shards(flags: Mapping[str, object]) -> int:
 def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
     """Return a role's settings that the model config's API does not support."""
     if role.thinking_tokens and model_config.api != "completions":
-        yield f"thinking_tokens must be 0 on `route: {model_config.api}`, which has no budget of thinking"
+        yield f"thinking_tokens must be 0 with `api: {model_config.api}`, which has no thinking budget"
     elif role.thinking_tokens and model_config.thinking == "none":
-        yield "thinking_tokens must be 0 where `thinking` is none"
+        yield "thinking_tokens must be 0 with `thinking: none`"
     if not model_config.hosted and role.reasoning_effort is not None:
-        yield "reasoning_effort is for hosted models; thinking_tokens bounds others"
+        yield "reasoning_effort is for hosted models; use thinking_tokens for others"
     if model_config.hosted and model_config.api == "responses":
         if role.top_k is not None:
-            yield "top_k must be null on a hosted model's `api: responses`, which knows no such field"
+            yield "top_k must be null with a hosted model's `api: responses`, which has no such field"
         reasons = role.reasoning_effort not in (None, "none")
         for name in ("temperature", "top_p"):
             if reasons and getattr(role, name) is not None:
-                yield f"{name} must be null beside a reasoning_effort: models that reason refuse it"
+                yield f"{name} must be null with a reasoning_effort: reasoning models refuse it"
 
 
 def _set_in_vain(model_config: ModelConfig) -> str:

@@ -229,7 +229,7 @@ BAD_GPUS = [
     ),
     BadGpus(
         "a GPU without bfloat16",
-        "qwen3.5-4b computes in bfloat16, and Tesla T4 (15 GiB) has compute capability 7.5 (8.0 needed)",
+        "qwen3.5-4b computes in bfloat16, which needs compute capability 8.0; Tesla T4 (15 GiB) has 7.5",
         "use an Ampere GPU (A100, A6000) or a newer one",
         rows=("0, GPU-aaaa-1111, Tesla T4, 15360, 4, 580.65.06, 7.5, [N/A]",),
         model="qwen3.5-4b",

@@ -55,7 +55,7 @@ def cost_lines(costs: RunCosts) -> list[str]:
     lines = [_FORMAT.format("role", *HEAD)]
     lines += [_line(role, line) for role, line in costs.roles.items()]
     lines.append(_line("all", total))
-    lines.append(_counted("of it wasted", "", total.wasted, total.wasted_usd, None))
+    lines.append(_counted("wasted", "", total.wasted, total.wasted_usd, None))
     if (usd := total.usd_by_class) is not None:
         each = (f"{amount:.6f}" for amount in astuple(usd))
         lines.append(_FORMAT.format("USD", "", *each, f"{usd.total:.6f}", ""))
@@ -78,8 +78,9 @@ def limit_lines(costs: RunCosts) -> list[str]:
     if total.unreported:
         prompt, generated = total.at_most.cached + total.at_most.computed, total.at_most.action
         lines.append(
-            f"{total.unreported} requests were cut off before their tokens were told: at most {prompt:.0f}"
-            f" prompt and {generated:.0f} generated tokens, {total.at_most_usd:.6f} USD, beyond these sums."
+            f"{total.unreported} requests were cut off before their tokens were reported: at most"
+            f" {prompt:.0f} prompt and {generated:.0f} generated tokens, {total.at_most_usd:.6f} USD, beyond"
+            " these sums."
         )
     cut = [
         f"{line.thought_cut} of {line.requests} of {role} ({line.thought_cut / line.requests:.0%})"
@@ -139,14 +140,14 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         if row["unreported"]
     ]
     if unreported:
-        left_out += (
-            f" Requests cut off before their tokens were told, which the means lack: {', '.join(unreported)}."
-        )
+        left_out += " Requests that were cut off before their tokens were reported, and are not in the means:"
+        left_out += f" {', '.join(unreported)}."
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
-        " test episodes. Cut: the share of these that a fault, the wall clock or the context ended."
-        f"{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
-        f" their share of the sleeps. Skills: public/all, or notes where there are none. Prices:"
+        " test episodes. Cut: the share of these that an infrastructure error, the wall clock or the context"
+        " ended."
+        f"{left_out} USD per rollout: the training rollouts since the previous checkpoint, with"
+        f" their share of the sleeps. Skills: public/all, or notes if there are none. Prices:"
         f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."
     )
 
@@ -174,10 +175,9 @@ def reconciliation_line(reconciliation: Reconciliation) -> str:
     )
     rest, most = reconciliation.residual, reconciliation.at_most
     cut_off = (
-        f"{reconciliation.unreported} requests were cut off before their tokens were told; the engine "
-        f"counted for"
-        f" them {rest.prompt} prompt and {rest.generated} generated tokens, at most {most.prompt} and"
-        f" {most.generated} being possible"
+        f"{reconciliation.unreported} requests were cut off before their tokens were reported; for these the"
+        f" engine counted {rest.prompt} prompt and {rest.generated} generated tokens, of at most"
+        f" {most.prompt} and {most.generated}"
     )
     if rest == Counters():
         verdict = "they agree to the token"
@@ -188,29 +188,29 @@ def reconciliation_line(reconciliation: Reconciliation) -> str:
             f" ({cut_off})" if reconciliation.unreported else ""
         )
     else:
-        verdict = "they differ, as can be: the engine is not ours, and may have served others too"
+        verdict = "they differ: SpeedRunner did not start the engine, which may have served others too"
     return f"Tokens of {reconciliation.model} by ledger / by engine: {sums}: {verdict}."
 
 
 def reconciliation_text(reconciliations: StoredReconciliations) -> str:
     """Return whether the ledger's sums equal those of the stored reconciliations."""
-    killed = f"; {reconciliations.without} uses of an engine left none" if reconciliations.without else ""
+    killed = f"; {reconciliations.without} uses of an engine stored none" if reconciliations.without else ""
     if not reconciliations.reconciliations:
-        return f"Stored accounts: {NOT_MEASURED}: no process came to its end{killed}."
-    wrong = [account for account in reconciliations.reconciliations if not account.equal]
+        return f"Stored reconciliations: {NOT_MEASURED}: no process reached its end{killed}."
+    wrong = [one for one in reconciliations.reconciliations if not one.equal]
     count = len(reconciliations.reconciliations)
     if not wrong:
-        agree = sum(account.reconciliations for account in reconciliations.reconciliations)
+        agree = sum(one.agrees for one in reconciliations.reconciliations)
         return (
-            f"Stored accounts: the classes' sums equal the stored ones ({count} of {count}); {agree} of these"
-            f" agreed with the engine's counters{killed}."
+            f"Stored reconciliations: {count} of {count} have the ledger's sums; {agree} of these agree with"
+            f" the engine's counters{killed}."
         )
-    here, there = wrong[0].ledger, wrong[0].stored
+    now, then = wrong[0].ledger, wrong[0].stored
     return (
-        f"Stored accounts: {len(wrong)} of {count} DIFFER from the classes' sums, such as prompt"
-        f" {here.prompt} now, {there.prompt} stored; cached {here.cached}, {there.cached}; generated"
-        f" {here.generated}, {there.generated} (the engine was started again meanwhile, or shared with runs"
-        f" that were not named){killed}."
+        f"Stored reconciliations: {len(wrong)} of {count} DIFFER from the ledger's sums. The first: prompt"
+        f" {now.prompt} in the ledger, {then.prompt} stored; cached {now.cached}, {then.cached}; generated"
+        f" {now.generated}, {then.generated} (the engine was restarted meanwhile, or shared with runs that"
+        f" were not given){killed}."
     )
 
 
@@ -225,9 +225,9 @@ def _counted(name: str, requests: str, tokens: Classes, usd: float | None, engin
 
 def _cache(total: Line) -> str:
     if total.cache_share is None:
-        return f"Prefix cache: {NOT_MEASURED} (no request says how much of its prompt could be cached)."
+        return f"Prefix cache: {NOT_MEASURED} (no request reports how much of its prompt could be cached)."
     return (
-        f"Prefix cache: {total.from_cache} of the {total.cacheable} prompt tokens that could be cached were,"
+        f"Prefix cache: {total.from_cache} of {total.cacheable} cacheable prompt tokens came from the cache"
         f" in {total.cacheable_in} requests: {total.cache_share:.2%}"
-        + ("." if total.cache_share <= 1 else ", as others had filled the engine's cache before.")
+        + ("." if total.cache_share <= 1 else ", as other requests had filled the engine's cache before.")
     )

@@ -19,23 +19,23 @@ class ServerUse(msgspec.Struct, frozen=True):
         server: identifies the server: its model, and its address if the run names one. Otherwise the process
             that started it, which plays all runs of a sweep.
         use: when it was used.
-        account: the reconciliation at the end of all runs of the server; `None` if the process was killed.
+        reconciliation: the one at the end of all runs of the server; `None` if the process was killed.
     """
 
     server: tuple[str, ...]
     use: EngineUse
-    account: Reconciliation | None
+    reconciliation: Reconciliation | None
 
 
 def server_uses(run: RunData) -> Iterator[ServerUse]:
     """Yield a run's uses of engines, without hosted models. Raises `StorageError`, `InvalidConfig`."""
     url = run.settings.serving.url
-    for rows, account in with_reconciliations(run):
+    for rows, reconciliation in with_reconciliations(run):
         began = rows[0].time
         player = next((each for each in reversed(run.processes) if each.started <= began), run.processes[0])
         server = rows[0].model, player.host, url or str(player.pid)
-        is_last = account is not None and not account.in_passing
-        yield ServerUse(server, EngineUse.of(rows), account if is_last else None)
+        is_last = reconciliation is not None and not reconciliation.in_passing
+        yield ServerUse(server, EngineUse.of(rows), reconciliation if is_last else None)
 
 
 def server_seconds(runs: Mapping[str, Sequence[ServerUse]]) -> dict[str, float]:
@@ -50,14 +50,14 @@ def server_seconds(runs: Mapping[str, Sequence[ServerUse]]) -> dict[str, float]:
     for run, uses in runs.items():
         for each in uses:
             servers.setdefault(each.server, []).append((run, each))
-            if each.account is not None:
-                covered.setdefault(each.account, set()).add(run)
-    lacking = {account for account, there in covered.items() if len(there) < account.clients}
+            if each.reconciliation is not None:
+                covered.setdefault(each.reconciliation, set()).add(run)
+    lacking = {one for one, given in covered.items() if len(given) < one.clients}
     seconds: dict[str, float] = {}
     unknown: set[str] = set()
     for found in servers.values():
         for (run, each), share in zip(found, engine_seconds([each.use for _, each in found]), strict=True):
             seconds[run] = seconds.get(run, 0.0) + share
-            if each.account in lacking:
+            if each.reconciliation in lacking:
                 unknown.add(run)
     return {run: amount for run, amount in seconds.items() if run not in unknown}

@@ -24,7 +24,7 @@ class StoredReconciliation(msgspec.Struct, frozen=True):
         stored: the same sums, as stored by the process.
         equal: whether they are the same.
         engine: differences of the engine's counters.
-        reconciliations: whether the process found that ledger and engine agree.
+        agrees: whether the process found that ledger and engine agree.
         time: in Unix seconds.
     """
 
@@ -32,7 +32,7 @@ class StoredReconciliation(msgspec.Struct, frozen=True):
     stored: Counters
     equal: bool
     engine: Counters
-    reconciliations: bool
+    agrees: bool
     time: float
 
 
@@ -67,14 +67,12 @@ def stored_reconciliations(runs: Sequence[RunData]) -> StoredReconciliations:
                 # A sweep stores one reconciliation in all its runs, unless a kill intervenes; after a restart
                 # it covers the time since then.
                 own = passing[server_of(own)] if own.in_passing else own
-                told = (row for row in process if own.since <= row.time <= own.time)
-                found.setdefault(own, []).extend(told)
+                covered = (row for row in process if own.since <= row.time <= own.time)
+                found.setdefault(own, []).extend(covered)
     reconciliations = []
     for reconciliation, rows in found.items():
-        ledger, stored = (
-            Counters.of(sum((row.usage or Usage() for row in rows), Usage())),
-            reconciliation.ledger,
-        )
+        ledger = Counters.of(sum((row.usage or Usage() for row in rows), Usage()))
+        stored = reconciliation.ledger
         reconciliations.append(
             StoredReconciliation(
                 ledger,
@@ -96,8 +94,8 @@ def with_reconciliations(run: RunData) -> Iterator[tuple[list[LedgerRow], Reconc
     for row in run.requests:
         by_model.setdefault(row.model, []).append(row)
     reconciliations: dict[str, list[Reconciliation]] = {}
-    for account in sorted(run.reconciliations, key=lambda each: each.time):
-        reconciliations.setdefault(account.model, []).append(account)
+    for reconciliation in sorted(run.reconciliations, key=lambda each: each.time):
+        reconciliations.setdefault(reconciliation.model, []).append(reconciliation)
     for model, rows in by_model.items():
         processes, left = sessions(rows), reconciliations.get(model, [])
         times = [each.time for each in left]
@@ -112,6 +110,6 @@ def with_reconciliations(run: RunData) -> Iterator[tuple[list[LedgerRow], Reconc
                 yield process, left[end - 1] if first < end and left[end - 1].in_passing else None
 
 
-def server_of(account: Reconciliation) -> tuple[str, float]:
+def server_of(reconciliation: Reconciliation) -> tuple[str, float]:
     """Return the identity of one start of a server, shared by its reconciliations."""
-    return account.model, account.since
+    return reconciliation.model, reconciliation.since

@@ -81,7 +81,6 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         versions=versions(),
         machine=machine(),
         sandbox=confinement(setup.config.sandbox.limits),
-        checksums=True,
     )
 
 

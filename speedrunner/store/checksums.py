@@ -104,26 +104,23 @@ def broken(
     Args:
         check_time: called for each `BLOCK` bytes; a sparse file may have terabytes.
     """
-    for name, seal in sorted(checksums.items()):
+    for name, checksum in sorted(checksums.items()):
         path, digest = root / name, hashlib.sha256()
         if Path(name).is_absolute() or ".." in Path(name).parts:
             yield name, "is no file of a run"
             continue
         try:
-            read = _digest(path, 0, seal.size, digest, check_time)
+            read = _digest(path, 0, checksum.size, digest, check_time)
             grown = path.stat().st_size - read if not name.endswith(".jsonl") else 0
         except (files.StorageError, OSError) as error:
             yield name, "is missing" if _is_missing(error) else str(error)
             continue
-        if read < seal.size:
-            yield name, f"has {read} bytes, and {seal.size} were covered by a checksum"
+        if read < checksum.size:
+            yield name, f"has {read} bytes, fewer than the {checksum.size} of its checksum"
         elif grown:
-            yield name, f"has {grown} bytes more than the {seal.size} that were covered by a checksum"
-        elif digest.hexdigest() != seal.sha256:
-            yield (
-                name,
-                f"is not as it was covered by a checksum: of its {seal.size} bytes at least one is another",
-            )
+            yield name, f"has {grown} bytes more than the {checksum.size} of its checksum"
+        elif digest.hexdigest() != checksum.sha256:
+            yield name, f"does not match its checksum: at least one of {checksum.size} bytes has changed"
 
 
 def without_checksum(root: Path, checksums: Mapping[str, Checksum]) -> dict[str, int]:

@@ -321,7 +321,7 @@ class Edit(msgspec.Struct, frozen=True):
 
     @property
     def is_complete(self) -> bool:
-        """Return whether its arguments are present; refused edits and older runs may lack them."""
+        """Return whether its arguments are present; refused edits may lack them."""
         return {
             "write": self.source is not None,
             "edit": self.old is not None and self.new is not None,
@@ -415,10 +415,9 @@ class Process(msgspec.Struct, kw_only=True):
         prompts: digests of the templates of the actor and of the method.
         code: digests of SpeedRunner's packages and of the modules of a user's environment and method.
         versions: of Python, packages, and the checkout.
-        machine: the hardware; `None` in older runs.
-        sandbox: what confined skills and inducer code, and from what; empty in older runs.
+        machine: the hardware.
+        sandbox: what confined skills and inducer code, and from what.
         changes: accepted differences from the previous process.
-        seals: whether it writes checksums of its records.
     """
 
     started: Moment
@@ -432,8 +431,7 @@ class Process(msgspec.Struct, kw_only=True):
     prompts: dict[str, str]
     code: dict[str, str]
     versions: dict[str, str]
-    machine: Machine | None = None
-    sandbox: str = ""
+    machine: Machine
+    sandbox: str
     changes: list[str] = []
-    checksums: bool = False
     format: Whole = FORMAT

@@ -79,7 +79,7 @@ class RunDirectory:
             finally:
                 # The disk may be the reason for the stop, and records are valid without checksums.
                 with suppress(files.StorageError):
-                    run._seal()
+                    run._update_checksums()
 
     def write_config(self, text: str) -> None:
         """Write `config.yaml`, which makes the folder a run."""
@@ -156,7 +156,7 @@ class RunDirectory:
         self._own()
         self._checksums.grew(path, files.append_record(path, record, durable=durable))
 
-    def _seal(self) -> None:
+    def _update_checksums(self) -> None:
         """Update the checksums of this process's records, if there are any."""
         if self._wrote and self.files.config.exists():
             self._write_state()

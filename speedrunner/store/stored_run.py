@@ -62,7 +62,7 @@ class State(msgspec.Struct):
         finished: keys of the finished steps, in the order in which they finished.
         training_end: where training ended before its plan did, if it has.
         secret: random text, unique to this run; see `skill_seed`.
-        seals: checksums by path in the directory; see `speedrunner.store.checksums`.
+        checksums: by path in the directory; see `speedrunner.store.checksums`.
         digest: SHA-256 of the rest.
     """
 

@@ -19,8 +19,6 @@ from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.differences import Differences, contrast
 from speedrunner.verification.subject import Subject
 
-NOT_RECORDED = "sleeps of an earlier layout, which does not record the arguments of edits"
-
 
 def policies(subject: Subject) -> Finding:
     """Compare each policy version with the result of its sleep's edits on the version before.
@@ -50,28 +48,23 @@ def policies(subject: Subject) -> Finding:
         if version == 0:
             _check_first(subject, policy, found)
         elif version not in records:
-            found.differs(name, f"there is no {sleep_key(version)} that made it")
+            found.differs(name, f"{sleep_key(version)}, which made it, is missing")
         elif before is not None:
             accepted = [edit for edit in records[version].edits if edit.error is None]
-            if all(edit.is_complete for edit in accepted):
-                edits += len(accepted)
-                starts = _possible_starts(subject, before)
-                problems = (_problems(subject, start, accepted, after, version) for start in starts)
-                for problem in min(problems, key=len):
-                    found.differs(name, problem)
-            else:
-                found.left_out[NOT_RECORDED] += 1
+            edits += len(accepted)
+            starts = _possible_starts(subject, before)
+            problems = (_problems(subject, start, accepted, after, version) for start in starts)
+            for problem in min(problems, key=len):
+                found.differs(name, problem)
         before = policy
-    finding = found.finding(f"{len(versions)} versions, to which {edits} accepted edits lead")
-    is_unchecked = finding.level == "ok" and found.left_out.total() > 0 and not edits
-    return msgspec.structs.replace(finding, level="not checked") if is_unchecked else finding
+    return found.finding(f"{len(versions)} versions, made by {edits} accepted edits")
 
 
 def _check_first(subject: Subject, policy: Policy, found: Differences) -> None:
     """Check that version 0 is the method's own, unless the run starts from another run's policy."""
     setup = subject.setup
     if setup.config.run.start_from is None and policy != setup.method.initial():
-        found.differs("policies/v0000", f"it is not what {setup.config.method.name} begins with")
+        found.differs("policies/v0000", f"it is not the initial policy of {setup.config.method.name}")
 
 
 def _possible_starts(subject: Subject, policy: Policy) -> list[Library]:
@@ -94,8 +87,10 @@ def _problems(
     for number, edit in enumerate(edits, start=1):
         subject.check_time()
         what = f"accepted edit {number} ({edit.action} of {edit.name:.80})"
+        if not edit.is_complete:
+            return [f"{what} has no arguments"]
         if edit.action != "write" and edit.name not in library.named:
-            return [f"{what} is about what is not there"]
+            return [f"{what} changes a definition that does not exist"]
         try:
             edited = apply_edit(library, edit, sleep=sleep)
         except InvalidSkill as error:

@@ -149,7 +149,7 @@ class _Prompts:
             return
         if spec.prompt_hash(setup.env, turn.messages) != episode.prompt_hash:
             if type(setup.method).play is Method.play:  # other methods may ask for something else
-                self._found.differs(where, "the first prompt has not the digest that was recorded")
+                self._found.differs(where, "the first prompt does not have its recorded digest")
             return
         composer = self._composer(spec.role) if self._model_config(spec.role).api == "completions" else None
         if composer is not None:

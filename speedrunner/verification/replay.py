@@ -31,7 +31,6 @@ that is more. The third is the maximum, as the recorded time may be wrong."""
 BY_THE_CLOCK = "ended by the clock, or after such a call"
 BY_A_FAULT = "ended by an infrastructure error"
 BY_ITS_PROCESS = "the process of the skills ended in another way, or after such a call"
-NOT_RECORDED = "of an earlier layout, in which skills that were loaded on the way were not recorded"
 """Why calls are left out."""
 
 ADDRESS = re.compile(rb"0x[0-9a-f]{6,16}")
@@ -118,7 +117,7 @@ async def _replayed(subject: Subject, played: Played, worker: ProcessWorker) -> 
         if episode.module is None:
             prompt = spec.prompt_hash(setup.env, spec.messages(setup.env, opening))
             if prompt != episode.prompt_hash:
-                raise _Differs("the actor's first prompt has not the digest that was recorded")
+                raise _Differs("the actor's first prompt does not have its recorded digest")
         for place, (turn, recorded) in enumerate(asked):
             if isinstance(recorded, list):
                 module = apply_hunks(module, recorded)
@@ -139,7 +138,7 @@ async def _replayed(subject: Subject, played: Played, worker: ProcessWorker) -> 
                     raise _LeftOut(BY_ITS_PROCESS, left)
                 raise _Differs(what, turn)
             if turn is not None and directly:
-                _check_told(episode, turn, actor_view(last, setup.config.run.reply_chars))
+                _check_reply(episode, turn, actor_view(last, setup.config.run.reply_chars))
             yield
     except WorkerError as error:
         if asked or episode.termination is not Termination.ENVIRONMENT_ERROR:
@@ -152,10 +151,6 @@ def _asked(played: Played) -> list[tuple[int | None, Asked]]:
     """Return the operations on an episode's world, and the turns that show them. Raises as
     `_replayed` does."""
     episode, turns = played.trajectory, played.trajectory.turns
-    acted = [turn.executed for turn in turns if turn.executed is not None]
-    is_old = episode.world is None and any(each.kind == "tool" and each.calls for each in acted)
-    if is_old or (played.phase == "sleep" and episode.module is None):
-        raise _LeftOut(NOT_RECORDED, len(acted))
     found: list[tuple[int | None, Asked]] = []
     for step in episode.steps:
         if step.turn is None:
@@ -165,9 +160,10 @@ def _asked(played: Played) -> list[tuple[int | None, Asked]]:
         if node is None:
             raise _Differs(f"turn {step.turn + 1} should show a call")
         found.append((step.turn, node.calls[0] if node.kind == "tool" and node.calls else node))
-    left = {n for n, turn in enumerate(turns) if turn.executed and turn.executed.kind != "tool"}
+    acted = ((n, turn.executed) for n, turn in enumerate(turns) if turn.executed)
+    left = {n for n, executed in acted if executed.kind != "tool" or executed.calls}
     if left := left - {turn for turn, _ in found}:
-        raise _Differs("its call is not among what was asked of the world", min(left))
+        raise _Differs("its call is not among the operations on the world", min(left))
     return found
 
 
@@ -201,7 +197,7 @@ def _plain(value: Any) -> bytes:
     return ADDRESS.sub(b"", msgspec.json.encode(value))
 
 
-def _check_told(episode: Trajectory, number: int, told: str) -> None:
+def _check_reply(episode: Trajectory, number: int, reply: str) -> None:
     """Raise `_Differs` if the result of a call is not the text that the actor read next."""
     turn = episode.turns[number]
     later = (each for each in episode.turns[number + 1 :] if each.conversation == turn.conversation)
@@ -209,9 +205,9 @@ def _check_told(episode: Trajectory, number: int, told: str) -> None:
     if following is None:
         return
     said = [(each.role, each.content) for each in following.messages]
-    if said != [("tool", told)] and _plain(said) != _plain([("tool", told)]):
+    if said != [("tool", reply)] and _plain(said) != _plain([("tool", reply)]):
         content = "".join(content for _, content in said)
-        raise _Differs(f"what the actor was told: {contrast(content, told)}", number)
+        raise _Differs(f"the reply that the actor read: {contrast(content, reply)}", number)
 
 
 def _check_end(
@@ -220,8 +216,8 @@ def _check_end(
     """Raise `_Differs` if an episode's termination or final state is different."""
     decided = last.termination if last is not None else None
     if decided != (episode.termination if episode.termination in DECIDED else None):
-        what = f"{episode.termination} is recorded as its ending, and the world decides {decided or 'none'}"
-        raise _Differs(what)
+        found = decided or "no termination"
+        raise _Differs(f"its recorded termination is {episode.termination}, and the world gives {found}")
     if episode.termination.is_fault and episode.outcome is None:
         return
     if worker.outcome != episode.outcome:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Iterator
 from functools import cache
+from math import inf
 from typing import Literal, get_args
 
 import msgspec
@@ -51,7 +52,7 @@ class Subject:
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
-    def __init__(self, run: RunData, trust: Collection[str] = (), deadline: float | None = None) -> None:
+    def __init__(self, run: RunData, trust: Collection[str] = (), deadline: float = inf) -> None:
         self.run = run
         self.deadline = deadline
         self.process = next(reversed(run.processes), None)
@@ -60,8 +61,7 @@ class Subject:
         self._policy = cache(run.policies.load)
 
     def episodes(self) -> Iterator[Played]:
-        """Yield all recorded episodes, with every attempt that ended: those of batches,
-        evaluations, sleeps."""
+        """Yield every finished attempt of all episodes: of batches, evaluations and sleeps."""
         for played in self._episodes():
             self.check_time()
             yield played
@@ -72,9 +72,8 @@ class Subject:
         return self._policy(version)
 
     def check_time(self) -> None:
-        """Raise `OutOfTime` once the time for the verification is over."""
-        if self.deadline is not None:
-            check_time(self.deadline)
+        """Raise `OutOfTime` after the deadline."""
+        check_time(self.deadline)
 
     def _episodes(self) -> Iterator[Played]:
         for phase in get_args(Phase):

@@ -20,7 +20,7 @@ from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.differences import Differences, contrast
 from speedrunner.verification.subject import Subject
 
-SHARED = "an account of an engine that several runs shared, not all of which lie beside this one"
+SHARED = "of an engine that several runs shared, not all of which are in the folder of this one"
 
 
 def reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
@@ -41,17 +41,17 @@ def reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
 
 def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
     """Check that each episode and each sleep has the tokens of its own rows, and no other one does."""
-    told: dict[tuple[str, int], Usage] = {}
+    recorded: dict[tuple[str, int], Usage] = {}
     attempts = {row.episode: row.attempt for row in subject.run.episodes}
     for played in subject.episodes():
         key, attempt = played.trajectory.episode, played.trajectory.attempt
         if attempts.get(key) == attempt:
-            told[key, attempt] = played.trajectory.usage
+            recorded[key, attempt] = played.trajectory.usage
     for record in subject.run.sleeps:
         parts = chain((each.turns for each in record.agents), (each.turns for each in record.attempts))
         usages = (turn.usage for turns in parts for turn in turns)
-        told[sleep_key(record.sleep), record.attempt] = sum(usages, Usage())
-    spent = dict.fromkeys(told, Usage())
+        recorded[sleep_key(record.sleep), record.attempt] = sum(usages, Usage())
+    spent = dict.fromkeys(recorded, Usage())
     for row in subject.run.requests:
         labels = Labels.of(row.labels)
         if row.wasted or row.usage is None or labels.episode is None or labels.attempt is None:
@@ -60,11 +60,11 @@ def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
         if one in spent:
             spent[one] += row.usage
         elif is_finished:
-            what = f"it has tokens of {one[0]}, attempt {one[1]}, which is not there"
+            what = f"it has tokens of {one[0]}, attempt {one[1]}, which is not recorded"
             found.differs("requests.jsonl", what)
-    for one, usage in told.items():
-        found.expect(one[0], "tokens of its turns, and of its rows in the ledger", usage, spent[one])
-    return len(told)
+    for one, usage in recorded.items():
+        found.expect(one[0], "tokens of its turns and of its rows in the ledger", usage, spent[one])
+    return len(recorded)
 
 
 def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
@@ -72,7 +72,7 @@ def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
     written = subject.run.written_rows
     rows = {(row.episode, row.attempt): row for row in written}
     if len(rows) < len(written):
-        found.differs("episodes.jsonl", f"{len(written) - len(rows)} rows stand there twice")
+        found.differs("episodes.jsonl", f"{len(written) - len(rows)} rows occur twice")
     for played in subject.episodes():
         if played.phase == "sleep":
             continue
@@ -86,7 +86,7 @@ def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
         elif is_finished:
             found.differs(episode.episode, "it has no row in episodes.jsonl")
     for key, _ in rows:
-        found.differs("episodes.jsonl", f"it has a row of {key}, which is not there")
+        found.differs("episodes.jsonl", f"it has a row of {key}, which is not recorded")
     return len(written)
 
 
@@ -97,35 +97,34 @@ def _stored(run: RunData, found: Differences) -> str:
     alone = {(each.time, each.stored): each for each in result.reconciliations}
     together: dict[tuple[float, Counters], StoredReconciliation] | None = None
     equal = agreed = 0
-    for key, account in alone.items():
-        if not account.equal and clients.get(key) != 1 and min(astuple(account.stored - account.ledger)) >= 0:
+    for key, one in alone.items():
+        if not one.equal and clients.get(key) != 1 and min(astuple(one.stored - one.ledger)) >= 0:
             if together is None:
-                beside = stored_reconciliations([run, *_beside(run)]).reconciliations
-                together = {(each.time, each.stored): each for each in beside}
-            account = together.get(key, account)
-            if not account.equal:
+                shared = stored_reconciliations([run, *_neighbours(run)]).reconciliations
+                together = {(each.time, each.stored): each for each in shared}
+            one = together.get(key, one)
+            if not one.equal:
                 found.left_out[SHARED] += 1
                 continue
-        equal += account.equal
-        agreed += account.reconciliations
-        if not account.equal:
-            told = contrast(account.stored, account.ledger)
-            found.differs("reconciliation.jsonl", f"sums of the ledger: {told}")
+        equal += one.equal
+        agreed += one.agrees
+        if not one.equal:
+            found.differs("reconciliation.jsonl", f"sums of the ledger: {contrast(one.stored, one.ledger)}")
     for reconciliation in run.reconciliations:
         if reconciliation.ours and not reconciliation.agrees:
-            told = contrast(reconciliation.ledger, reconciliation.engine)
+            counted = contrast(reconciliation.ledger, reconciliation.engine)
             found.differs(
-                "reconciliation.jsonl", f"what the engine, which nobody else used, has counted: {told}"
+                "reconciliation.jsonl", f"counters of the engine, which no one else used: {counted}"
             )
-    without = f"; {result.without} uses of an engine left none" if result.without else ""
-    return f"{equal} stored accounts, {agreed} of them as the engine has counted{without}"
+    without = f"; {result.without} uses of an engine stored none" if result.without else ""
+    return f"{equal} stored reconciliations, {agreed} of them equal to the engine's counters{without}"
 
 
 def _key(reconciliation: Reconciliation) -> tuple[float, object]:
     return reconciliation.time, reconciliation.ledger
 
 
-def _beside(run: RunData) -> Iterator[RunData]:
+def _neighbours(run: RunData) -> Iterator[RunData]:
     """Yield the runs in the same folder that shared an engine with this one and stored its reconciliation."""
     own = {server_of(each) for each in run.reconciliations}
     for folder in sorted(run.path.resolve().parent.iterdir()):

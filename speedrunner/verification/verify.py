@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
-from math import inf
 from pathlib import Path
 
 from serving.errors import ServingError
@@ -82,7 +81,7 @@ async def verify(
         except UNREADABLE as error:
             broken_off = Differences(name)
             broken_off.differs(str(path), str(error))
-            one = broken_off.finding("it could not be made to its end")
+            one = broken_off.finding("the check could not be completed")
         checks.append(one)
         say(one)
 
@@ -98,7 +97,7 @@ NAMES = ("plan", "policies", "reconciliations", "prompts", "replay")
 """The checks after that of the files."""
 
 
-def check_files(run: RunData, deadline: float = inf) -> Finding:
+def check_files(run: RunData, deadline: float) -> Finding:
     """Check that every file matches its checksum. Raises `StorageError` if `state.json` is missing or
     invalid.
 
@@ -110,38 +109,27 @@ def check_files(run: RunData, deadline: float = inf) -> Finding:
     text = files.read_content(path) if path.exists() else b""
     if not text and run.episodes:
         found.differs("state.json", "is missing, although episodes were played")
-        return found.finding("nothing says what was covered by a checksum")
-    if not state.digest and not any(word in text for word in (b"checksum", b"diges", b"sha256")):
-        if not any(each.checksums for each in run.processes):
-            return Finding(
-                "files",
-                "not checked",
-                "not covered by a checksum: the run was recorded by an earlier version",
-            )
-        found.differs("state.json", "has no checksums, although those who played the run made some")
-        return found.finding("nothing says what was covered by a checksum")
+        return found.finding("no checksums are stored")
     if text != files.indented(state) or (state.digest != state.own_digest):
-        found.differs("state.json", "is not as it was written")
+        found.differs("state.json", "does not match its own checksum")
     try:
         for name, what in broken(run.path, state.checksums, partial(check_time, deadline)):
             found.differs(name, what)
     except OutOfTime:
         return found.finding("some of the files", is_late=True)
-    size = sum(seal.size for seal in state.checksums.values())
+    size = sum(checksum.size for checksum in state.checksums.values())
     rest = without_checksum(run.path, state.checksums)
-    told = f"; {sum(rest.values())} bytes of {', '.join(rest)} are behind the checksums" if rest else ""
-    return found.finding(
-        f"{len(state.checksums)} files, {size} bytes as they were covered by a checksum{told}"
-    )
+    later = f"; {sum(rest.values())} later bytes of {', '.join(rest)} have no checksum" if rest else ""
+    return found.finding(f"{len(state.checksums)} files, {size} bytes with checksums{later}")
 
 
 def _other_code(subject: Subject) -> Iterator[str]:
     """Yield the differences between this checkout and the code that played the run."""
     if subject.process is None:
-        yield "what played it is not recorded: a replay by other code may differ for that reason"
+        yield "the code that played the run is not recorded; other code may explain a difference"
         return
     recorded = {name: getattr(subject.process, name) for name in ("env", "prompts", "code")}
     there, here = flat(recorded), flat(checkout(subject.setup))
     changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
     if changed:
-        yield f"not as when it was played: {', '.join(changed)}; what differs may differ for that reason"
+        yield f"changed since the run was played, which may explain a difference: {', '.join(changed)}"

@@ -127,7 +127,9 @@ class TestRefusals:
 
     def test_a_model_that_does_not_exist(self, serve: type[HubServer]) -> None:
         server = serve({**TEXTS, **WEIGHTS})
-        assert refused("acme/other").startswith(f"there is no {server.url}/acme/other, or it is shown to its")
+        assert refused("acme/other").startswith(
+            f"{server.url}/acme/other does not exist, or only its owners can read it"
+        )
 
     def test_a_licence_that_was_not_accepted(self, serve: type[HubServer]) -> None:
         server = serve({**TEXTS, **WEIGHTS}, refusal=("GatedRepo", 403))

@@ -12,6 +12,7 @@ from serving.usage import Prices, Usage
 from speedrunner.store.records import (
     CallNode,
     EpisodeRow,
+    Machine,
     Message,
     Policy,
     Process,
@@ -63,6 +64,7 @@ def process(model_config: ModelConfig, inducer: ModelConfig | None = None, **pri
     return Process(
         started=0.0, host="here", pid=1, actor=model_configs[0], inducer=model_configs[1], models={},
         env={}, prompts={}, prices={**own, **prices}, code={}, versions={},
+        machine=Machine("a processor", 2, 16.0, []), sandbox="rlimits",
     )  # fmt: skip
 
 

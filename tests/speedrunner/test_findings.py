@@ -13,11 +13,9 @@ def test_a_remedy_is_a_line_of_its_own() -> None:
 
 
 def test_the_first_details_are_shown_and_the_others_counted() -> None:
-    found = Finding(
-        "files", "failed", "2 files\nas covered by a checksum", details=["a: is missing"], found=3
-    )
+    found = Finding("files", "failed", "2 files\nwith checksums", details=["a: is missing"], found=3)
     assert found.lines() == [
-        "FAILED       files: 2 files as covered by a checksum",
+        "FAILED       files: 2 files with checksums",
         "             a: is missing",
         "             and 2 more",
     ]

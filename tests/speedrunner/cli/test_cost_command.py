@@ -32,7 +32,7 @@ def test_it_prints_roles_checkpoints_cache_and_accounts(learnt: ScriptedRun) -> 
     for part in ("\nactor ", "\ninducer ", "\nreadiness ", "\n(idle) ", "\nsleep v0 ", "\ntest v2 "):
         assert part in text, part
     assert "Prefix cache: " in text
-    assert "equal the stored ones (1 of 1); 1 of these agreed with the engine's counters." in text
+    assert "1 of 1 have the ledger's sums; 1 of these agree with the engine's counters." in text
     assert "not measured" not in text
 
 

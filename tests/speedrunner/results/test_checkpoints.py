@@ -154,7 +154,8 @@ def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirecto
     assert [last[name] for name in ("uncached", "output", "unreported", "at_most")] == [10, 1, 1, 200]
     assert {(row["unreported"], row["at_most"]) for row in before} == {(0, 0)}
     assert (
-        " Requests cut off before their tokens were told, which the means lack: 1 after 4 rollouts"
+        " Requests that were cut off before their tokens were reported, and are not in the means: 1 after 4"
+        " rollouts"
         " (at most 200 tokens per episode)."
     ) in notes(rows(run), [BOOK])
     assert "cut off" not in notes(before, [BOOK])

@@ -99,7 +99,8 @@ def test_budgets_of_thinking_that_were_too_little_are_told_by_role(tmp_path: Pat
 def test_requests_that_were_cut_off_are_bounded(tmp_path: Path) -> None:
     (costs,) = run_costs([stored(tmp_path / "run", ROWS)], [BY_TOKEN])
     assert limit_lines(costs) == [
-        "1 requests were cut off before their tokens were told: at most 2000 prompt and 500 generated tokens,"
+        "1 requests were cut off before their tokens were reported: at most 2000 prompt and 500 generated"
+        " tokens,"
         " 0.007000 USD, beyond these sums."
     ]
     (usual,) = run_costs([stored(tmp_path / "usual", ROWS[:2])], [BY_TOKEN])
@@ -107,8 +108,8 @@ def test_requests_that_were_cut_off_are_bounded(tmp_path: Path) -> None:
 
 
 CUT_OFF = (
-    "2 requests were cut off before their tokens were told; the engine counted for them 1 prompt and 0"
-    " generated tokens, at most 9 and 4 being possible"
+    "2 requests were cut off before their tokens were reported; for these the engine counted 1 prompt and 0"
+    " generated tokens, of at most 9 and 4"
 )
 
 
@@ -121,7 +122,7 @@ CUT_OFF = (
         (Counters(31, 20, 5), Counters(9, 9, 4), True, CUT_OFF),
         (Counters(40, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
         (Counters(29, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
-        (Counters(31, 20, 5), Counters(), False, "they differ, as can be: the engine is not ours"),
+        (Counters(31, 20, 5), Counters(), False, "they differ: SpeedRunner did not start the engine"),
     ],
 )
 def test_the_account_says_whether_ledger_and_engine_agree(

@@ -34,7 +34,7 @@ def test_stored_accounts_are_compared_process_by_process(tmp_path: Path) -> None
     run = stored(tmp_path / "run", killed + ended, account(13.0, 21, 5, 5))
     found = stored_reconciliations([run])
     assert (found.equal, found.without) == (True, 1)
-    assert "equal the stored ones (1 of 1); 1 of these agreed" in reconciliation_text(found)
+    assert "1 of 1 have the ledger's sums; 1 of these agree" in reconciliation_text(found)
 
 
 def test_of_a_killed_process_the_last_account_in_passing_is_that_of_the_ledger_until_then(
@@ -62,8 +62,9 @@ def test_an_account_that_the_ledger_does_not_give_is_told(tmp_path: Path) -> Non
     run = stored(tmp_path / "run", ROWS, account(7.0, 9, 9, 9))
     found = stored_reconciliations([run])
     assert found.equal is False
-    assert "1 of 1 DIFFER from the classes' sums, such as prompt 1801 now, 9 stored" in reconciliation_text(
-        found
+    assert (
+        "1 of 1 DIFFER from the ledger's sums. The first: prompt 1801 in the ledger, 9 stored"
+        in reconciliation_text(found)
     )
 
 
@@ -78,7 +79,7 @@ def test_the_one_account_of_a_sweep_is_that_of_all_its_runs(tmp_path: Path) -> N
 def test_without_an_account_nothing_is_said_to_be_equal(tmp_path: Path) -> None:
     found = stored_reconciliations([stored(tmp_path / "run", ROWS)])
     assert found.equal is None
-    assert "not measured: no process came to its end; 1 uses of an engine left none" in reconciliation_text(
+    assert "not measured: no process reached its end; 1 uses of an engine stored none" in reconciliation_text(
         found
     )
 

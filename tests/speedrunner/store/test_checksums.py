@@ -86,13 +86,13 @@ def test_an_append_that_goes_on_meanwhile_is_not_sealed(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "what"),
     [
-        ("config.yaml", b"run:\n  seed: 2\n", "is not as it was covered by a checksum"),
+        ("config.yaml", b"run:\n  seed: 2\n", "does not match its checksum"),
         (
             "config.yaml",
             b"run:\n  seed: 1\n#",
-            "has 1 bytes more than the 15 that were covered by a checksum",
+            "has 1 bytes more than the 15 of its checksum",
         ),
-        ("requests.jsonl", b"", "has 0 bytes, and "),
+        ("requests.jsonl", b"", "has 0 bytes, fewer than "),
     ],
 )
 def test_what_differs_is_told_and_stays_so(path: Path, name: str, content: bytes, what: str) -> None:

@@ -61,7 +61,7 @@ def test_another_first_prompt_of_the_same_length(learnt: ScriptedRun, tmp_path: 
 
     change(run, "trajectories/batch_0000.jsonl", edit)
     (difference,) = told(prompts(subject(run)))
-    assert difference.endswith(", turn 1: the first prompt has not the digest that was recorded")
+    assert difference.endswith(", turn 1: the first prompt does not have its recorded digest")
 
 
 def test_a_reply_in_a_sleep(learnt: ScriptedRun, tmp_path: Path) -> None:

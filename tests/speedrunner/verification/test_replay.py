@@ -55,14 +55,14 @@ CHANGES: dict[str, tuple[Change, str]] = {
     "what was called": (lambda it: it["turns"][0]["call"]["arguments"].update(steps=2), "turn 1: walk, arg"),
     "what the actor read": (
         lambda it: it["turns"][1]["messages"][0].update(content="Run!"),
-        "turn 1: what the actor was told",
+        "turn 1: the reply that the actor read",
     ),
     "termination": (
         lambda it: it.update(termination="failure"),
-        "failure is recorded as its ending",
+        "its recorded termination is failure",
     ),
     "score": (lambda it: it["outcome"].update(score=0.5), "outcome: "),
-    "world": (lambda it: it["task"].update(index=9), ": the actor's first prompt has not"),
+    "world": (lambda it: it["task"].update(index=9), ": the actor's first prompt does not have"),
     "an answer that is left out": (lambda it: it.update(world=[]), "turn 1: its call is not among"),
     "a turn without a call": (lambda it: it.update(world=[{"turn": 99}]), "turn 100 should show a call"),
 }

@@ -39,7 +39,7 @@ def test_a_row_of_the_ledger(learnt: ScriptedRun, tmp_path: Path, key: str) -> N
     change(run, "requests.jsonl", more, row_of(run, key))
     found = told(checked(run))
     assert [each.split(":")[0] for each in found] == [key, "reconciliation.jsonl"]
-    assert "tokens of its turns, and of its rows in the ledger" in found[0]
+    assert "tokens of its turns and of its rows in the ledger" in found[0]
 
 
 def test_a_row_of_nobody_s(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_row_of_an_episode_that_is_not_there(learnt: ScriptedRun, tmp_path: Pa
     place = row_of(run, "train/0001")
     change(run, "requests.jsonl", lambda row: row["labels"].update(episode="train/0099"), place)
     found = told(checked(run))
-    assert any("it has tokens of train/0099, attempt 1, which is not there" in each for each in found)
+    assert any("it has tokens of train/0099, attempt 1, which is not recorded" in each for each in found)
     assert len(told(checked(run, is_finished=False))) == 1  # which lacks its tokens
 
 
@@ -71,7 +71,7 @@ def test_summary_rows_that_are_missing_or_twice(learnt: ScriptedRun, tmp_path: P
     (run / "episodes.jsonl").write_text("".join([*lines[1:], lines[2]]))
     seal(run)
     twice, missing = told(checked(run))
-    assert twice == "episodes.jsonl: 1 rows stand there twice"
+    assert twice == "episodes.jsonl: 1 rows occur twice"
     assert missing == f"{learnt.data.episodes[0].episode}: it has no row in episodes.jsonl"
     assert told(checked(run, is_finished=False)) == [twice]
 

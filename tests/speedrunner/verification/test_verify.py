@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from math import inf
 from pathlib import Path
 
 import msgspec
@@ -44,11 +45,11 @@ async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
     assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
 
 
-async def test_every_file_that_matters_is_sealed(learnt: ScriptedRun) -> None:
+async def test_every_record_has_a_checksum(learnt: ScriptedRun) -> None:
     names = {str(file.relative_to(learnt.dir)) for file in learnt.dir.rglob("*") if file.is_file()}
     directory = load(learnt.dir)
     assert names - directory.state.checksums.keys() == {"state.json", "workers.log"}
-    assert "not covered by a checksum" not in check_files(directory).text
+    assert check_files(directory, inf).level == "ok"
 
 
 @pytest.mark.parametrize(
@@ -67,12 +68,12 @@ def test_one_byte_that_is_changed_is_found(learnt: ScriptedRun, tmp_path: Path, 
     for place in {0, len(content) // 3, len(content) // 2, len(content) - 1} if content else {0}:
         if content:
             (run / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        (difference,) = check_files(load(run)).details
+        (difference,) = check_files(load(run), inf).details
         assert difference.startswith(f"{name}: ")
     (run / name).unlink()
     if name == "config.yaml":
         return
-    assert told(check_files(load(run))) == [f"{name}: is missing"]
+    assert told(check_files(load(run), inf)) == [f"{name}: is missing"]
 
 
 def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -81,12 +82,12 @@ def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> N
     for place in range(len(content)):
         (run / "state.json").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            where = check_files(load(run)).details[0]
+            where = check_files(load(run), inf).details[0]
         except files.StorageError as error:  # it is no JSON any more, or of another layout
             where = str(error)
         assert "state.json" in where
     (run / "state.json").unlink()
-    (difference,) = check_files(load(run)).details
+    (difference,) = check_files(load(run), inf).details
     assert difference == "state.json: is missing, although episodes were played"
 
 
@@ -105,18 +106,14 @@ async def test_what_cannot_be_read_any_more_is_told_with_the_file_that_was_chang
         await verified(run)
 
 
-async def test_a_run_without_checksums_verifies_otherwise(learnt: ScriptedRun, tmp_path: Path) -> None:
+async def test_removed_checksums_are_reported(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = copy_of(learnt.dir, tmp_path)
     state = load(run).state
     early = {"finished": state.finished, "training_end": None, "format": FORMAT}
     (run / "state.json").write_text(json.dumps(early, indent=2))
     taken_off = await verified(run)
-    assert taken_off["files"].details[0].startswith("state.json: has no checksums, although")
-    processes = (run / "processes.jsonl").read_text()
-    (run / "processes.jsonl").write_text(processes.replace('"checksums":true,', ""))
-    found = await verified(run)
-    assert statuses(found) == GOOD | {"files": "not checked"}
-    assert found["files"].text.startswith("not covered by a checksum")
+    assert statuses(taken_off) == GOOD | {"files": "failed"}
+    assert taken_off["files"].details == ["state.json: does not match its own checksum"]
 
 
 class TestAnUnfinishedRun:
@@ -133,14 +130,14 @@ class TestAnUnfinishedRun:
         found = await verified(run.dir)
         assert statuses(found) == GOOD
         assert found["plan"].text.endswith("not finished: checked as far as it goes")
-        assert "behind the checksums" not in found["files"].text  # its process gave it back
+        assert "have no checksum" not in found["files"].text  # its process gave it back
         run.server.script = script(walker, LEARN)
         await run.play()
         found = await verified(run.dir)
         assert statuses(found) == GOOD
         assert found["plan"].text == "10 of 10 planned episodes and 2 of 2 sleeps"
 
-    async def test_a_killed_process_leaves_tails_without_a_seal(
+    async def test_a_killed_process_leaves_tails_without_a_checksum(
         self, learnt: ScriptedRun, tmp_path: Path
     ) -> None:
         run = copy_of(learnt.dir, tmp_path)
@@ -154,11 +151,9 @@ class TestAnUnfinishedRun:
         (run / "evaluations/0004.jsonl").write_bytes(torn)
         found = await verified(run)
         assert statuses(found) | {"reconciliations": ""} == GOOD | {"reconciliations": ""}
-        assert found["files"].text.endswith(
-            "reconciliation.jsonl, evaluations/0004.jsonl are behind the checksums"
-        )
+        assert found["files"].text.endswith("reconciliation.jsonl, evaluations/0004.jsonl have no checksum")
 
-    async def test_the_next_process_seals_no_change_of_somebody_s(
+    async def test_the_next_process_accepts_no_foreign_change(
         self, learnt: ScriptedRun, tmp_path: Path
     ) -> None:
         run = copy_of(learnt.dir, tmp_path)
@@ -166,7 +161,7 @@ class TestAnUnfinishedRun:
         (run / "requests.jsonl").write_bytes(content.replace(b'"cached":', b'"cached": ', 1)[:-1] + b"\n")
         with RunDirectory.open_for_writing(run) as directory:
             directory.append_request(directory.read().ledger[0])
-        (difference,) = check_files(load(run)).details
+        (difference,) = check_files(load(run), inf).details
         assert difference.startswith("requests.jsonl: ")
 
 
