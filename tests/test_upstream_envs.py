@@ -32,6 +32,7 @@ def java() -> psutil.Process:
 
 @pytest.mark.process
 class TestScienceWorld:
+    @pytest.mark.slow
     def test_it_plays(self, scienceworld: UpstreamScienceWorld) -> None:
         scienceworld.reset(Task("scienceworld", "find-plant", 0))
         assert scienceworld.step("look_around", {}) is False

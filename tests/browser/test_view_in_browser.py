@@ -54,6 +54,7 @@ PAGES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "path"),
     [*(("served", path) for path in PAGES), *(("written", path) for path in PAGES[:4])],

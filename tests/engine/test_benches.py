@@ -33,6 +33,7 @@ def figures(measured: dict[str, Any]) -> dict[str, float]:
     return {each["name"]: each["value"] for each in measured["figures"]}
 
 
+@pytest.mark.slow
 def test_real_episodes_get_all_that_the_cache_can_give(vllm_endpoint: Endpoint) -> None:
     short = ("--episodes", "2", "--turns", "5", "--in-flight", "1,2")
     measured = found("cache", f"serving.url={vllm_endpoint}", *short)

@@ -43,6 +43,7 @@ def generated(**environment: str) -> tuple[str, int, str]:
     return world, int(hits), run.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.process
 def test_a_second_process_finds_what_the_first_compiled(tmp_path: Path) -> None:
     first, second = generated(TMPDIR=str(tmp_path)), generated(TMPDIR=str(tmp_path))

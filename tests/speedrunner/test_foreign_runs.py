@@ -158,6 +158,7 @@ def problem(attack: str, ended: Ended) -> str | None:
     return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", [0, *(pytest.param(part, marks=pytest.mark.slow) for part in (1, 2, 3))])
 @pytest.mark.parametrize("attack", ATTACKS)
 def test_no_command_is_led_astray_by_a_run_directory(
@@ -242,6 +243,7 @@ def test_suggested_commands_quote_what_a_run_says(
     assert f" model={hostile}" not in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [[sys.executable, "-m", "speedrunner"], [str(SCRIPT)]], ids=["-m", ""])
 def test_modules_in_the_current_directory_take_no_library_s_place(
     program: list[str], sound: Path, tmp_path: Path, lure: Lure

@@ -32,6 +32,7 @@ def tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_building_leaves_the_model_folder_and_nothing_else(folder: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == ["tiny-random"]
     assert {path.name for path in folder.iterdir()} >= {

@@ -24,6 +24,7 @@ def tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_both_recipes_make_the_same_tokenizer_but_not_the_same_model(
     folder: Path, dense_folder: Path
 ) -> None:

@@ -22,6 +22,7 @@ from tests.toy_env import Corridor
 pytestmark = pytest.mark.process
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [["babyai", "num_dists=2"], ["crafter", "env.view=all"]])
 def test_ours_conform(options: list[str]) -> None:
     done = in_process("check", "env", *options, "--calls", "40")
@@ -137,6 +138,7 @@ class CannotBeSplit(Corridor):
         raise RuntimeError("no bricks")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "finding"),
     [

@@ -76,6 +76,7 @@ class KeepsASet(Learner):
         return Policy(version=0, method={"seen": {1}})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "found"),
     [

@@ -56,6 +56,7 @@ def test_without_a_hub_one_line_says_so_and_the_rest_is_prepared(tmp_path: Path)
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_every_model_and_environment_of_a_list_is_prepared_once() -> None:
     done = in_process("prepare", "experiment=main", "scale=smoke")
     assert done.returncode == 0

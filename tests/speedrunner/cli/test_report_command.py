@@ -171,6 +171,7 @@ def test_experiments_that_were_not_begun_are_named_with_the_sizes_of_the_runs(
     assert " run.rollouts=4 run.sleep_every=2 " in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "problem"),
     [

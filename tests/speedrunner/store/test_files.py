@@ -302,6 +302,7 @@ class TestWhatDecodingTakes:
         text = b'{"text":"' + b'[{\\",:' * 1_000_000 + b'"}'
         assert decoded_bytes(text, DECODED_BYTES) < 2 * len(text)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("value", [b"[[[[]]]]", b'{"":0}', b"{}", b'""'])
     def test_a_dense_record_is_refused_before_it_is_decoded(self, tmp_path, value):
         path = tmp_path / "notes.jsonl"
