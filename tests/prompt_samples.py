@@ -36,6 +36,7 @@ from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, fini
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
 from speedrunner.runs.direct import LocalModel
+from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     AgentRecord,
@@ -48,7 +49,6 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
-from speedrunner.store.run_data import History
 from speedrunner.store.rundir import RunDirectory
 
 MODEL_CONFIG = ModelConfig(

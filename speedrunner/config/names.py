@@ -53,6 +53,7 @@ def condition_name(config: Config) -> ConditionName:
         for part in (variant, f"-{model_configs}", f"-{method}"):
             source = source.removesuffix(part)
         begin += f"-from_{_plain(source)}"
+        begin += "-without_history" if config.run.rollouts and not config.run.carry_history else ""
     return ConditionName(env, begin, model_configs + variant)
 
 

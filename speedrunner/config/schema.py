@@ -63,6 +63,9 @@ class RunConfig(msgspec.Struct, frozen=True):
     reply_chars: AtLeastOne = 4000
     #: Another run's policy to begin with, `RUN` (its newest) or `RUN:VERSION`; `None`: the method's first.
     start_from: Text | None = None
+    #: Copy the training history of that run too, so that sleeps read its episodes, libraries and earlier
+    #: sleeps; `false`: the policy only. Runs without training copy nothing.
+    carry_history: bool = True
     #: Go on although code, versions or server options have changed since the run began; it is recorded.
     accept_changes: bool = False
     #: Play episodes again that ended by an infrastructure error: held-out ones, and training ones of the

@@ -26,8 +26,8 @@ from speedrunner.methods.prompt_parts import (
     skill_rules,
     world,
 )
+from speedrunner.store.history import History, Sees
 from speedrunner.store.records import CallNode, Edit, Message, Policy, Skill, Termination, Trajectory
-from speedrunner.store.run_data import History
 from speedrunner.workers.worker_messages import Executed
 
 __all__ = [
@@ -47,6 +47,7 @@ __all__ = [
     "Overflow",
     "Policy",
     "Primitive",
+    "Sees",
     "Skill",
     "SleepTools",
     "Task",

@@ -22,6 +22,7 @@ from speedrunner.methods import (
     Method,
     Overflow,
     Policy,
+    Sees,
     SleepTools,
     Task,
     TextEnv,
@@ -67,10 +68,12 @@ class ASI(Method):
         successful: selects the episodes from which skills are induced, see `successful`.
         overflow: handling of an episode that does not fit the context. `skip`, as in the paper, induces
             nothing from it; `fit` shows its newest turns.
+        sees: what the inducer sees of an outcome.
     """
 
     successful: Successful = "better_half"
     overflow: Overflow = "skip"
+    sees: Sees = "score"
 
     def initial(self) -> Policy:
         """Return an empty library."""

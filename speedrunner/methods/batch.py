@@ -7,8 +7,8 @@ from typing import Literal
 
 from serving.model import Model
 from serving.model_config import Role
+from speedrunner.store.history import History
 from speedrunner.store.records import Trajectory
-from speedrunner.store.run_data import History
 
 Overflow = Literal["skip", "fit"]
 """Handling of a prompt that is too long for the model's context. `skip` sends nothing, and nothing is learned

@@ -18,9 +18,9 @@ from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory
-from speedrunner.store.run_data import History
 
 Returned = TypeVar("Returned")
 
@@ -153,9 +153,11 @@ class Method(abc.ABC):
     Attributes:
         trains: whether it plays training rollouts and sleeps; if not, it is only evaluated.
         replays: whether its sleeps play tasks again, which no online method may (paper, section 2).
+        sees: what its sleeps may see of an episode's outcome. A method may make it an option.
     """
 
     trains: bool = True
+    sees: Sees = "score"
     replays: ClassVar[bool] = False
 
     @property

@@ -26,6 +26,7 @@ from speedrunner.runs.due import Due
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
+from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     EpisodeRow,
@@ -37,7 +38,6 @@ from speedrunner.store.records import (
     TrainingEnd,
     Trajectory,
 )
-from speedrunner.store.run_data import History
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
 from speedrunner.workers.worker_pool import WorkerPool
@@ -247,7 +247,7 @@ class Executor:
 
     async def _learn(self, step: Sleep) -> None:
         policy = self.directory.policies.load(step.number - 1)
-        history = History(self.directory.read())
+        history = History(self.directory.read(), self.method.sees)
         name = sleep_key(step.number)
         attempt = self._next_attempt(name)
         attempts: list[Trajectory] = []

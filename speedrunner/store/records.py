@@ -417,6 +417,7 @@ class Process(msgspec.Struct, kw_only=True):
         versions: of Python, packages, and the checkout.
         machine: the hardware; `None` in older runs.
         sandbox: what confined skills and inducer code, and from what; empty in older runs.
+        history: digest of the training history that the run carries from another run; empty without one.
         changes: accepted differences from the previous process.
         seals: whether it writes checksums of its records.
     """
@@ -434,6 +435,7 @@ class Process(msgspec.Struct, kw_only=True):
     versions: dict[str, str]
     machine: Machine | None = None
     sandbox: str = ""
+    history: str = ""
     changes: list[str] = []
     checksums: bool = False
     format: Whole = FORMAT

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -24,6 +25,7 @@ from speedrunner.methods import (
     Method,
     Policy,
     Primitive,
+    Sees,
     SleepTools,
     Task,
     Termination,
@@ -112,6 +114,7 @@ class SpeedRunner(Method):
         prompt: the inducer's instructions; `asi_style`: abstract observed behavior (section 6.1).
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
+        sees: what the inducer sees of an outcome.
         guard: `heldback` plays new training tasks with the edited library before it is adopted; see
             `_regressed`. Not in the paper.
         guard_episodes: number of these tasks in each sleep; they come after those of the run's rollouts.
@@ -124,6 +127,7 @@ class SpeedRunner(Method):
     prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
+    sees: Sees = "score"
     guard: Literal["off", "heldback"] = "off"
     guard_episodes: Annotated[int, msgspec.Meta(ge=2)] = 5
 
@@ -161,7 +165,7 @@ class SpeedRunner(Method):
             if self.interpreter == "on":
                 interpreter = Interpreter(
                     tools.sandbox,
-                    history.folders,
+                    await asyncio.to_thread(stack.enter_context, history.files()),  # copies may be large
                     tools.env.primitives,
                     lambda: draft.library,
                     output_chars=self.output_chars,
@@ -224,6 +228,8 @@ class SpeedRunner(Method):
             memory_mb=tools.sandbox.memory_mb,
             wall_s=f"{self.code_wall_s:g}",
             output_chars=self.output_chars,
+            sees=self.sees,
+            earlier=history.earlier,
         )
         room = int(tools.model.model_config.context * READING_SHARE)
         texts, left_out = ([], []) if interpreter else reading(batch, room, tools.model.count_tokens)
@@ -235,6 +241,8 @@ class SpeedRunner(Method):
             sleep=tools.sleep,
             batch=[headline(msgspec.to_builtins(trajectory)) for trajectory in batch],
             history=history.count(),
+            earlier_runs=history.earlier,
+            environment=history.environment,
             interpreter=interpreter,
             texts=texts,
             left_out=left_out,
