@@ -125,6 +125,8 @@ class ModelOptions(msgspec.Struct, frozen=True):
     replicas: AtLeastOne | None = None
     #: Whether the server keeps prompts in a prefix cache; `None`: as the model config says.
     prefix_caching: bool | None = None
+    #: Longest prompt plus completion in tokens, if the model allows more; `None`: as the model config says.
+    context: AtLeastOne | None = None
     #: `dummy` serves random weights of the model's shape: nothing is downloaded.
     load_format: Literal["auto", "dummy"] = "auto"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +17,7 @@ from speedrunner.agents.episode import EpisodeContext
 from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
+from speedrunner.results.training_costs import TrainingCost
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
@@ -58,6 +59,8 @@ class SleepTools:
             training tasks in a fresh world; others may play only tasks in `fresh`. `None` for methods of
             neither kind.
         fresh: unused training tasks for this sleep; see `Method.fresh_tasks`.
+        training_costs: returns the costs of the library's public skills in training so far; takes seconds in
+            a long run.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
     """
@@ -71,6 +74,7 @@ class SleepTools:
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
     fresh: tuple[Task, ...] = ()
+    training_costs: Callable[[], Sequence[TrainingCost]] = tuple
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None

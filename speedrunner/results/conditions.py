@@ -14,7 +14,10 @@ from speedrunner.config.schema import changes_results, to_mapping
 from speedrunner.results.run_result import RunResult
 from typed.plain_records import flat
 
-NAMED = ("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching")
+NAMED = (
+    *("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching", "model.context"),
+    *("model.actor.thinking_tokens", "model.inducer.thinking_tokens"),
+)
 """Keys that `ConditionName` names."""
 
 OWN = ("run.seed", "run.start_from", "run.carry_history", "library.visible_last")

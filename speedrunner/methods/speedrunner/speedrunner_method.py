@@ -46,12 +46,16 @@ from speedrunner.methods import (
 )
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.results.training_costs import TrainingCost
 
 READING_SHARE = 0.5
 """Share of the model's context for trajectories if there is no code interpreter."""
 
 SLEEPS_SHOWN = 5
 """Number of latest sleeps that the prompt summarizes."""
+
+COSTS_SHOWN = 40
+"""Maximum number of skills in the table of costs, those with the longest schemas."""
 
 SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
 """Maximum tokens of a library's source, and maximum share of the context, to be included in the prompt; a
@@ -102,6 +106,13 @@ def reading(
     return [texts[place] for place in shown], left_out
 
 
+def dearest(costs: Sequence[TrainingCost]) -> list[TrainingCost]:
+    """Return the skills with the longest schemas, at most `COSTS_SHOWN`, in their given order."""
+    ranked = sorted(costs, key=lambda each: each.schema_tokens, reverse=True)
+    shown = {each.skill for each in ranked[:COSTS_SHOWN]}
+    return [each for each in costs if each.skill in shown]
+
+
 @dataclass(kw_only=True)
 class SpeedRunner(Method):
     """Wake-sleep skill library learning.
@@ -115,6 +126,8 @@ class SpeedRunner(Method):
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
         sees: what the inducer sees of an outcome.
+        cost_aware: whether the inducer sees what each public skill costs and saves in training. Not in the
+            paper.
         guard: `heldback` plays new training tasks with the edited library before it is adopted; see
             `_regressed`. Not in the paper.
         guard_episodes: number of these tasks in each sleep; they come after those of the run's rollouts.
@@ -128,6 +141,7 @@ class SpeedRunner(Method):
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
     sees: Sees = "score"
+    cost_aware: bool = False
     guard: Literal["off", "heldback"] = "off"
     guard_episodes: Annotated[int, msgspec.Meta(ge=2)] = 5
 
@@ -172,7 +186,8 @@ class SpeedRunner(Method):
                     wall_s=self.code_wall_s,
                 )
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
-            messages = self._messages(draft.library, history, tools, calls)
+            costs = await asyncio.to_thread(tools.training_costs) if self.cost_aware else []
+            messages = self._messages(draft.library, history, tools, calls, costs)
             termination = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
         if (
             termination in (Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW)
@@ -212,7 +227,14 @@ class SpeedRunner(Method):
             f" previous library {mean(old):.3f} on the {len(old)} tasks of the last batch"
         )
 
-    def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
+    def _messages(
+        self,
+        library: Library,
+        history: History,
+        tools: SleepTools,
+        calls: int,
+        costs: Sequence[TrainingCost] = (),
+    ) -> list[Message]:
         batch = history.batch(history.batches()[-1])
         split, interpreter = self.visibility == "split", self.interpreter == "on"
         system = render(
@@ -257,6 +279,8 @@ class SpeedRunner(Method):
             calls=calls,
             context=tools.model.model_config.context,
             discards=self.on_limit == "discard",
+            costs=dearest(costs),
+            cheaper=max(len(costs) - COSTS_SHOWN, 0),
         )
         return [Message("system", system), Message("user", user)]
 
