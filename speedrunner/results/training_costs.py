@@ -7,12 +7,17 @@ from statistics import mean
 
 import msgspec
 
+from serving.usage import Prices
 from speedrunner.library.library import Library
 from speedrunner.results.ledger import run_costs
-from speedrunner.results.pricing import price_book
+from speedrunner.results.pricing import PriceBook
 from speedrunner.results.skill_costs import SkillCost, skill_costs
 from speedrunner.results.skill_table import skill_history
 from speedrunner.store.run_data import RunData
+
+PRICES = Prices(uncached=0.75, cached=0.075, output=4.50)
+"""USD per million tokens: the paper's prices of gpt-5.4-mini (Appendix A.3). They are fixed, because a run's
+own prices may change while it is played, and these costs are part of a prompt."""
 
 
 class TrainingCost(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,8 +29,8 @@ class TrainingCost(msgspec.Struct, frozen=True, kw_only=True):
             the newest batch; `None` if no sleep has recorded the length of the prefix.
         calls: calls by the actor.
         saved_per_call: LLM calls that one call saved, on average; `None` without a call.
-        break_even: the first training episode after which it had saved more than it had cost; see
-            `SkillCost`.
+        break_even: the first training episode after which it had saved more than it had cost, at `PRICES`;
+            see `SkillCost`.
         invalidated_tokens: tokens of the tools from this one on. An edit moves a skill to the end, so these
             are no longer cached.
     """
@@ -52,7 +57,8 @@ def training_costs(run: RunData, count_tokens: Callable[[str], int]) -> list[Tra
     public = Library(()).of(run.policies.load(version)).public
     if not public:
         return []
-    (costs,) = run_costs([run], [price_book(run)])
+    book = PriceBook("paper", dict.fromkeys((row.model for row in run.requests), PRICES))
+    (costs,) = run_costs([run], [book])
     history = skill_history(run, held_out=False)
     by_name: dict[str, SkillCost] = {
         each.skill: each for each in skill_costs(run, costs, history, count_tokens)
