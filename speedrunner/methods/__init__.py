@@ -16,7 +16,7 @@ from speedrunner.library.definition import function_names
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.batch import Overflow, fitting, newest_batch, places
+from speedrunner.methods.batch import Overflow, PartOverflow, fitting, newest_batch, places
 from speedrunner.methods.method_base import TRIES, Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.prompt_parts import (
     describe_episodes,
@@ -45,6 +45,7 @@ __all__ = [
     "Method",
     "Outcome",
     "Overflow",
+    "PartOverflow",
     "Policy",
     "Primitive",
     "Sees",

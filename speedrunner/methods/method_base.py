@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, TypeVar
 
+import msgspec
+
 from envs import Task, TextEnv
 from serving.model import Model
 from serving.usage import Usage
@@ -87,6 +89,10 @@ class SleepTools:
     def fell_short(self, why: str) -> None:
         """Record why the sleep did not do all its work."""
         self.error = why if self.error is None else f"{self.error}; {why}"
+
+    def take_back(self, why: str) -> None:
+        """Mark the accepted edits as refused, because the sleep's policy does not have them."""
+        self.edits[:] = [msgspec.structs.replace(each, error=each.error or why) for each in self.edits]
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int

@@ -18,7 +18,6 @@ from speedrunner.config.schema import AtLeastOne
 from speedrunner.library.text import source_text
 from speedrunner.methods import (
     ActorSpec,
-    Edit,
     History,
     Library,
     Message,
@@ -71,11 +70,6 @@ def standard_error(*samples: Sequence[float]) -> float:
     if min(map(len, samples)) < 2:
         return math.inf
     return math.sqrt(sum(variance(each) / len(each) for each in samples))
-
-
-def _take_back(edits: list[Edit], why: str) -> None:
-    """Mark the accepted edits as refused."""
-    edits[:] = [msgspec.structs.replace(each, error=each.error or why) for each in edits]
 
 
 def finish(summary: str) -> str:
@@ -194,12 +188,12 @@ class SpeedRunner(Method):
             and self.on_limit == "discard"
         ):
             tools.error = tools.error or f"the inducer used up its {calls} calls"
-            _take_back(tools.edits, tools.error)
+            tools.take_back(tools.error)
             return policy
         edited = draft.library.policy(policy)
         if edited != policy and (why := await self._regressed(edited, history, tools)) is not None:
             tools.fell_short(why)
-            _take_back(tools.edits, why)
+            tools.take_back(why)
             return policy
         if tools.error is not None:
             tools.error += "; the edits accepted before that are kept"
