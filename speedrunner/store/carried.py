@@ -32,7 +32,7 @@ CARRIED_BYTES = 16 * 2**30
 
 
 def carried_runs(run: RunData) -> list[RunData]:
-    """Return the earlier runs whose history a run carries, oldest first. Raises `StorageError`."""
+    """Return the earlier runs in the history that a run carries, oldest first. Raises `StorageError`."""
     folder = run.path / CARRIED
     if folder.is_symlink():
         raise RunDirectoryError(

@@ -1,4 +1,4 @@
-"""What a learner may read of a run: its training history, with what the method may see of outcomes.
+"""The history that a learner may read: training records of a run, with the visible part of outcomes.
 
 This module alone decides what is visible. Held-out episodes never are. A run that started from another run
 may have carried that run's training history with it (`speedrunner.store.carried`). The earlier records are
@@ -25,8 +25,8 @@ from speedrunner.store.run_data import RunData
 from typed.plain_records import flat
 
 Sees = Literal["score", "detail"]
-"""What a learner sees of an outcome. `score`: score and success. `detail`: the environment's own figures too,
-such as ScienceWorld's raw score or Crafter's unlocked achievements."""
+"""The part of an outcome that a learner sees. `score`: score and success. `detail`: the environment's own
+figures too, such as ScienceWorld's raw score or Crafter's unlocked achievements."""
 
 FOLDERS = ("trajectories", "policies", "sleeps")
 """Folders of `History.files`."""
@@ -47,7 +47,7 @@ class Part(NamedTuple):
     """One run's part of a history.
 
     Attributes:
-        run: this run, or an earlier one whose history it carries.
+        run: this run, or an earlier one with a history that this run carries.
         shift: added to the numbers of batches, versions and sleeps; 0 for this run.
         environment: the environment's name, and the options in which the parts differ.
     """
@@ -79,12 +79,12 @@ class History:
 
     @property
     def earlier(self) -> list[str]:
-        """Return the environments of the earlier runs whose history is included, oldest first."""
+        """Return the environments of the earlier runs in the history, oldest first."""
         return [each.environment for each in self.parts[:-1]]
 
     @property
     def environment(self) -> str:
-        """Return this run's environment, as `earlier` names those of earlier runs; empty without one."""
+        """Return this run's environment, as `earlier` names the others; empty if there is no earlier run."""
         return self.parts[-1].environment
 
     def batches(self) -> list[int]:

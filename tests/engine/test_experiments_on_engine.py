@@ -12,7 +12,7 @@ from speedrunner.store.run_data import load
 from tests.scripted_runs import speedrunner
 
 EXPERIMENTS = sorted({*group_choices("experiment")} - {"demo", "demo-full"})
-"""All but the demos, which have a scale of their own."""
+"""All except the demos, which are small already."""
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""What a method sees of its skills' costs, against numbers worked out by hand."""
+"""The costs of skills that a method sees, compared with numbers worked out by hand."""
 
 from __future__ import annotations
 

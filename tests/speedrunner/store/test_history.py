@@ -1,4 +1,4 @@
-"""What a learner may read of a run."""
+"""The history that a learner may read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the inducer reads about the costs of skills, in whole runs."""
+"""The costs of skills in the inducer's prompt, in whole runs."""
 
 from __future__ import annotations
 
