@@ -78,10 +78,11 @@ def adapted(
     replicas: int | None = None,
     load_format: str | None = None,
     prefix_caching: bool | None = None,
+    context: int | None = None,
     roles: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ModelConfig:
-    """Return the model config with other `replicas`, another `load_format`, prefix caching on or off, and
-    other values of its roles' fields, by role. `None` or `auto` keeps the value.
+    """Return the model config with other `replicas`, another `load_format`, prefix caching on or off, at most
+    `context` tokens, and other values of its roles' fields, by role. `None` or `auto` keeps the value.
 
     Raises `InvalidModelConfig` if the model config does not allow it.
     """
@@ -90,6 +91,8 @@ def adapted(
     content = msgspec.to_builtins(model_config) | given
     if prefix_caching is not None:
         content["server"]["flags"]["enable-prefix-caching"] = given["prefix_caching"] = prefix_caching
+    if context is not None:
+        content["context"], given["context"] = min(context, model_config.context), context
     for role, values in (roles or {}).items():
         content["roles"][role] |= values
         given |= {f"{role}.{name}": value for name, value in values.items()}

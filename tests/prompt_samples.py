@@ -35,7 +35,9 @@ from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
+from speedrunner.results.training_costs import TrainingCost
 from speedrunner.runs.direct import LocalModel
+from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     AgentRecord,
@@ -48,7 +50,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
-from speedrunner.store.run_data import History
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 
 MODEL_CONFIG = ModelConfig(
@@ -126,7 +128,8 @@ class Prompt:
 
 def _kind(line: str) -> str:
     """What a line lists, if it is one that lists a fake skill."""
-    return (re.match(r'- routine_|\{"type":"function","function":\{"name":"routine_', line) or [""])[0]
+    kinds = r'- routine_|routine_(?=\d+ \|)|\{"type":"function","function":\{"name":"routine_'
+    return (re.match(kinds, line) or [""])[0]
 
 
 class Recorder(LocalModel):
@@ -178,6 +181,7 @@ class Samples:
         self.model = Recorder(MODEL_CONFIG)
         self.actor = Actor(self.env, self.model, compose([]))
         with RunDirectory.open_for_writing(self.folder) as run:
+            run.write_config(f"env:\n  name: {self.env.name}\n")
             run.write_policy(Policy(version=0))
             for number in range(2):
                 run.append_trajectory("train", 0, self._episode(number, solved=number == 1))
@@ -187,6 +191,12 @@ class Samples:
             run.append_trajectory("train", 1, overflow)
             run.write_sleep(_sleep())
             self.history = History(run.read())
+            run.write_policy(Policy(version=1))
+        with RunDirectory.open_for_writing(self.folder / "next") as run:
+            run.write_config(f"env:\n  name: {self.env.name}\n  description: full\n")
+            run.carry_history(load(self.folder), 1)
+            run.append_trajectory("train", 0, self._episode(0, solved=True))
+            self.carried = History(run.read())
 
     def library(self, skills: int) -> Library:
         """A fake library; every fourth skill is a private helper."""
@@ -210,10 +220,12 @@ class Samples:
         """What an actor reads."""
         return Prompt(spec.offered(self.env), plain_messages(spec.messages(self.env, self.opening)))
 
-    def inducing(self, skills: int, *, sleep: int = 1, **options: Any) -> Prompt:
-        """What SpeedRunner's inducer reads."""
+    def inducing(self, skills: int, *, sleep: int = 1, carried: bool = False, **options: Any) -> Prompt:
+        """What SpeedRunner's inducer reads; `carried`: in a run with the history of an earlier run."""
+        history = self.carried if carried else self.history
         method, draft = SpeedRunner(**options), Draft(self.library(skills), sleep, [])
-        messages = method._messages(draft.library, self.history, self._tools(sleep), method.inducer_calls)
+        costs = _costs(draft.library) if method.cost_aware else []
+        messages = method._messages(draft.library, history, self._tools(sleep), method.inducer_calls, costs)
         offered = [Interpreter.execute_code.__get__(draft)] if method.interpreter == "on" else []
         offered += draft.tools(all_public=method.visibility == "all_public")
         return Prompt(Toolbox(offered, finish).specs, plain_messages(messages))
@@ -308,6 +320,23 @@ class Samples:
         )
 
 
+def _costs(library: Library) -> list[TrainingCost]:
+    """Fake costs of the public skills."""
+    count = len(library.public)
+    return [
+        TrainingCost(
+            skill=each.name,
+            schema_tokens=120 + number,
+            cached_tokens=None if number == 2 else 118,
+            calls=3 * number,
+            saved_per_call=2.5 if number else None,
+            break_even="train/0007" if number == 1 else None,
+            invalidated_tokens=120 * (count - number),
+        )
+        for number, each in enumerate(library.public)
+    ]
+
+
 def _sleep() -> SleepRecord:
     """A sleep of an inducer that was cut off by its context."""
     return SleepRecord(
@@ -342,6 +371,11 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
         "inducer_no_interpreter_300_skills": made.inducing(300, interpreter="off"),
         "inducer_no_interpreter_after_overflow": made.inducing(12, sleep=2, interpreter="off"),
         "inducer_asi_style": made.inducing(12, prompt="asi_style"),
+        "inducer_cost_aware": made.inducing(12, cost_aware=True),
+        "inducer_cost_aware_300_skills": made.inducing(300, cost_aware=True),
+        "inducer_carried_history": made.inducing(12, carried=True),
+        "inducer_no_interpreter_carried_history": made.inducing(12, carried=True, interpreter="off"),
+        "inducer_detail": made.inducing(12, sees="detail"),
         "inducer_all_public": made.inducing(12, visibility="all_public"),
         "optimizer": made.asked(OPO(), Policy(version=0)),
         "optimizer_notes": made.asked(OPO(), notes),

@@ -22,18 +22,21 @@ SUMMARY_CHARS, REFUSALS_SHOWN = 300, 3
 
 def headline(trajectory: Json) -> str:
     """Return one line about an episode: key, policy, termination, score, resources, and the task's first
-    paragraph.
+    paragraph. It has the outcome's `detail` and the `environment` if the trajectory has them.
     """
     outcome, turns = trajectory["outcome"], trajectory["turns"]
     score = "unscored" if outcome is None else f"score {outcome['score']:g}"
+    if outcome is not None and outcome.get("detail"):
+        score += f" {json.dumps(outcome['detail'], ensure_ascii=False)}"
     actions = sum(turn["executed"]["actions"] for turn in turns if turn["executed"] is not None)
     tokens = sum(turn["usage"]["completion"] for turn in turns)
     took = f"{len(turns)} LLM calls, {actions} actions, {tokens} output tokens"
     task = " ".join(opening(trajectory).partition("\n\n")[0].split())
     more = f"; {task[:TASK_CHARS]}" + " ..." * (len(task) > TASK_CHARS) if task else ""
+    place = f"{trajectory['environment']}, " if trajectory.get("environment") else ""
     return (
-        f"{trajectory['episode']}: policy v{trajectory['policy']:04d}, {trajectory['termination']}, {score},"
-        f" {took}{more}"
+        f"{trajectory['episode']}: {place}policy v{trajectory['policy']:04d}, {trajectory['termination']},"
+        f" {score}, {took}{more}"
     )
 
 

@@ -48,6 +48,14 @@ def trajectory_text(trajectory: Trajectory) -> str:
     return "\n".join(trajectory_lines(msgspec.to_builtins(trajectory)))
 
 
+def short_headline(trajectory: Trajectory) -> str:
+    """Return an episode's headline for people, without the outcome's `detail`."""
+    plain = msgspec.to_builtins(trajectory)
+    if trajectory.outcome is not None:
+        del plain["outcome"]["detail"]
+    return headline(plain)
+
+
 def told_lines(turn: Turn) -> Iterator[str]:
     """Yield the messages that the agent got before it answered, verbatim."""
     for message in turn.messages:
@@ -66,11 +74,11 @@ def whole_lines(trajectory: Trajectory) -> Iterator[str]:
     """Yield a whole episode for people: all messages, thoughts, calls and replies, the tokens and the
     termination.
     """
-    task, plain = trajectory.task, msgspec.to_builtins(trajectory)
-    yield headline(plain)
+    task = trajectory.task
+    yield short_headline(trajectory)
     yield f"task {task.name} {task.index} of {task.env}, attempt {trajectory.attempt}"
     yield from _said(trajectory.turns)
-    yield f"=== {headline(plain)}"
+    yield f"=== {short_headline(trajectory)}"
     yield f"took {trajectory.seconds:.1f} s; tokens: {_tokens(trajectory.usage)}"
     if trajectory.outcome is not None:
         yield f"outcome: {msgspec.json.encode(trajectory.outcome.detail).decode()}"

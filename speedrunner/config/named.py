@@ -25,6 +25,7 @@ def actor_model_config(config: Config) -> ModelConfig:
         replicas=model.replicas,
         load_format=model.load_format,
         prefix_caching=model.prefix_caching,
+        context=model.context,
         roles=roles,
     )
 
@@ -40,6 +41,7 @@ def inducer_model_config(config: Config, actor: ModelConfig) -> ModelConfig:
         other,
         load_format=own.load_format,
         prefix_caching=own.prefix_caching,
+        context=own.context,
         roles={"inducer": config.model.inducer},
     )
 

@@ -20,6 +20,10 @@ SEED = "${run.seed}"
 """Value for the run's seed in files of `configs/`; the seed is named separately."""
 
 
+THINKING = "thinking_tokens"
+"""The field of a role whose changes are part of a name."""
+
+
 class ConditionName(msgspec.Struct, frozen=True, order=True):
     """The name shared by runs that differ only in their seed, and perhaps in their length.
 
@@ -27,7 +31,8 @@ class ConditionName(msgspec.Struct, frozen=True, order=True):
         env: the environment: `babyai`, `scienceworld-family3`, `crafter-zombie_frequency0`.
         method: the method, and the run whose policy it starts from: `asi`, `speedrunner-interpreter_off`,
             `voyager-visible_last50-from_crafter`.
-        model: the actor's model config, and that of the other roles if it is another one.
+        model: the actor's model config, that of the other roles if it is another one, and changes of prefix
+            cache, context and thinking budgets: `qwen3.5-27b-context131072-actor_thinking1024`.
     """
 
     env: str
@@ -45,6 +50,9 @@ def condition_name(config: Config) -> ConditionName:
         for model_config in dict.fromkeys((model.name, model.inducer_name or model.name))
     )
     variant = "-uncached" if model.prefix_caching is False else ""
+    variant += f"-context{model.context}" if model.context is not None else ""
+    for role, changes in (("actor", model.actor), ("inducer", model.inducer)):
+        variant += f"-{role}_thinking{_plain(str(changes[THINKING]))}" if THINKING in changes else ""
     begin = method
     if library.visible_last is not None:
         begin += f"-visible_last{library.visible_last}"
@@ -53,6 +61,7 @@ def condition_name(config: Config) -> ConditionName:
         for part in (variant, f"-{model_configs}", f"-{method}"):
             source = source.removesuffix(part)
         begin += f"-from_{_plain(source)}"
+        begin += "-without_history" if config.run.rollouts and not config.run.carry_history else ""
     return ConditionName(env, begin, model_configs + variant)
 
 

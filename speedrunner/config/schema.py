@@ -63,6 +63,9 @@ class RunConfig(msgspec.Struct, frozen=True):
     reply_chars: AtLeastOne = 4000
     #: Another run's policy to begin with, `RUN` (its newest) or `RUN:VERSION`; `None`: the method's first.
     start_from: Text | None = None
+    #: Copy the training history of that run too, so that sleeps read its episodes, libraries and earlier
+    #: sleeps; `false`: the policy only. Runs without training copy nothing.
+    carry_history: bool = True
     #: Go on although code, versions or server options have changed since the run began; it is recorded.
     accept_changes: bool = False
     #: Play episodes again that ended by an infrastructure error: held-out ones, and training ones of the
@@ -122,6 +125,8 @@ class ModelOptions(msgspec.Struct, frozen=True):
     replicas: AtLeastOne | None = None
     #: Whether the server keeps prompts in a prefix cache; `None`: as the model config says.
     prefix_caching: bool | None = None
+    #: Longest prompt plus completion in tokens, if the model allows more; `None`: as the model config says.
+    context: AtLeastOne | None = None
     #: `dummy` serves random weights of the model's shape: nothing is downloaded.
     load_format: Literal["auto", "dummy"] = "auto"
 

@@ -39,7 +39,7 @@ Cell = dict[str, Any]
 """The settings of one run, by key; `run.start_from` may be a mapping of changes."""
 
 START = "run.start_from"
-OWN_TO_A_START = (START, "run.rollouts", "library.visible_last")
+OWN_TO_A_START = (START, "run.carry_history", "run.rollouts", "library.visible_last")
 """Settings that a run does not share with the run from which it starts."""
 
 

@@ -16,7 +16,7 @@ from speedrunner.library.definition import function_names
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.batch import Overflow, fitting, newest_batch, places
+from speedrunner.methods.batch import Overflow, PartOverflow, fitting, newest_batch, places
 from speedrunner.methods.method_base import TRIES, Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.prompt_parts import (
     describe_episodes,
@@ -26,8 +26,8 @@ from speedrunner.methods.prompt_parts import (
     skill_rules,
     world,
 )
+from speedrunner.store.history import History, Sees
 from speedrunner.store.records import CallNode, Edit, Message, Policy, Skill, Termination, Trajectory
-from speedrunner.store.run_data import History
 from speedrunner.workers.worker_messages import Executed
 
 __all__ = [
@@ -45,8 +45,10 @@ __all__ = [
     "Method",
     "Outcome",
     "Overflow",
+    "PartOverflow",
     "Policy",
     "Primitive",
+    "Sees",
     "Skill",
     "SleepTools",
     "Task",

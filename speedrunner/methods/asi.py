@@ -20,10 +20,12 @@ from speedrunner.methods import (
     Library,
     Message,
     Method,
-    Overflow,
+    PartOverflow,
     Policy,
+    Sees,
     SleepTools,
     Task,
+    Termination,
     TextEnv,
     Trajectory,
     describe_episodes,
@@ -65,12 +67,14 @@ class ASI(Method):
 
     Attributes:
         successful: selects the episodes from which skills are induced, see `successful`.
-        overflow: handling of an episode that does not fit the context. `skip`, as in the paper, induces
-            nothing from it; `fit` shows its newest turns.
+        overflow: handling of an episode that does not fit the context. `skip` induces nothing from it;
+            `discard` changes nothing in the whole sleep, as in the paper; `fit` shows its newest turns.
+        sees: what the inducer sees of an outcome.
     """
 
     successful: Successful = "better_half"
-    overflow: Overflow = "skip"
+    overflow: PartOverflow = "skip"
+    sees: Sees = "score"
 
     def initial(self) -> Policy:
         """Return an empty library."""
@@ -89,6 +93,10 @@ class ASI(Method):
         library = tools.library(policy)
         for played in successful(newest_batch(history), self.successful):
             proposed = await self._proposed(library, played, tools)
+            overflowed = any(each.termination is Termination.CONTEXT_OVERFLOW for each in tools.agents)
+            if overflowed and self.overflow == "discard":
+                tools.take_back("another episode of the batch overflowed the context")
+                return policy
             if proposed.strip():
                 grown, edits = await appended(library, proposed, tools.sleep)
                 if any(edit.error is None for edit in edits):

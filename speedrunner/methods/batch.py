@@ -7,12 +7,16 @@ from typing import Literal
 
 from serving.model import Model
 from serving.model_config import Role
+from speedrunner.store.history import History
 from speedrunner.store.records import Trajectory
-from speedrunner.store.run_data import History
 
 Overflow = Literal["skip", "fit"]
 """Handling of a prompt that is too long for the model's context. `skip` sends nothing, and nothing is learned
 from it (paper, main results); `fit` sends as much as fits, the newest first."""
+
+PartOverflow = Literal["skip", "discard", "fit"]
+"""The same for a method that learns from the parts of a batch in separate prompts: `skip` learns nothing from
+the part that does not fit, `discard` nothing in the whole sleep, as the paper says of sleeps."""
 
 MARGIN_TOKENS = 1_000
 """Tokens left free with each answer if a prompt is made to fit: for a tool's description, the chat's markup,
@@ -38,11 +42,11 @@ def fitting(texts: Sequence[str], room_tokens: int, count_tokens: Callable[[str]
 
 
 def places(
-    texts: Sequence[str], overflow: Overflow, model: Model, role: str, *rest: str, answers: int = 1
+    texts: Sequence[str], overflow: PartOverflow, model: Model, role: str, *rest: str, answers: int = 1
 ) -> list[int]:
     """Return the ascending indices of the texts, oldest first, that a role's first prompt shows: all of them,
     or those that fit next to the rest of the prompt and the role's longest answers."""
-    if overflow == "skip":
+    if overflow != "fit":
         return list(range(len(texts)))
     settings: Role = model.model_config.role(role)
     answer = settings.thinking_tokens + settings.string_tokens + MARGIN_TOKENS

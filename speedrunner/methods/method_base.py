@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
 from typing import ClassVar, TypeVar
+
+import msgspec
 
 from envs import Task, TextEnv
 from serving.model import Model
@@ -17,10 +19,11 @@ from speedrunner.agents.episode import EpisodeContext
 from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
+from speedrunner.results.training_costs import TrainingCost
 from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory
-from speedrunner.store.run_data import History
 
 Returned = TypeVar("Returned")
 
@@ -58,6 +61,8 @@ class SleepTools:
             training tasks in a fresh world; others may play only tasks in `fresh`. `None` for methods of
             neither kind.
         fresh: unused training tasks for this sleep; see `Method.fresh_tasks`.
+        training_costs: returns the costs of the library's public skills in training so far; takes seconds in
+            a long run.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
     """
@@ -71,6 +76,7 @@ class SleepTools:
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
     fresh: tuple[Task, ...] = ()
+    training_costs: Callable[[], Sequence[TrainingCost]] = tuple
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None
@@ -83,6 +89,10 @@ class SleepTools:
     def fell_short(self, why: str) -> None:
         """Record why the sleep did not do all its work."""
         self.error = why if self.error is None else f"{self.error}; {why}"
+
+    def take_back(self, why: str) -> None:
+        """Mark the accepted edits as refused, because the sleep's policy does not have them."""
+        self.edits[:] = [msgspec.structs.replace(each, error=each.error or why) for each in self.edits]
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int
@@ -153,9 +163,11 @@ class Method(abc.ABC):
     Attributes:
         trains: whether it plays training rollouts and sleeps; if not, it is only evaluated.
         replays: whether its sleeps play tasks again, which no online method may (paper, section 2).
+        sees: what its sleeps may see of an episode's outcome. A method may make it an option.
     """
 
     trains: bool = True
+    sees: Sees = "score"
     replays: ClassVar[bool] = False
 
     @property

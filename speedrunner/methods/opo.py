@@ -17,6 +17,7 @@ from speedrunner.methods import (
     Method,
     Overflow,
     Policy,
+    Sees,
     SleepTools,
     Task,
     TextEnv,
@@ -39,9 +40,11 @@ class OPO(Method):
     Attributes:
         overflow: handling of a batch that does not fit the context. `skip`, as in the paper, leaves the notes
             unchanged; `fit` shows the newest episodes that fit.
+        sees: what the optimizer sees of an outcome.
     """
 
     overflow: Overflow = "skip"
+    sees: Sees = "score"
 
     @property
     def sleep_calls(self) -> int:

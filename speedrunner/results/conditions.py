@@ -14,10 +14,13 @@ from speedrunner.config.schema import changes_results, to_mapping
 from speedrunner.results.run_result import RunResult
 from typed.plain_records import flat
 
-NAMED = ("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching")
+NAMED = (
+    *("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching", "model.context"),
+    *("model.actor.thinking_tokens", "model.inducer.thinking_tokens"),
+)
 """Keys that `ConditionName` names."""
 
-OWN = ("run.seed", "run.start_from", "library.visible_last")
+OWN = ("run.seed", "run.start_from", "run.carry_history", "library.visible_last")
 """Keys in which runs of a condition differ, or which `ConditionName` names."""
 
 SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every", "run.budget_tokens")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -58,36 +59,50 @@ class _Schemas:
     No tokenizer is needed: sleeps recorded the length of the prefix under each policy, in which only the
     tools change (apart from notes). The policies with the least and the most tool text give the tokens per
     character.
+
+    Args:
+        count_tokens: counts the tokens of a text instead, if a tokenizer is available.
     """
 
-    def __init__(self, run: RunData, libraries: dict[int, Library]) -> None:
+    def __init__(
+        self, run: RunData, libraries: dict[int, Library], count_tokens: Callable[[str], int] | None
+    ) -> None:
         self._libraries = libraries
+        self._size = count_tokens or len
         self._lengths: dict[tuple[str, str], int] = {}
         prefixes = {each.sleep: each.prefix.after for each in run.sleeps if each.prefix is not None}
         prefixes |= {each.sleep - 1: each.prefix.before for each in run.sleeps if each.prefix is not None}
         known = sorted(
-            (sum(self._chars(version, each.name) for each in libraries[version].public), tokens)
+            (sum(self._length(version, each.name) for each in libraries[version].public), tokens)
             for version, tokens in prefixes.items()
-            if version in libraries
+            if version in libraries and count_tokens is None
         )
-        self._per_char = None
-        if known and known[-1][0] > known[0][0]:
+        self._per_char: float | None = None if count_tokens is None else 1.0
+        if count_tokens is None and known and known[-1][0] > known[0][0]:
             self._per_char = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
 
     def tokens(self, version: int, name: str) -> float | None:
         """Return the tokens of a public skill of a policy."""
-        return None if self._per_char is None else self._per_char * self._chars(version, name)
+        return None if self._per_char is None else self._per_char * self._length(version, name)
 
-    def _chars(self, version: int, name: str) -> int:
+    def _length(self, version: int, name: str) -> int:
         library = self._libraries[version]
         key = name, library.named[name].source
         if key not in self._lengths:
-            self._lengths[key] = len(msgspec.json.encode(library.tool(name)).decode())
+            self._lengths[key] = self._size(msgspec.json.encode(library.tool(name)).decode())
         return self._lengths[key]
 
 
-def skill_costs(run: RunData, costs: RunCosts, history: SkillHistory) -> list[SkillCost]:
+def skill_costs(
+    run: RunData,
+    costs: RunCosts,
+    history: SkillHistory,
+    count_tokens: Callable[[str], int] | None = None,
+) -> list[SkillCost]:
     """Return the costs of all skills that a run ever had, in the order in which they were created.
+
+    Args:
+        count_tokens: counts the tokens of schemas; `None`: they are estimated from the records.
 
     Raises:
         StorageError: the run cannot be read.
@@ -99,7 +114,7 @@ def skill_costs(run: RunData, costs: RunCosts, history: SkillHistory) -> list[Sk
         for sleep, count in changed.items()
         for line in [costs.episodes.get(sleep_key(sleep), Line())]
     }
-    schemas = _Schemas(run, history.libraries)
+    schemas = _Schemas(run, history.libraries, count_tokens)
     by_name: dict[str, list[SkillVersion]] = {}
     for version in history.versions:
         by_name.setdefault(version.name, []).append(version)

@@ -91,13 +91,16 @@ class SkillHistory:
     uses: list[Use]
 
 
-def skill_history(run: RunData) -> SkillHistory:
+def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
     """Follow a run's skills through its policies and call trees.
+
+    Args:
+        held_out: whether calls in held-out episodes count.
 
     Raises:
         StorageError: the run cannot be read, or a policy's library is damaged.
     """
-    played_with = {row.policy for row in run.episodes}
+    played_with = {row.policy for row in run.episodes if held_out or row.phase == "train"}
     stored = sorted(played_with.union(run.policies.versions()))
     libraries: dict[int, Library] = {}
     room, known = HISTORY_BYTES, set[int]()
@@ -138,7 +141,7 @@ def skill_history(run: RunData) -> SkillHistory:
     if not versions:
         return SkillHistory(libraries, [], [])  # no skills, so no episode needs to be read
     uses = [_told(played, current.get(played.policy, {})) for played in run.played("train")]
-    for played in run.played("test"):
+    for played in run.played("test") if held_out else ():
         _told(played, current.get(played.policy, {}))
     return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode))
 

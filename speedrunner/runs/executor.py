@@ -20,12 +20,14 @@ from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, play_episode, unwatched
 from speedrunner.methods.method_base import Method, MethodBroke, SleepTools, called, returned
+from speedrunner.results.training_costs import training_costs
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain, TimeIsUp
 from speedrunner.runs.due import Due
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
+from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     EpisodeRow,
@@ -37,7 +39,6 @@ from speedrunner.store.records import (
     TrainingEnd,
     Trajectory,
 )
-from speedrunner.store.run_data import History
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
 from speedrunner.workers.worker_pool import WorkerPool
@@ -247,7 +248,8 @@ class Executor:
 
     async def _learn(self, step: Sleep) -> None:
         policy = self.directory.policies.load(step.number - 1)
-        history = History(self.directory.read())
+        run = self.directory.read()
+        history = History(run, self.method.sees)
         name = sleep_key(step.number)
         attempt = self._next_attempt(name)
         attempts: list[Trajectory] = []
@@ -281,6 +283,7 @@ class Executor:
             sandbox=self.actor.config.sandbox.limits,
             attempt=play_again if allowed else None,
             fresh=step.fresh,
+            training_costs=partial(training_costs, run, self.actor.model("actor").count_tokens),
         )
         began = time.monotonic()
         with self.progress.step(step_name(step), 0, 0), self.drain.unit(name, self._kind("sleep")):

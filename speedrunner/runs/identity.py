@@ -23,6 +23,7 @@ from speedrunner.library.library import Library
 from speedrunner.runs.machine import confinement, machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
+from speedrunner.store.carried import carried_files
 from speedrunner.store.process_notes import ACCEPTABLE, REPORTED, changes
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
@@ -36,6 +37,9 @@ MODEL_FILES = (
     *("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
 )
 """Files of a model's folder that can change its outputs."""
+
+SAMPLED = (*WEIGHTS, "batch_*.jsonl")
+"""Files of which only blocks are read, since they can have many GB."""
 
 INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
 """Folders of modules that `versions` covers."""
@@ -81,6 +85,7 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         versions=versions(),
         machine=machine(),
         sandbox=confinement(setup.config.sandbox.limits),
+        history=history_digest(Path(setup.config.run.dir)),
     )
 
 
@@ -192,6 +197,12 @@ def model_files(model_config: ModelConfig, say: Callable[[str], None]) -> dict[s
     return {} if model_config.id is not None else _folder(Path(path))
 
 
+def history_digest(run: Path) -> str:
+    """Return the digest of the training history that a run carries; empty without one."""
+    found = carried_files(run)
+    return _digest_of(found, run) if found else ""
+
+
 @cache
 def _folder(path: Path) -> dict[str, str]:
     """Return the digests of a folder's files, read only once even if many runs share the model."""
@@ -204,11 +215,11 @@ def _digest(content: object) -> str:
 
 
 def _digest_of(files: Iterable[Path], root: Path | None = None) -> str:
-    """Return the digest of the files' names (relative to `root`, if given) and contents; for weights, of a
-    block of each stretch."""
+    """Return the digest of the files' names (relative to `root`, if given) and contents; for `SAMPLED` files,
+    of a block of each stretch."""
     found = hashlib.sha256()
     for file in files:
-        sampled = any(file.match(pattern) for pattern in WEIGHTS)
+        sampled = any(file.match(pattern) for pattern in SAMPLED)
         size = file.stat().st_size
         found.update(f"{file.relative_to(root) if root else file.name} {size}\n".encode())
         with file.open("rb") as stream:

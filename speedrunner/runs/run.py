@@ -28,6 +28,7 @@ from speedrunner.runs.identity import continued, identity
 from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
+from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.runs.tracker_curves import curves, require
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
@@ -289,12 +290,16 @@ def same_configuration(run: RunData, setup: Setup) -> None:
 
 
 def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:
-    """Write the configuration of a new run, its secret and its first policy."""
+    """Write the configuration of a new run, the history that it carries, its first policy and its secret."""
     is_new = not directory.files.config.exists()
     if is_new or not directory.policies.versions():
         initial = initial or setup.initial_policy()
         if is_new:
             directory.write_config(to_yaml(setup.config))
+        if setup.carries_history:
+            source, version = find_policy(setup.config.run.start_from or "")
+            directory.carry_history(source, version)
+            initial = first_policy(source, version)  # of the same version, if the source is being played
         directory.write_policy(initial)
     directory.write_secret()  # runs recorded by older code have none
 

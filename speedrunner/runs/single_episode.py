@@ -12,8 +12,8 @@ from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
-from speedrunner.agents.reading import headline, turn_lines
-from speedrunner.agents.texts import answer_lines, told_lines
+from speedrunner.agents.reading import turn_lines
+from speedrunner.agents.texts import answer_lines, short_headline, told_lines
 from speedrunner.config.named import chosen_task
 from speedrunner.console import visible
 from speedrunner.runs.executor import RunStopped
@@ -85,7 +85,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                     play=lambda stage, spec: setup.method.play(policy, spec, stage),
                     watch=watch,
                 )
-                say(f"=== {headline(msgspec.to_builtins(trajectory))}")
+                say(f"=== {short_headline(trajectory)}")
                 if trajectory.termination.is_fault:
                     raise RunStopped(f"the episode ended by {trajectory.termination}: {trajectory.error}")
                 usage = trajectory.usage

@@ -34,9 +34,13 @@ def find_policy(name: str) -> tuple[RunData, int]:
 
 
 def stored_policy(name: str) -> Policy:
-    """Return the policy `RUN[:VERSION]` (by default the newest) for another run. Raises
+    """Return the policy `RUN[:VERSION]` (by default the newest) as another run's first. Raises
     `RunDirectoryError`."""
-    run, version = find_policy(name)
+    return first_policy(*find_policy(name))
+
+
+def first_policy(run: RunData, version: int) -> Policy:
+    """Return a run's policy as another run's first. Raises `InvalidPolicy`."""
     policy = run.policies.load(version)
     # In the new run they exist from the start; tools are ordered by the sleep of their last edit.
     skills = tuple(replace(skill, created=0, edited=0) for skill in policy.skills)

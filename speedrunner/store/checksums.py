@@ -22,7 +22,7 @@ from speedrunner.store import files
 if TYPE_CHECKING:
     from hashlib import _Hash
 
-WHOLE = ("config.yaml", "policies/v*/*", "sleeps/*.json")
+WHOLE = ("config.yaml", "policies/v*/*", "sleeps/*.json", "carried/**/*")
 APPENDED = (
     *("processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
     *("trajectories/*.jsonl", "evaluations/*.jsonl"),
@@ -111,7 +111,8 @@ def broken(
             continue
         try:
             read = _digest(path, 0, checksum.size, digest, check_time)
-            grown = path.stat().st_size - read if not name.endswith(".jsonl") else 0
+            may_grow = name.endswith(".jsonl") and not name.startswith("carried/")
+            grown = 0 if may_grow else path.stat().st_size - read
         except (files.StorageError, OSError) as error:
             yield name, "is missing" if _is_missing(error) else str(error)
             continue

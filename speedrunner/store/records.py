@@ -417,6 +417,7 @@ class Process(msgspec.Struct, kw_only=True):
         versions: of Python, packages, and the checkout.
         machine: the hardware.
         sandbox: what confined skills and inducer code, and from what.
+        history: digest of the training history that the run carries from another run; empty without one.
         changes: accepted differences from the previous process.
     """
 
@@ -433,5 +434,6 @@ class Process(msgspec.Struct, kw_only=True):
     versions: dict[str, str]
     machine: Machine
     sandbox: str
+    history: str = ""
     changes: list[str] = []
     format: Whole = FORMAT

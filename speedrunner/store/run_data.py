@@ -1,7 +1,7 @@
-"""Read runs: `load` gives people and commands a `RunData`; methods get a `History`, its training-only view.
+"""Read runs: `load` gives people and commands a `RunData`.
 
     stored_run.RunFiles   the layout of a run          ┐
-    episode_file          finds and reads episodes     ├─ RunData ── History (training episodes only)
+    episode_file          finds and reads episodes     ├─ RunData ── history.History, for methods
     records, frames       typed records, data frames   ┘
 
 Reading takes no lock and works while a run is played; unfinished records are left out.
@@ -360,38 +360,6 @@ class RunData:
     def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
         with as_run_directory_error(self.path):
             return files.read_records(path, type_)
-
-
-class History:
-    """The part of a run that its method may read (Algorithm 1): training trajectories with their policies,
-    past policies (as files), and the records of earlier sleeps. It contains no held-out episode.
-    """
-
-    def __init__(self, run: RunData) -> None:
-        self._run = run
-
-    @property
-    def folders(self) -> dict[str, Path]:
-        """Return the folders `trajectories`, `policies` and `sleeps`, for code that reads the files."""
-        return {name: self._run.path / name for name in ("trajectories", "policies", "sleeps")}
-
-    def batches(self) -> list[int]:
-        """Return the batches played so far, ascending."""
-        return self._run.batches()
-
-    def batch(self, number: int) -> list[Trajectory]:
-        """Return the trajectories of one batch, in the order in which its tasks were drawn."""
-        return sorted(self._run.trajectories(number), key=lambda each: each.episode)
-
-    def sleeps(self, before: int) -> list[SleepRecord]:
-        """Return the sleeps with a number below `before`, ascending; a repeated sleep still has its old
-        record.
-        """
-        return [record for record in self._run.sleeps if record.sleep < before]
-
-    def count(self) -> int:
-        """Return the number of finished training episodes, without decoding their texts."""
-        return self._run.count("train")
 
 
 def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:

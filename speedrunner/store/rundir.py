@@ -12,6 +12,7 @@ import msgspec
 
 from serving.meter import LedgerRow
 from speedrunner.store import files
+from speedrunner.store.carried import CARRIED, copy_history
 from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.records import EpisodeRow, Phase, Policy, Process, SleepRecord, TrainingEnd, Trajectory
 from speedrunner.store.run_data import RunData
@@ -104,6 +105,12 @@ class RunDirectory:
         """Store a new policy version. Raises `InvalidPolicy` too."""
         self._own()
         self.policies.save(policy)
+
+    def carry_history(self, source: RunData, version: int) -> None:
+        """Copy the training history that led to another run's policy. See `speedrunner.store.carried`."""
+        self._own()
+        if not (self.path / CARRIED).exists():
+            copy_history(source, version, self.path / CARRIED)
 
     def append_process(self, process: Process) -> None:
         """Append the record of this process, before it does anything else."""

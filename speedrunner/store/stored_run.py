@@ -8,6 +8,7 @@ policies/v0000/                one folder per policy version
 trajectories/batch_0000.jsonl  training episodes, one line each, batches counted from 0
 evaluations/0050.jsonl         held-out episodes after that many training rollouts
 sleeps/0001.json               one file per sleep
+carried/0000/                  training history of the run that it started from, see speedrunner.store.carried
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
 reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process

@@ -13,6 +13,7 @@ from speedrunner.findings import Finding
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
+from speedrunner.runs.identity import history_digest
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, Policy
 from speedrunner.store.stored_run import sleep_key
@@ -65,6 +66,8 @@ def _check_first(subject: Subject, policy: Policy, found: Differences) -> None:
     setup = subject.setup
     if setup.config.run.start_from is None and policy != setup.method.initial():
         found.differs("policies/v0000", f"it is not the initial policy of {setup.config.method.name}")
+    if subject.process is not None and history_digest(subject.run.path) != subject.process.history:
+        found.differs("carried", "it is not the history that the run was played with")
 
 
 def _possible_starts(subject: Subject, policy: Policy) -> list[Library]:

@@ -33,6 +33,12 @@ def test_the_model_config_s_own_values_stay_where_nothing_else_is_asked_for(tmp_
     assert adapted(model_config, None, "auto") == model_config
 
 
+def test_a_context_limits_the_model_s_own(tmp_path: Path) -> None:
+    model_config = load_model_config(write(tmp_path))
+    assert adapted(model_config, context=model_config.context - 1).context == model_config.context - 1
+    assert adapted(model_config, context=10 * model_config.context).context == model_config.context
+
+
 def test_without_weights_the_shape_stands_for_the_model_and_no_revision_is_named(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT, shape="s"))
     dummy = adapted(model_config, load_format="dummy")

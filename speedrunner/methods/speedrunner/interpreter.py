@@ -38,7 +38,7 @@ class Interpreter(CodeSession):
 
     Args:
         sandbox: how the code is confined.
-        folders: readable folders: the run's `trajectories`, `policies` and `sleeps`.
+        folders: readable folders: `trajectories`, `policies` and `sleeps`; see `History.files`.
         primitives: names that raise an error when called, since there is no environment.
         draft: returns the current library, which the code can import.
         output_chars: characters after which an output is truncated, with a note.

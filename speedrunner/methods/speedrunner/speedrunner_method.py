@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -17,13 +18,13 @@ from speedrunner.config.schema import AtLeastOne
 from speedrunner.library.text import source_text
 from speedrunner.methods import (
     ActorSpec,
-    Edit,
     History,
     Library,
     Message,
     Method,
     Policy,
     Primitive,
+    Sees,
     SleepTools,
     Task,
     Termination,
@@ -44,12 +45,16 @@ from speedrunner.methods import (
 )
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.results.training_costs import TrainingCost
 
 READING_SHARE = 0.5
 """Share of the model's context for trajectories if there is no code interpreter."""
 
 SLEEPS_SHOWN = 5
 """Number of latest sleeps that the prompt summarizes."""
+
+COSTS_SHOWN = 40
+"""Maximum number of skills in the table of costs, those with the longest schemas."""
 
 SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
 """Maximum tokens of a library's source, and maximum share of the context, to be included in the prompt; a
@@ -65,11 +70,6 @@ def standard_error(*samples: Sequence[float]) -> float:
     if min(map(len, samples)) < 2:
         return math.inf
     return math.sqrt(sum(variance(each) / len(each) for each in samples))
-
-
-def _take_back(edits: list[Edit], why: str) -> None:
-    """Mark the accepted edits as refused."""
-    edits[:] = [msgspec.structs.replace(each, error=each.error or why) for each in edits]
 
 
 def finish(summary: str) -> str:
@@ -100,6 +100,13 @@ def reading(
     return [texts[place] for place in shown], left_out
 
 
+def dearest(costs: Sequence[TrainingCost]) -> list[TrainingCost]:
+    """Return the skills with the longest schemas, at most `COSTS_SHOWN`, in their given order."""
+    ranked = sorted(costs, key=lambda each: each.schema_tokens, reverse=True)
+    shown = {each.skill for each in ranked[:COSTS_SHOWN]}
+    return [each for each in costs if each.skill in shown]
+
+
 @dataclass(kw_only=True)
 class SpeedRunner(Method):
     """Wake-sleep skill library learning.
@@ -112,6 +119,9 @@ class SpeedRunner(Method):
         prompt: the inducer's instructions; `asi_style`: abstract observed behavior (section 6.1).
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
+        sees: what the inducer sees of an outcome.
+        cost_aware: whether the inducer sees what each public skill costs and saves in training. Not in the
+            paper.
         guard: `heldback` plays new training tasks with the edited library before it is adopted; see
             `_regressed`. Not in the paper.
         guard_episodes: number of these tasks in each sleep; they come after those of the run's rollouts.
@@ -124,6 +134,8 @@ class SpeedRunner(Method):
     prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
+    sees: Sees = "score"
+    cost_aware: bool = False
     guard: Literal["off", "heldback"] = "off"
     guard_episodes: Annotated[int, msgspec.Meta(ge=2)] = 5
 
@@ -161,26 +173,27 @@ class SpeedRunner(Method):
             if self.interpreter == "on":
                 interpreter = Interpreter(
                     tools.sandbox,
-                    history.folders,
+                    await asyncio.to_thread(stack.enter_context, history.files()),  # copies may be large
                     tools.env.primitives,
                     lambda: draft.library,
                     output_chars=self.output_chars,
                     wall_s=self.code_wall_s,
                 )
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
-            messages = self._messages(draft.library, history, tools, calls)
+            costs = await asyncio.to_thread(tools.training_costs) if self.cost_aware else []
+            messages = self._messages(draft.library, history, tools, calls, costs)
             termination = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
         if (
             termination in (Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW)
             and self.on_limit == "discard"
         ):
             tools.error = tools.error or f"the inducer used up its {calls} calls"
-            _take_back(tools.edits, tools.error)
+            tools.take_back(tools.error)
             return policy
         edited = draft.library.policy(policy)
         if edited != policy and (why := await self._regressed(edited, history, tools)) is not None:
             tools.fell_short(why)
-            _take_back(tools.edits, why)
+            tools.take_back(why)
             return policy
         if tools.error is not None:
             tools.error += "; the edits accepted before that are kept"
@@ -208,7 +221,14 @@ class SpeedRunner(Method):
             f" previous library {mean(old):.3f} on the {len(old)} tasks of the last batch"
         )
 
-    def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
+    def _messages(
+        self,
+        library: Library,
+        history: History,
+        tools: SleepTools,
+        calls: int,
+        costs: Sequence[TrainingCost] = (),
+    ) -> list[Message]:
         batch = history.batch(history.batches()[-1])
         split, interpreter = self.visibility == "split", self.interpreter == "on"
         system = render(
@@ -224,6 +244,8 @@ class SpeedRunner(Method):
             memory_mb=tools.sandbox.memory_mb,
             wall_s=f"{self.code_wall_s:g}",
             output_chars=self.output_chars,
+            sees=self.sees,
+            earlier=history.earlier,
         )
         room = int(tools.model.model_config.context * READING_SHARE)
         texts, left_out = ([], []) if interpreter else reading(batch, room, tools.model.count_tokens)
@@ -235,6 +257,8 @@ class SpeedRunner(Method):
             sleep=tools.sleep,
             batch=[headline(msgspec.to_builtins(trajectory)) for trajectory in batch],
             history=history.count(),
+            earlier_runs=history.earlier,
+            environment=history.environment,
             interpreter=interpreter,
             texts=texts,
             left_out=left_out,
@@ -249,6 +273,8 @@ class SpeedRunner(Method):
             calls=calls,
             context=tools.model.model_config.context,
             discards=self.on_limit == "discard",
+            costs=dearest(costs),
+            cheaper=max(len(costs) - COSTS_SHOWN, 0),
         )
         return [Message("system", system), Message("user", user)]
 

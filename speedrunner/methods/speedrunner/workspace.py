@@ -2,8 +2,8 @@
 and `speedrunner.agents.reading`.
 
 It is a separate module there; the session gets its public functions as variables. `MOUNTS`, also a variable
-of the session, has the paths of the run's `trajectories`, `policies` and `sleeps`, which contain training
-episodes only.
+of the session, has the paths of `trajectories`, `policies` and `sleeps`, which contain training episodes
+only, with what the inducer may see of them (`speedrunner.store.history`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def batches() -> list[int]:
 
 def versions() -> list[int]:
     """Return the numbers of all library versions, ascending."""
-    return sorted(int(path.name[1:]) for path in Path(MOUNTS["policies"]).glob("v[0-9]*"))
+    return sorted(int(path.name[1:]) for path in Path(MOUNTS["policies"]).glob("v*"))
 
 
 def load_trajectories(batch: int | None = None, policy: int | None = None) -> list[dict[str, Any]]:
@@ -73,8 +73,9 @@ def show(trajectory: dict[str, Any], first: int = 1, last: int | None = None) ->
 def sleeps() -> list[dict[str, Any]]:
     """Return the earlier sleeps, oldest first: accepted and refused edits, errors and summaries."""
     there = {f"{number:04d}" for number in versions()}
-    files = (path for path in sorted(Path(MOUNTS["sleeps"]).glob("*.json")) if path.stem in there)
-    return [slept(json.loads(path.read_text(encoding="utf-8"))) for path in files]
+    files = (path for path in Path(MOUNTS["sleeps"]).glob("*.json") if path.stem in there)
+    told = [slept(json.loads(path.read_text(encoding="utf-8"))) for path in files]
+    return sorted(told, key=lambda each: each["sleep"])
 
 
 def skill_stats() -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from speedrunner.methods import (
     InvalidSkill,
     Library,
     Message,
-    Overflow,
+    PartOverflow,
     Termination,
     TextEnv,
     Toolbox,
@@ -116,7 +116,7 @@ class Rollout:
     library: Library
     past: Objectives
     tries: int
-    overflow: Overflow
+    overflow: PartOverflow
     _kept: Kept = field(default_factory=Kept)
     _objective: str = ""
     _pursued: bool = False
@@ -241,7 +241,7 @@ class Rollout:
     def _spec(self) -> ActorSpec:
         """Return the actor with the current library."""
         env, model = self.stage.env, self.stage.model(PROGRAMMER)
-        if self.overflow == "skip":
+        if self.overflow != "fit":
             return programming(self.library, env)
         every = [each.name for each in self.library.skills if each.public]
         texts = [_told(self.library, name) for name in every]

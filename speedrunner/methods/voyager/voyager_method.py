@@ -17,7 +17,7 @@ from speedrunner.methods import (
     History,
     Library,
     Method,
-    Overflow,
+    PartOverflow,
     Policy,
     SleepTools,
     Task,
@@ -37,12 +37,12 @@ class Voyager(Method):
     Attributes:
         tries: maximum answers of the actor for one objective (Voyager: 4).
         overflow: handling of a list of programs that does not fit the context of the programming actor.
-            `skip`, as in the paper, ends the rollout, so that nothing is learned from it; `fit` shows the
-            newest.
+            `skip` ends the rollout, and its programs so far are kept; with `discard`, the sleep changes
+            nothing, as in the paper; `fit` shows the newest.
     """
 
     tries: AtLeastOne = 4
-    overflow: Overflow = "skip"
+    overflow: PartOverflow = "skip"
 
     @property
     def sleep_calls(self) -> int:
@@ -84,7 +84,12 @@ class Voyager(Method):
         """
         library = tools.library(policy)
         objectives = stored(policy.method, Objectives, f"policy v{policy.version:04d}")
-        for played in history.batch(history.batches()[-1]):
+        batch = history.batch(history.batches()[-1])
+        cut = sum(each.termination is Termination.CONTEXT_OVERFLOW for each in batch)
+        if cut and self.overflow == "discard":
+            tools.fell_short(f"{cut} of {len(batch)} rollouts overflowed the context, so nothing changes")
+            return policy
+        for played in batch:
             kept = stored(played.method_state, Kept, played.episode)
             library, edits = await joined(library, kept.programs, tools.sleep)
             tools.edits += edits

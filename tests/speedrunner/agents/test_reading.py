@@ -195,8 +195,8 @@ class TestEpisodes:
 
     def test_it_begins_with_the_task_as_the_actor_was_shown_it_and_without_the_rules(self) -> None:
         assert trajectory_lines(self.PLAYED) == [
-            "train/0000: policy v0000, success, score 1, 2 LLM calls, 2 actions, 17 output tokens;"
-            " Your task: dig.",
+            'train/0000: policy v0000, success, score 1 {"steps": 3}, 2 LLM calls, 2 actions,'
+            " 17 output tokens; Your task: dig.",
             "Your task: dig.",
             "",
             "You see mud.",

@@ -25,6 +25,11 @@ SCIENCE = ("env=scienceworld", "env.family=4")
         (("method.interpreter=off",), "babyai-speedrunner-interpreter_off-tiny-random-seed0"),
         (("model.inducer_name=qwen3.5-27b",), "babyai-speedrunner-tiny-random+qwen3.5-27b-seed0"),
         (("model.prefix_caching=false",), "babyai-speedrunner-tiny-random-uncached-seed0"),
+        (("model.context=8192",), "babyai-speedrunner-tiny-random-context8192-seed0"),
+        (
+            ("model.actor.thinking_tokens=64", "model.actor.max_calls=5"),
+            "babyai-speedrunner-tiny-random-actor_thinking64-seed0",
+        ),
         (("model.name=/models/my.yaml",), "babyai-speedrunner-my-seed0"),
         (
             ("env=tests.toy_env:Corridor", "env.pit=-3", "run.rollouts=5"),
@@ -46,6 +51,11 @@ class TestOfARunThatBeginsWithAnother_s:
         )
         third = compose([*SCIENCE, "method=asi", f"run.start_from={second.run.dir}", "run.rollouts=0"])
         assert condition_name(third).method == "asi-from_babyai-asi-from_scienceworld-family4"
+
+    def test_a_history_that_it_does_not_carry_is_named_if_it_trains(self) -> None:
+        given = ["run.start_from=runs/mine:2", "run.carry_history=false"]
+        assert condition_name(compose(given)).method == "speedrunner-from_mine_2-without_history"
+        assert condition_name(compose([*given, "run.rollouts=0"])).method == "speedrunner-from_mine_2"
 
     def test_another_method_or_seed_is_named(self) -> None:
         other = compose(["method=asi", "run.seed=1"])

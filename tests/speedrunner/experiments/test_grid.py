@@ -12,7 +12,7 @@ import pytest
 
 from speedrunner.config.compose import group_choices, group_file
 from speedrunner.config.names import ConditionName, condition_name
-from speedrunner.config.schema import InvalidConfig
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.experiments.grid import Grid, GridRun, grid_of
 
 SEEDS = """
@@ -203,7 +203,42 @@ class TestThePaper_sExperiments:
         assert set(group_choices("experiment")) == {
             *("main", "models", "ablations", "interpreter", "zombies"),
             *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
+            *("sensitivity", "guard", "cost-aware"),
         }
+
+    @pytest.mark.parametrize(
+        ("name", "count", "seeds"),
+        [("sensitivity", 75, {0, 1, 2}), ("guard", 12, {3, 4, 5}), ("cost-aware", 12, {0, 1, 2})],
+    )
+    def test_those_that_are_not_in_the_paper_have_three_seeds(
+        self, name: str, count: int, seeds: set[int]
+    ) -> None:
+        counts = Counter(run.config.run.seed for run in experiment(name))
+        assert counts == dict.fromkeys(seeds, count // 3)
+
+    def test_no_two_experiments_have_different_runs_in_one_folder(self) -> None:
+        found: dict[str, Config] = {}
+        for name in {*group_choices("experiment")} - {"demo", "demo-full"}:
+            for run in experiment(name):
+                assert found.setdefault(run.config.run.dir, run.config) == run.config
+
+    def test_the_shift_carries_the_history_unless_told_otherwise(self) -> None:
+        trained = {run.config.run.dir: run.config for run in experiment("shift") if run.config.run.rollouts}
+        assert all(config.run.carry_history for config in trained.values())
+        alone = experiment("shift", "run.carry_history=false")
+        second = [run for run in alone if run.config.run.rollouts and run.config.run.start_from]
+        assert len(second) == 9
+        assert not any(run.config.run.carry_history for run in second)
+        assert all("-without_history-" in run.config.run.dir for run in second)
+
+    def test_sensitivity_varies_one_setting_at_a_time(self) -> None:
+        names = {run.config.run.dir for run in experiment("sensitivity", "run.seed=0")}
+        for change in ("", "-context131072", "-context262144"):
+            assert f"runs/paper/crafter-speedrunner-qwen3.5-27b{change}-seed0" in names
+        for change in ("", "-actor_thinking1024", "-actor_thinking4096"):
+            assert f"runs/paper/babyai-react-qwen3.5-27b{change}-seed0" in names
+        for change in ("inducer_calls25", "sees_detail"):
+            assert f"runs/paper/crafter-speedrunner-{change}-qwen3.5-27b-seed0" in names
 
     def test_runs_that_two_of_them_share_have_one_folder(self) -> None:
         main = {run.config.run.dir: run.config for run in experiment("main")}

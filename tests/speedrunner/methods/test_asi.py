@@ -114,6 +114,25 @@ class TestWhatDoesNotFit:
             assert "turns do not fit here and are left out]" in asked.task
             assert "[3]\n  walk(steps=9) -> You are at the flag." in asked.task
 
+    @pytest.mark.parametrize(("overflow", "names"), [("skip", ["stride"]), ("discard", [])])
+    async def test_costs_its_own_episode_or_as_in_the_paper_the_whole_sleep(
+        self, corridor: Runs, overflow: str, names: list[str]
+    ) -> None:
+        def wanderer(request: Request) -> Answer:
+            first = flag(request) == 3
+            return call("walk", steps=9) if first or request.turn == 2 else call("walk", steps=1)
+
+        run = corridor(inducer(STRIDE, actor=wanderer), context=12_000)
+        await run.play(
+            *("method=asi", f"method.overflow={overflow}", "env.numbers=4000"),
+            *("run.rollouts=2", "run.test_episodes=0"),
+        )
+        (sleep,) = run.data.sleeps
+        assert [each.name for each in run.data.policies.load(1).skills] == names
+        assert str(sleep.error).startswith("the context of the inducer overflowed")
+        assert [edit.error is None for edit in sleep.edits] == [overflow == "skip"]
+        assert policies(subject(run.dir)).level == "ok"
+
 
 def played(score: float, success: bool = False) -> Trajectory:
     return Trajectory(

@@ -9,7 +9,7 @@ import pytest
 from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.records import EpisodeRow, Policy, Termination
-from speedrunner.store.run_data import History, load
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
 from tests.speedrunner.run_samples import sleep, trajectory
@@ -161,29 +161,3 @@ class TestBadInput:
         with pytest.raises(RunDirectoryError, match=r"config\.yaml") as error:
             _ = load(run.path).config
         assert "\n" not in str(error.value)
-
-
-class TestHistory:
-    """What an inducer may read."""
-
-    def test_it_holds_training_episodes_in_the_order_of_their_tasks_and_no_held_out_one(self, tmp_path):
-        with RunDirectory.open_for_writing(tmp_path / "run") as run:
-            run.write_policy(Policy(version=0))
-            run.write_policy(Policy(version=1, notes="mind the gap"))
-            for batch, number in ((0, 1), (0, 0), (1, 3), (1, 2)):  # the order in which they ended
-                run.append_trajectory("train", batch, trajectory(f"train/{number:04d}", policy=batch))
-            run.append_trajectory("test", 0, trajectory("test/0000/0000"))
-            history = History(run.read())
-            assert history.batches() == [0, 1]
-            assert history.count() == 4
-            assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
-            assert {each.policy for each in history.batch(1)} == {1}
-
-    def test_counting_decodes_no_texts_and_leaves_out_older_attempts_and_a_torn_tail(self, tmp_path):
-        with RunDirectory.open_for_writing(tmp_path / "run") as run:
-            assert History(run.read()).count() == 0
-            (History(run.read()).folders["trajectories"] / "batch_0000.jsonl").write_text(
-                '{"episode": "train/0000", "attempt": 1}\n{"episode": "train/0001", "attempt": 1}\n'
-                '{"episode": "train/0000", "attempt": 2}\n{"epis'
-            )
-            assert History(run.read()).count() == 2

@@ -18,7 +18,8 @@ from speedrunner.runs.due import due
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.files import StorageError
 from speedrunner.store.frames import Table
-from speedrunner.store.run_data import History, load
+from speedrunner.store.history import History
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import in_process
 

@@ -16,8 +16,8 @@ from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.history import History
 from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
-from speedrunner.store.run_data import History
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 
@@ -31,11 +31,11 @@ STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'
 class Bench:
     """An interpreter and the draft that it imports."""
 
-    def __init__(self, history: History, wall_s: float) -> None:
+    def __init__(self, folders: dict[str, Path], wall_s: float) -> None:
         self.draft = Library(ENV.primitives)
         self.interpreter = Interpreter(
             Sandbox(),
-            history.folders,
+            folders,
             ENV.primitives,
             lambda: self.draft,
             output_chars=400,
@@ -54,7 +54,7 @@ def learnt(number: int) -> SleepRecord:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
+def folders(tmp_path: Path) -> Iterator[dict[str, Path]]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         library = Library(ENV.primitives).write(STEP, public=False, sleep=1)
         library = library.write(AIM, public=True, sleep=1)
@@ -65,12 +65,13 @@ def history(tmp_path: Path) -> Iterator[History]:
         run.append_trajectory("test", 0, trajectory("test/0000/0000", text="held out"))
         for number in (1, 2):  # of the second there is no policy: it was killed
             run.write_sleep(learnt(number))
-        yield History(run.read())
+        with History(run.read()).files() as folders:
+            yield folders
 
 
 @pytest.fixture
-async def bench(history: History) -> AsyncIterator[Bench]:
-    bench = Bench(history, wall_s=10.0)
+async def bench(folders: dict[str, Path]) -> AsyncIterator[Bench]:
+    bench = Bench(folders, wall_s=10.0)
     async with bench.interpreter:
         yield bench
 
@@ -165,8 +166,8 @@ async def test_names_that_code_takes_are_in_nobody_s_way(bench: Bench) -> None:
     assert "walk(steps=3)" in await bench("show(t)")
 
 
-async def test_a_session_that_begins_anew_has_the_draft_again(history: History) -> None:
-    bench = Bench(history, wall_s=0.5)
+async def test_a_session_that_begins_anew_has_the_draft_again(folders: dict[str, Path]) -> None:
+    bench = Bench(folders, wall_s=0.5)
     async with bench.interpreter:
         bench.draft = bench.draft.write(STEP, public=False, sleep=2)
         assert await bench("library._step.__doc__") == "'Go.'"
@@ -265,8 +266,8 @@ async def test_held_out_episodes_and_everything_else_of_the_run_are_out_of_sight
     assert "Operation not permitted" in await bench("Path(MOUNTS['policies'], 'x').write_text('')")
 
 
-async def test_code_that_takes_too_long_is_stopped_and_the_next_runs(history: History) -> None:
-    bench = Bench(history, wall_s=0.3)
+async def test_code_that_takes_too_long_is_stopped_and_the_next_runs(folders: dict[str, Path]) -> None:
+    bench = Bench(folders, wall_s=0.3)
     async with bench.interpreter:
         assert "time limit of 0.3 s" in await bench("while True: pass")
         assert await bench("1 + 1") == "2"

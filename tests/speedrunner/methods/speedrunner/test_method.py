@@ -18,9 +18,9 @@ from speedrunner.agents.texts import trajectory_text
 from speedrunner.config.compose import compose
 from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, reading
+from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Policy, Skill, Termination
-from speedrunner.store.run_data import History
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import Request, Script, call, overflow, say
 from tests.scripted_runs import roomy, scripted_model

@@ -253,7 +253,7 @@ class TestWhatOthersHaveNamedAlike:
 
 
 class TestWhatDoesNotFit:
-    @pytest.mark.parametrize("overflow", ["skip", "fit"])
+    @pytest.mark.parametrize("overflow", ["skip", "discard", "fit"])
     async def test_ends_the_rollout_or_leaves_out_the_oldest_programs(
         self, corridor: Runs, overflow: str
     ) -> None:
@@ -268,7 +268,9 @@ class TestWhatDoesNotFit:
         run = corridor(roles(programs, steps), RACETRACK, context=9_000)
         await run.play("method=voyager", f"method.overflow={overflow}", "method.tries=1", *SHORT)
         (played,) = run.data.trajectories()
-        if overflow == "skip":
+        programs_learnt = len(run.data.policies.load(1).skills)
+        assert (programs_learnt == 0) == (overflow == "discard")  # the paper: no changes in such a sleep
+        if overflow != "fit":
             assert played.termination is Termination.CONTEXT_OVERFLOW
             assert played.method_state["failed"] == []  # what no program was tried for
         else:

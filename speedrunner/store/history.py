@@ -1,0 +1,215 @@
+"""The history that a learner may read: training records of a run, with the visible part of outcomes.
+
+This module alone decides what is visible. Held-out episodes never are. A run that started from another run
+may have carried that run's training history with it (`speedrunner.store.carried`). The earlier records are
+numbered so that the history is one sequence: version 0 of this run's library is the version of the earlier
+run that it started from, so earlier batches and versions have negative numbers, and earlier sleeps have 0 or
+less.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import msgspec
+
+from envs import Outcome
+from speedrunner.store import files
+from speedrunner.store.carried import carried_runs, next_start
+from speedrunner.store.records import SleepRecord, Trajectory
+from speedrunner.store.run_data import RunData
+from typed.plain_records import flat
+
+Sees = Literal["score", "detail"]
+"""The part of an outcome that a learner sees. `score`: score and success. `detail`: the environment's own
+figures too, such as ScienceWorld's raw score or Crafter's unlocked achievements."""
+
+FOLDERS = ("trajectories", "policies", "sleeps")
+"""Folders of `History.files`."""
+
+Json = dict[str, Any]
+RawObject = dict[str, msgspec.Raw]
+"""A JSON object with values that are not decoded, since trajectories are long."""
+
+
+def visible(outcome: Outcome | None, sees: Sees) -> Outcome | None:
+    """Return the part of an outcome that a learner sees; `detail` is empty if it sees the score alone."""
+    if outcome is None or sees == "detail":
+        return outcome
+    return Outcome(outcome.score, outcome.success, {})
+
+
+class Part(NamedTuple):
+    """One run's part of a history.
+
+    Attributes:
+        run: this run, or an earlier one with a history that this run carries.
+        shift: added to the numbers of batches, versions and sleeps; 0 for this run.
+        environment: the environment's name, and the options in which the parts differ.
+    """
+
+    run: RunData
+    shift: int
+    environment: str
+
+
+class History:
+    """The part of a run that its method may read (Algorithm 1): training trajectories with their policies,
+    past policies (as files), and the records of earlier sleeps. It contains no held-out episode.
+
+    Args:
+        sees: what the method may see of outcomes.
+    """
+
+    def __init__(self, run: RunData, sees: Sees = "score") -> None:
+        self.sees = sees
+        self._run = run
+        shift, parts = 0, [(run, 0)]
+        for earlier in reversed(carried_runs(run)):
+            shift -= next_start(earlier)
+            parts.insert(0, (earlier, shift))
+        environments = _environments([each for each, _ in parts])
+        self.parts = [
+            Part(each, by, environment) for (each, by), environment in zip(parts, environments, strict=True)
+        ]
+
+    @property
+    def earlier(self) -> list[str]:
+        """Return the environments of the earlier runs in the history, oldest first."""
+        return [each.environment for each in self.parts[:-1]]
+
+    @property
+    def environment(self) -> str:
+        """Return this run's environment, as `earlier` names the others; empty if there is no earlier run."""
+        return self.parts[-1].environment
+
+    def batches(self) -> list[int]:
+        """Return the batches played so far, ascending; those of earlier runs are negative."""
+        return [batch + each.shift for each in self.parts for batch in each.run.batches()]
+
+    def batch(self, number: int) -> list[Trajectory]:
+        """Return the trajectories of one batch, in the order in which its tasks were drawn."""
+        part = next(each for each in self.parts if number - each.shift in each.run.batches())
+        played = part.run.trajectories(number - part.shift)
+        return sorted((self._shown(each, part.shift) for each in played), key=lambda each: each.episode)
+
+    def sleeps(self, before: int) -> list[SleepRecord]:
+        """Return the sleeps with a number below `before`, ascending; a repeated sleep still has its old
+        record. Those of earlier runs have numbers of 0 or less.
+        """
+        return [
+            msgspec.structs.replace(
+                record,
+                sleep=record.sleep + part.shift,
+                attempts=[self._shown(each, part.shift) for each in record.attempts],
+            )
+            for part in self.parts
+            for record in part.run.sleeps
+            if record.sleep + part.shift < before
+        ]
+
+    def count(self) -> int:
+        """Return the number of finished training episodes, without decoding their texts."""
+        return sum(each.run.count("train") for each in self.parts)
+
+    @contextmanager
+    def files(self) -> Iterator[dict[str, Path]]:
+        """Yield the folders `trajectories`, `policies` and `sleeps`, for code that reads the files.
+
+        They contain only what the learner may see. Unless that is everything in this run's own folders, they
+        are copies in the run's directory, which are removed at the end.
+
+        Raises:
+            StorageError: the run cannot be read, or the disk refuses the copies.
+        """
+        if self.sees == "detail" and len(self.parts) == 1:
+            yield {name: self._run.path / name for name in FOLDERS}
+            return
+        folder = files.temporary_name(self._run.path / "history")
+        found = {name: folder / name for name in FOLDERS}
+        try:
+            with files.explained(folder, "written"):
+                shutil.rmtree(folder, ignore_errors=True)
+                for each in (folder, *found.values()):
+                    files.make_folder(each)
+                for part in self.parts:
+                    self._write(part, folder)
+            yield found
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _shown(self, trajectory: Trajectory, shift: int) -> Trajectory:
+        return msgspec.structs.replace(
+            trajectory, policy=trajectory.policy + shift, outcome=visible(trajectory.outcome, self.sees)
+        )
+
+    def _write(self, part: Part, folder: Path) -> None:
+        """Copy one run's part into the folders, with its numbers in the whole history."""
+        run, shift = part.run, part.shift
+        names = {"environment": part.environment} if len(self.parts) > 1 else {}
+        for number in run.batches():
+            with (folder / f"trajectories/batch_{number + shift:04d}.jsonl").open("wb") as copy:
+                for line in files.whole_lines(run.files.numbered("train", number)):
+                    copy.write(self._line(line, shift, names) + b"\n")
+        for version in run.policies.versions():
+            source, target = (
+                run.policies.folder / f"v{version:04d}",
+                folder / f"policies/v{version + shift:04d}",
+            )
+            files.make_folder(target)
+            for file in source.iterdir():
+                content = files.read_content(file)
+                if file.name == "library.json" and shift:
+                    content = msgspec.json.encode(_shifted_index(msgspec.json.decode(content), shift))
+                (target / file.name).write_bytes(content)
+        for number in run.files.numbers("sleep"):
+            content = files.read_content(run.files.numbered("sleep", number))
+            (folder / f"sleeps/{number + shift:04d}.json").write_bytes(self._sleep(content, shift, names))
+
+    def _line(self, line: bytes, shift: int, names: dict[str, str]) -> bytes:
+        """Return the JSON of a trajectory as the learner sees it."""
+        return msgspec.json.encode(self._object(msgspec.json.decode(line, type=RawObject), shift, names))
+
+    def _object(self, trajectory: RawObject, shift: int, names: dict[str, str]) -> Json:
+        outcome = msgspec.json.decode(trajectory["outcome"])
+        if outcome is not None and self.sees == "score":
+            del outcome["detail"]
+        policy = msgspec.json.decode(trajectory["policy"]) + shift
+        return {**trajectory, "policy": policy, "outcome": outcome, **names}
+
+    def _sleep(self, content: bytes, shift: int, names: dict[str, str]) -> bytes:
+        """Return the JSON of a sleep's record as the learner sees it."""
+        record: Json = dict(msgspec.json.decode(content, type=RawObject))
+        record["sleep"] = msgspec.json.decode(record["sleep"]) + shift
+        attempts = msgspec.json.decode(record.get("attempts", b"[]"), type=list[RawObject])
+        record["attempts"] = [self._object(each, shift, names) for each in attempts]
+        return msgspec.json.encode(record | names)
+
+
+def _shifted_index(index: Json, shift: int) -> Json:
+    """Return the content of a policy's `library.json` with its numbers in the whole history."""
+    index["version"] += shift
+    for skill in index["skills"]:
+        skill["created"] += shift
+        skill["edited"] += shift
+    return index
+
+
+def _environments(runs: list[RunData]) -> list[str]:
+    """Return each run's environment: its name, and the options in which the runs differ."""
+    if len(runs) == 1:
+        return [""]  # a history of one run names none
+    options = [flat(run.config.get("env", {})) for run in runs]
+    differing = [
+        key
+        for key in dict.fromkeys(key for each in options for key in each)
+        if key != "name" and len({repr(each.get(key)) for each in options}) > 1
+    ]
+    return [
+        " ".join([str(each.get("name", "")), *(f"{key}={each[key]}" for key in differing if key in each)])
+        for each in options
+    ]
