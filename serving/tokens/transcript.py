@@ -223,7 +223,7 @@ class _PastTurns:
         self._opening = tokenizer.framed(opening)
         if ids[-len(self._opening) :] != self._opening:
             raise InvalidModelConfig(
-                "keep_thinking=false: the opening of the model's turn has no tokens of its own"
+                "keep_thinking=false: the chat template merges the opening of the model's turn with text"
             )
         self.shortening = len(self._opening) - len(self._head)
         self._turn: list[int] = []

@@ -196,7 +196,7 @@ def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:
     - limit: the largest shifts that count as noise;
     - same: whether cached and computed prefixes give the same distribution; `None` if the cache provided
       nothing;
-    - grammar: tokens whose grammar is known, and the removed probability mass there: its mean between
+    - grammar: tokens with a known grammar, and the removed probability mass there: its mean between
       `mean_least` and `mean_most`, and the p95 and max of its lower bound.
     """
     import numpy as np
