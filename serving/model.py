@@ -37,7 +37,8 @@ class Model:
         tokenizer: `None` on chat and responses APIs.
 
     Raises:
-        InvalidModelConfig: the model config's API needs a tool format or a tokenizer that is missing.
+        InvalidModelConfig: the model config's API needs a tool format or a tokenizer that is missing, or its
+            chat template keeps reasoning that a role wants left out.
     """
 
     def __init__(
@@ -63,6 +64,8 @@ class Model:
                     f"model {model_config.name!r}: the completions API needs tool_format and a tokenizer"
                 )
             self._format = FORMATS[model_config.tool_format]
+            if not all(model_config.role(name).keep_thinking for name in ("actor", "inducer")):
+                tokenizer.past_turn()  # reports a template that does not define it before the first episode
 
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
@@ -183,19 +186,32 @@ class Model:
 
     def _transcript(self, role: str, messages: Messages, tools: list[ToolSpec]) -> Transcript:
         assert self.tokenizer is not None
-        assert self._format is not None
-        settings = self.model_config.role(role)
-        return Transcript(
-            self.tokenizer,
-            self._format,
-            messages,
-            tools,
-            thinking_style=self.model_config.thinking,
-            thinking_tokens=settings.thinking_tokens,
-            string_tokens=settings.string_tokens,
-        )
+        return open_transcript(self.model_config, role, self.tokenizer, messages, tools)
 
     def _sent_before(self, ids: list[int]) -> tuple[int, ...]:
         """Return the longest prefix of `ids` that was sent alone."""
         sent = (prefix for prefix, sending in self._warm.items() if sending.done())
         return max((prefix for prefix in sent if tuple(ids[: len(prefix)]) == prefix), key=len, default=())
+
+
+def open_transcript(
+    model_config: ModelConfig, role: str, tokenizer: ChatTokenizer, messages: Messages, tools: list[ToolSpec]
+) -> Transcript:
+    """Return the transcript of a new conversation of a role (completions API).
+
+    Raises:
+        InvalidModelConfig: see `Transcript`.
+    """
+    assert model_config.tool_format is not None
+    settings = model_config.role(role)
+    return Transcript(
+        tokenizer,
+        FORMATS[model_config.tool_format],
+        messages,
+        tools,
+        thinking_style=model_config.thinking,
+        thinking_tokens=settings.thinking_tokens,
+        string_tokens=settings.string_tokens,
+        thinking_closing=model_config.thinking_closing,
+        keep_thinking=settings.keep_thinking,
+    )

@@ -23,6 +23,8 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     Attributes:
         string_tokens: longest string argument of a tool call, in tokens; the call's grammar enforces it.
         thinking_tokens: budget of the thinking region, in tokens; 0 turns thinking off.
+        keep_thinking: whether prompts contain the reasoning of earlier turns; `false` needs a chat template
+            that leaves it out of earlier turns, too.
         temperature: sampling temperature; `None` leaves it to the engine (vLLM: 1.0).
         top_p: nucleus sampling, a share of probability mass; `None` leaves it to the engine (vLLM: 1.0).
         top_k: sample from the k likeliest tokens; `None` leaves it to the engine (vLLM: all).
@@ -32,6 +34,7 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     string_tokens: Positive
     thinking_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    keep_thinking: bool = True
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Share | None = None
     top_k: Positive | None = None
@@ -103,6 +106,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         tool_format: how the model writes a tool call natively; needed on the completions API.
         thinking: how a thinking region opens: the model has `none`, writes `<think>` itself (`generated`), or
             finds it at the end of its prompt (`prompted`).
+        thinking_closing: text that ends a thinking region when its budget is used up, before the closing tag,
+            as the model's publisher recommends; empty: the region ends in mid-sentence. The grammar forces
+            it, so its tokens are output tokens beyond `thinking_tokens`.
         dtype: number type of weights and activations.
         cache: what the prefix cache keeps: `attention` (any prefix, in whole blocks), or `hybrid` (linear
             attention with states that are kept only at the ends of prompts, in units of `match_unit`).
@@ -130,6 +136,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     api: Api = "completions"
     tool_format: ToolFormatName | None = None
     thinking: Literal["none", "generated", "prompted"] = "none"
+    thinking_closing: str = ""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cache: Literal["attention", "hybrid"] = "attention"
     gpus: Annotated[int, msgspec.Meta(ge=0)] = 0

@@ -48,6 +48,8 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
                 f"roles.{name}: an answer of {most} tokens (thinking_tokens and string_tokens) does not fit a"
                 f" context of {model_config.context}"
             )
+    if model_config.thinking_closing and model_config.thinking == "none":
+        yield "`thinking_closing` needs `thinking: generated` or `thinking: prompted`"
     if model_config.load_format == "dummy" and model_config.shape is None:
         yield "`load_format: dummy` needs a `shape` (models/shapes/build_shapes.py lists them)"
     flags = model_config.server.flags
@@ -82,6 +84,8 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
         yield f"thinking_tokens must be 0 with `api: {model_config.api}`, which has no thinking budget"
     elif role.thinking_tokens and model_config.thinking == "none":
         yield "thinking_tokens must be 0 with `thinking: none`"
+    if not role.keep_thinking and not role.thinking_tokens:
+        yield "keep_thinking: false needs thinking_tokens above 0: there is no reasoning to leave out"
     if not model_config.hosted and role.reasoning_effort is not None:
         yield "reasoning_effort is for hosted models; use thinking_tokens for others"
     if model_config.hosted and model_config.api == "responses":

@@ -184,6 +184,8 @@ class ScriptedEngine:
         version: what it reports as its version; `None` for no such route.
         mistakes: what went wrong in the script itself; raised at the end.
         prompt, cached, generated: the counters that `/metrics` shows.
+        likely: log-probabilities of the likeliest tokens by id after a prompt with so many cached tokens, for
+            requests that ask for them.
     """
 
     def __init__(
@@ -198,9 +200,10 @@ class ScriptedEngine:
         self.answers_probes = True
         self.context: int | None = None
         self.version: str | None = None
+        self.likely: Callable[[tuple[int, ...], int], dict[int, float]] = lambda prompt, cached: {}
         self._served = 0
         self._tokenizer = tokenizer
-        self._blocks: set[tuple[int, ...]] = set()
+        self._blocks: set[tuple[str, tuple[int, ...]]] = set()
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), self)
 
@@ -308,8 +311,10 @@ class ScriptedEngine:
         limits = ("max_completion_tokens", "max_output_tokens", "max_tokens")
         limit = next((body[name] for name in limits if body.get(name)), len(ids))
         kept = ids[: min(limit, len(ids) if answer.keep is None else answer.keep)]
+        if only := body.get("allowed_token_ids"):
+            kept = only[:1]
         complete = len(kept) == len(ids)
-        usage = self._count(request.prompt, kept)
+        usage = self._count(request.prompt, kept, body.get("cache_salt", ""))
         if request.path.endswith("/responses"):
             return _response(request.number, answer, complete, usage)
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop" if complete else "length"}
@@ -330,6 +335,12 @@ class ScriptedEngine:
             choice["message"] = message
         else:
             choice |= {"text": self._tokenizer.decode(kept), "token_ids": kept, "logprobs": None}
+            if body.get("logprobs") is not None:
+                likely = self.likely(request.prompt, usage["prompt_tokens_details"]["cached_tokens"])
+                choice["logprobs"] = {
+                    "token_logprobs": [likely.get(kept[0], -9.0)],
+                    "top_logprobs": [{f"token_id:{token}": value for token, value in likely.items()}],
+                }
         if answer.finish is not None:
             choice["finish_reason"] = answer.finish
         content = {
@@ -341,14 +352,14 @@ class ScriptedEngine:
         }
         return {**content, "usage": usage} if answer.usage else content
 
-    def _count(self, prompt: tuple[int, ...], generated: list[int]) -> dict[str, Any]:
+    def _count(self, prompt: tuple[int, ...], generated: list[int], salt: str) -> dict[str, Any]:
         """The usage, with whole blocks from the cache, never the prompt's last token."""
         cached = 0
-        while cached + BLOCK < len(prompt) and prompt[: cached + BLOCK] in self._blocks:
+        while cached + BLOCK < len(prompt) and (salt, prompt[: cached + BLOCK]) in self._blocks:
             cached += BLOCK
         # The last token that was generated was never computed on.
         known = (prompt + tuple(generated))[:-1]
-        self._blocks |= {known[:end] for end in range(BLOCK, len(known) + 1, BLOCK)}
+        self._blocks |= {(salt, known[:end]) for end in range(BLOCK, len(known) + 1, BLOCK)}
         self.prompt += len(prompt)
         self.cached += cached
         self.generated += len(generated)

@@ -1,4 +1,4 @@
-"""The completions API (`/v1/completions`): append-only token ids, and tool calls constrained by our
+"""The completions API (`/v1/completions`): prompts of token ids, and tool calls constrained by our
 grammar."""
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class TokenConversation(Conversation):
 
     def tell(self, text: str) -> None:
         """See `Conversation`."""
-        self.transcript.tell(text)
+        self._prompt.rewind(self.transcript.tell(text))
 
     def close(self) -> None:
         """See `Conversation`."""

@@ -31,12 +31,21 @@ class _Counts(msgspec.Struct):
         )
 
 
+class TokenLogprobs(msgspec.Struct):
+    """Log-probabilities (natural logarithm), if a request asks for them: of the generated tokens, and of the
+    likeliest ones in their places by `token_id:ID`."""
+
+    token_logprobs: list[float | None] = []
+    top_logprobs: list[dict[str, float] | None] | None = None
+
+
 class TokenChoice(msgspec.Struct):
     """The generated ids. The text is not used, but must be readable."""
 
     token_ids: list[int] | None = None
     finish_reason: str | None = None
     text: str = ""
+    logprobs: TokenLogprobs | None = None
 
 
 class _Timing(msgspec.Struct):

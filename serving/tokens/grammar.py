@@ -72,12 +72,22 @@ def repeated(part: Part, most: int) -> Part:
     return Part({"type": "repeat", "min": 0, "max": most, "content": part.format}, part.tokens * most)
 
 
-def thinking(max_tokens: int, begin: str, end: str, excludes: tuple[str, ...]) -> Part:
-    """Return a thinking region: `begin`, at most `max_tokens` of text without `excludes`, `end`."""
-    inside = free_text(max_tokens, excludes)
-    frame = len(begin.encode()) + len(end.encode())
-    tag = {"type": "tag", "begin": begin, "content": inside.format, "end": end}
-    return Part(tag, max_tokens + frame)
+def thinking(max_tokens: int, begin: str, end: str, excludes: tuple[str, ...], closing: str = "") -> Part:
+    """Return a thinking region: `begin`, at most `max_tokens` of text without `excludes`, `end`.
+
+    Args:
+        closing: text that must precede `end` if the text takes all of its tokens; empty for none.
+    """
+
+    def region(tokens: int, end: str) -> Part:
+        inside = free_text(tokens, excludes)
+        tag = {"type": "tag", "begin": begin, "content": inside.format, "end": end}
+        return Part(tag, tokens + len(begin.encode()) + len(end.encode()))
+
+    if not closing:
+        return region(max_tokens, end)
+    # A text that ends by itself has one token less, so after `max_tokens` only the second form is possible.
+    return one_of(region(max_tokens - 1, end), region(max_tokens, closing + end))
 
 
 def structural_tag(part: Part) -> str:

@@ -3,7 +3,8 @@
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
 docs/results.md explains what is played and how both passes are kept fair. Answers are forced to the recorded
 ones. Each pass has its own `cache_salt` (a new one for every request without the cache) and its own grammars,
-so neither finds grammars that the other compiled.
+so neither finds grammars that the other compiled. Then the log-probabilities of some recorded tokens are
+compared (`speedrunner.bench.cache_truth`).
 """
 
 from __future__ import annotations
@@ -26,7 +27,16 @@ from serving.model import Model
 from serving.together import together
 from serving.usage import Prices, Usage
 from speedrunner.agents.loop import plain_messages
+from speedrunner.bench.cache_truth import (
+    ForcedToken,
+    Sample,
+    compare_answer,
+    shift_figures,
+    shift_notes,
+    shift_table,
+)
 from speedrunner.bench.engine import completions_api, open_engine
+from speedrunner.bench.grammar_mass import GrammarMasks
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
 from speedrunner.bench.player import Forcing, Played, Script, play_script
 from speedrunner.config.schema import InvalidConfig
@@ -37,6 +47,9 @@ from speedrunner.store.files import write_atomic
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
+
+TOKENS = 200
+"""Recorded tokens of each method whose log-probabilities are compared, by default."""
 
 RATIOS = (1.0, 0.5, 0.25, 0.1, 0.0)
 """Prices of a cached prompt token, as a share of an uncached one's."""
@@ -172,6 +185,47 @@ async def play_twice(deployment: Deployment, run: RecordedRun, passes: Sequence[
                 await one.measure(run, model, deployment.endpoint, episodes)
 
 
+async def compare_tokens(
+    deployment: Deployment, runs: Sequence[RecordedRun], tokens: int
+) -> list[ForcedToken]:
+    """Compare so many recorded tokens with a cached prefix and without. Raises as `play_twice`."""
+    found: list[ForcedToken] = []
+    salt = secrets.token_hex(8)
+    for number, run in enumerate(runs):
+        episodes = [each for played in run.episodes().values() for each in played]
+        share = tokens // len(runs) + (number < tokens % len(runs))
+        answers = {each.episode: [turn.usage.completion for turn in each.turns] for each in episodes}
+        chosen = Sample.of(answers, share).positions
+        async with deployment.client(lambda row: None, admission=run.setup.config.serving.admission) as model:
+            assert model.tokenizer is not None  # on the completions API
+            play = partial(_compare_episode, run, model, GrammarMasks(model.tokenizer), salt, chosen, found)
+            wanted = [each for each in episodes if each.episode in chosen]
+            await together(play, wanted, run.in_flight)
+    return found
+
+
+async def _compare_episode(
+    run: RecordedRun,
+    model: Model,
+    masks: GrammarMasks,
+    salt: str,
+    chosen: dict[str, dict[int, set[int]]],
+    found: list[ForcedToken],
+    episode: Trajectory,
+) -> None:
+    """Force an episode's answers with the cache, up to the last one with chosen positions, and compare
+    those."""
+    turns = chosen[episode.episode]
+
+    async def watch(number: int, played: Played) -> None:
+        if number in turns:
+            found.extend(await compare_answer(model.engine, played, turns[number], salt, masks))
+
+    wanted = replace(episode, turns=episode.turns[: max(turns) + 1])
+    check = partial(run.check, episode)
+    await play_script(model, run.script(wanted), Forcing(lambda: salt), check, watch)
+
+
 async def _engine_sums(endpoint: Endpoint) -> tuple[Counters, dict[str, float]]:
     """Return the engine's counters and its sums of seconds, since its start."""
     metrics = await read_metrics(endpoint)
@@ -183,17 +237,21 @@ def _sum_usage(rows: Sequence[LedgerRow]) -> Usage:
     return sum((row.usage for row in rows if row.usage is not None), Usage())
 
 
-async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Status) -> Measurement:
+async def study_cache(
+    runs: Sequence[RecordedRun], prices: Prices, status: Status, tokens: int = TOKENS
+) -> Measurement:
     """Play the episodes of runs with the prefix cache and without.
 
     Args:
         runs: runs of one model.
+        tokens: recorded tokens of each method whose log-probabilities are compared; 0 for none.
         prices: prices of the model's tokens; the price of a cached one is replaced by each of `RATIOS`.
 
     Returns:
         A measurement. Its `methods` have for each method the `passes` with the cache and without
             (`pass_figures`), the `recorded` usage of the same requests, and how many requests of the ledgers
-            were `left_out` (those of sleeps, probes and aborted attempts).
+            were `left_out` (those of sleeps, probes and aborted attempts), and the `logprobs`
+            (`shift_figures`).
 
     Raises:
         InvalidConfig: the runs' models differ, or have no token ids.
@@ -224,6 +282,13 @@ async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Statu
                 status(f"playing {run.data.path} with the cache and without")
                 await play_twice(deployment, run, passes)
             _add(found, method, each, [pass_figures(one, prices) for one in passes])
+            if tokens:
+                status(f"comparing the log-probabilities of {tokens} recorded tokens")
+                compared = await compare_tokens(deployment, each, tokens)
+                figures = shift_figures(compared, model_config.dtype)
+                found.facts["methods"][-1]["logprobs"] = figures
+                found.tables.append(shift_table(method, figures))
+                found.notes += shift_notes(method, figures)
     if prices.uncached or prices.output:
         found.notes.append(f"USD per million tokens: {prices.uncached:g} uncached, {prices.output:g} output.")
     else:
@@ -280,13 +345,13 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
         raise InvalidConfig("no answer was played: the recorded ones do not fit the model's context any more")
     usage = _sum_usage([row for row in one.rows if row.labels["role"] in ("study", "prefix_warm_up")])
     engine = {} if one.foreign else one.engine
-    times = [answer.first_token_s for _, answer in one.played]
+    times = [each.answer.first_token_s for each in one.played]
     own_times = None if None in times else np.array(times, float)
     mean = _ratio(engine.get("first_token_s"), engine.get("first_tokens"))
     p50 = p95 = None
     if own_times is not None:
         mean, p50, p95 = map(float, (own_times.mean(), *np.quantile(own_times, (0.5, 0.95))))
-    pairs = [(turn, answer) for turn, answer in one.played if turn is not None]
+    pairs = [(each.recorded, each.answer) for each in one.played if each.recorded is not None]
     compared = [(turn, answer) for turn, answer in pairs if turn.call is not None]
     paid = bool(prices.uncached or prices.output)
     return {

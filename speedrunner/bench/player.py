@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.errors import ContextOverflow
 from serving.model import Messages, Model
-from serving.tokens.grammar import constant, sequence, structural_tag
+from serving.tokens.grammar import Part, constant, sequence, structural_tag
 from serving.tokens.tools import ToolSpec
 from speedrunner.store.records import Turn
 
@@ -47,10 +47,20 @@ class Forcing(NamedTuple):
 
 
 class Played(NamedTuple):
-    """One request's answer, and the recorded answer that was forced, if any."""
+    """One request's answer.
+
+    Attributes:
+        recorded: the recorded answer that was forced, if any.
+        prompt: ids of the prompt, if a watcher is called with it; otherwise empty.
+        grammar: the conversation's grammar, which the request would have had without forcing.
+        replica: the replica that answered, if there are several.
+    """
 
     recorded: Turn | None
     answer: Completion
+    prompt: list[int]
+    grammar: Part
+    replica: int | None
 
 
 async def play_script(
@@ -58,18 +68,21 @@ async def play_script(
     script: Script,
     forcing: Forcing | None = None,
     check: Callable[[int], None] = lambda tokens: None,
+    watch: Callable[[int, Played], Awaitable[None]] | None = None,
 ) -> list[Played]:
     """Play a conversation until its end, or until a recorded answer does not fit the context.
 
     Args:
         check: called with the tokens of the first prompt before it is sent; an exception ends the
             conversation.
+        watch: called with the number and the data of each answer before the next request.
 
     Raises `ServingError`; `ContextOverflow` only if the model answers freely.
     """
     talk = model.converse("actor", script.messages, script.tools, script.labels)
     assert isinstance(talk, TokenConversation)
     played: list[Played] = []
+    grammar = talk.transcript.grammar
     try:
         check(len(talk.transcript.ids))
         for number in range(len(script.replies) + 1):
@@ -81,12 +94,16 @@ async def play_script(
                     break
                 _force(talk, recorded, forcing)
                 await talk.ready()
+            prompt = list(talk.transcript.ids) if watch else []
             try:
-                played.append(Played(recorded, await talk.ask()))
+                answer = await talk.ask()
             except ContextOverflow:
                 if recorded is None:
                     raise
                 break
+            played.append(Played(recorded, answer, prompt, grammar, talk.replica.address))
+            if watch is not None:
+                await watch(number, played[-1])
     finally:
         talk.close()
     return played

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.bench.cache_study import RecordedRun, study_cache, write_csv
+from speedrunner.bench.cache_study import TOKENS, RecordedRun, study_cache, write_csv
 from speedrunner.cli.command import AsJson, PriceList, Trust, show_measured
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.pricing import price_list
@@ -30,6 +30,10 @@ def replay(
         int | None,
         typer.Option(min=1, help="Episodes at the same time. Default: as in the run.", show_default=False),
     ] = None,
+    tokens: Annotated[
+        int,
+        typer.Option(min=0, help="Recorded tokens per method to compare log-probabilities of; 0: none."),
+    ] = TOKENS,
     prices: PriceList = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the figures as CSV, too.", show_default=False)
@@ -40,7 +44,8 @@ def replay(
     """Replay the requests of runs with and without the prefix cache.
 
     Answers are forced to the recorded ones. Runs of several methods show which share of each method's prompts
-    comes from the cache.
+    comes from the cache. Then the log-probabilities of some recorded tokens are compared: do cached prefixes
+    give the same distribution as computed ones?
 
     Example: speedrunner bench replay runs/demo --csv cache.csv
     """
@@ -50,7 +55,7 @@ def replay(
     list_ = chosen.in_place_of(setup.model_config.prices)
     if csv is not None and not csv.resolve().parent.is_dir():
         raise InvalidConfig(f"--csv {csv}: there is no folder {csv.parent}")
-    study = show_measured(lambda status: study_cache(recorded, list_, status), as_json)
+    study = show_measured(lambda status: study_cache(recorded, list_, status, tokens), as_json)
     if csv is not None:
         write_csv(study, csv)
 

@@ -109,15 +109,16 @@ class SleepTools:
         self.agents.append(record)
         limits = AgentLimits(self.calls(role, llm_calls))
 
-        context = self.model.model_config.context
+        context, settings = self.model.model_config.context, self.model.model_config.role(role)
 
         def status(text: str, usage: Usage) -> str:
-            used = usage.prompt + usage.completion + self.model.count_tokens(text)
+            answered = usage.completion if settings.keep_thinking else usage.action
+            used = usage.prompt + answered + self.model.count_tokens(text)
             tokens = max(context - used, 0)
             warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left{warning})"
 
-        execute = partial(toolbox.execute, string_tokens=self.model.model_config.role(role).string_tokens)
+        execute = partial(toolbox.execute, string_tokens=settings.string_tokens)
         opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
         with closing(opened) as conversation:
             record.termination = await run_agent(

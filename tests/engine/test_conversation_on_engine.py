@@ -69,6 +69,54 @@ async def test_every_call_is_valid_and_the_ledger_is_exact(
     assert await read_counters(engine_server.endpoint) - counted == ledger
 
 
+async def test_thinking_is_closed_at_its_budget_with_the_model_s_own_text(
+    engine_server: Any, tiny_tokenizer: ChatTokenizer
+) -> None:
+    closing = "\n\nI have to answer now."
+    model_config = msgspec.structs.replace(thinking(engine_server.model_config, 16), thinking_closing=closing)
+    model = Model(model_config, engine_server.model.engine, tiny_tokenizer)
+    counted = await read_counters(engine_server.endpoint)
+    seen = len(engine_server.rows)
+    talk = model.converse("actor", messages("think"), TOOLS, LABELS)
+    assert isinstance(talk, TokenConversation)
+    answers = await play(talk, 6, "go on")
+    assert [str(answer.problem) for answer in answers if answer.problem] == []
+    rows = engine_server.rows[seen:]
+    cut = [row.thought_cut for row in rows]
+    assert sum(cut) >= 5  # an untrained model hardly ever ends its thinking by itself
+    assert [answer.reasoning.endswith(closing) for answer in answers] == cut
+    ledger = Counters.of(sum((row.usage for row in rows), Usage()))
+    assert await read_counters(engine_server.endpoint) - counted == ledger
+
+
+async def test_without_earlier_reasoning_the_cache_gives_what_it_can(
+    engine_server: Any, tiny_tokenizer: ChatTokenizer
+) -> None:
+    model_config = thinking(engine_server.model_config, 48)
+    roles = msgspec.structs.replace(
+        model_config.roles, actor=msgspec.structs.replace(model_config.roles.actor, keep_thinking=False)
+    )
+    server = engine_server.model
+    model = Model(
+        msgspec.structs.replace(model_config, roles=roles), server.engine, tiny_tokenizer, server.replicas
+    )
+    seen = len(engine_server.rows)
+    talk = model.converse("actor", messages("forget what you thought"), TOOLS, LABELS)
+    assert isinstance(talk, TokenConversation)
+    before = 0
+    for turn in range(8):
+        answer = await talk.ask()
+        assert answer.call is not None
+        # The cached part ends within the last turn's prompt: its reasoning is not sent again.
+        assert answer.usage.cached <= before
+        before = answer.usage.prompt
+        talk.tell(f"a wall {turn}")
+        assert talk.transcript.text.count("<think>") == 0
+    rows = engine_server.rows[seen:]
+    assert [row.usage.cached for row in rows] == [row.cacheable for row in rows]
+    assert all(row.usage.cached for row in rows[1:])
+
+
 async def test_all_whole_blocks_of_what_stood_before_come_from_the_cache(
     engine_server: Any, tiny_tokenizer: ChatTokenizer
 ) -> None:

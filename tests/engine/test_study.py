@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
+from speedrunner.bench.cache_truth import EngineProber, Prober, TokenProbe, compare, shift_figures
 from speedrunner.cli.replay_command import replay
 from speedrunner.store.run_data import load
+from tests import tool_samples
 from tests.scripted_runs import in_process
 
 app = typer.Typer()
@@ -46,7 +51,73 @@ def test_with_the_cache_next_to_nothing_is_computed_again(vllm_endpoint: Endpoin
     assert cached["cached_share"] > 0.7
     assert cached["computed"] < fresh["computed"] / 3
     assert not cached["foreign"]
+    found = method["logprobs"]
+    assert found["same"] is True
+    assert found["reused"] > 0
+    assert found["grammar"]["tokens"] >= found["tokens"] > 0
+    # An untrained model spreads its mass over the whole vocabulary, of which a call allows little.
+    assert found["grammar"]["mean_most"] > 0.5
     for one in (cached, fresh):
         assert one["first_token_s"] > 0
         assert one["inference_s"] > 0
         assert one["usd_at_1"] > one["usd_at_0"] or not one["cached"]
+
+
+SALT = "recorded"
+
+
+class WrongState:
+    """Gets cached prefixes whose state is that of another prompt: one block differs, the length does not."""
+
+    def __init__(self, honest: EngineProber, seed: int) -> None:
+        self._honest = honest
+        self._seed = seed
+
+    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
+        if salt != SALT:
+            return await self._honest.probe(prompt, token, salt)
+        rng = random.Random(self._seed)
+        wrong, block = list(prompt), 32 * rng.randrange(len(prompt) // 32 - 1)
+        wrong[block : block + 32] = rng.choices(range(100, 2000), k=32)
+        await self._honest.probe(wrong, token, f"wrong {self._seed}")
+        return await self._honest.probe(wrong, token, f"wrong {self._seed}")
+
+
+class Remembered:
+    """Asks for each prompt without the cache only once."""
+
+    def __init__(self, prober: Prober, known: dict[tuple[int, ...], TokenProbe]) -> None:
+        self._prober = prober
+        self._known = known
+
+    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
+        if salt == SALT:
+            return await self._prober.probe(prompt, token, salt)
+        key = (*prompt, token)
+        if key not in self._known:
+            self._known[key] = await self._prober.probe(prompt, token, salt)
+        return self._known[key]
+
+
+async def test_a_prefix_with_a_wrong_state_is_caught_100_times_of_100(engine_server: Any) -> None:
+    model, dtype = engine_server.model, engine_server.model_config.dtype
+    messages = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
+    talk = model.converse("actor", messages, list(tool_samples.TOOLS.values()), {})
+    talk.options["cache_salt"] = SALT
+    turns: list[tuple[list[int], list[int]]] = []
+    for number in range(4):
+        prompt = list(talk.transcript.ids)
+        turns.append((prompt, (await talk.ask()).token_ids))
+        talk.tell(f"a long reply {number} " * 30)
+    honest = EngineProber(model.engine)
+    true = [token for turn in turns for token in await compare(honest, *turn, {0, 2, 5}, SALT)]
+    assert shift_figures(true, dtype)["same"] is True
+    assert all(token.reused for token in true[3:])
+    known: dict[tuple[int, ...], TokenProbe] = {}
+    verdicts = []
+    for seed in range(100):
+        prober = Remembered(WrongState(honest, seed), known)
+        wrong = await compare(prober, *turns[seed % len(turns)], {0, 2, 5}, SALT)
+        assert all(token.reused for token in wrong)
+        verdicts.append(shift_figures(wrong, dtype)["same"])
+    assert verdicts == [False] * 100

@@ -49,6 +49,8 @@ class TestEveryCard:
             thinks = model_config.thinking != "none"
             assert model_config.role("actor").thinking_tokens == (256 if thinks else 0)
             assert model_config.role("inducer").thinking_tokens == (2048 if thinks else 0)
+            # Qwen's documentation ends a thinking region at its budget with this sentence.
+            assert ("Considering the limited time" in model_config.thinking_closing) == thinks
         if model_config.hosted:
             assert model_config.role("actor").reasoning_effort == "low"
             assert model_config.role("inducer").reasoning_effort == "medium"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -42,7 +43,6 @@ def conversation(*going: object) -> list[dict[str, Any]]:
         {"role": "tool", "content": "blocked"},
         {"role": "tool", "content": "a red ball"},
         {"role": "assistant", "content": "Found."},
-        {"role": "user", "content": "Good."},
     ]
 
 
@@ -104,8 +104,6 @@ a red ball
 </tool_response><|im_end|>
 <|im_start|>assistant
 Found.<|im_end|>
-<|im_start|>user
-Good.<|im_end|>
 """,
     "",
 )
@@ -186,8 +184,6 @@ a red ball
 </think>
 
 Found.<|im_end|>
-<|im_start|>user
-Good.<|im_end|>
 """,
     "<think>\n",
 )
@@ -229,6 +225,13 @@ def test_a_longer_conversation_begins_with_the_shorter_one(tokenizer: Any, templ
             continue  # neighbouring tool results share a turn, which the first one alone closes
         text = tokenizer.apply_chat_template(messages[:turns], tools=[LOOK, GO], tokenize=False)
         assert template.rendered.startswith(text)
+
+
+def test_turns_before_the_last_user_message_have_no_reasoning(tokenizer: Any, template: Template) -> None:
+    messages = [*template.conversation, {"role": "user", "content": "Good."}]
+    text = tokenizer.apply_chat_template(messages, tools=[LOOK, GO], tokenize=False)
+    without = re.sub("<think>.*?</think>\n\n", "", template.rendered, flags=re.DOTALL)
+    assert text == without + "<|im_start|>user\nGood.<|im_end|>\n"
 
 
 def test_the_generation_prompt_opens_the_reply(tokenizer: Any, template: Template) -> None:

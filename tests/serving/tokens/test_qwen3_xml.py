@@ -219,9 +219,9 @@ def test_the_whole_reads_as_the_template_would_write_it(
     written = qwen_xml.rendered("go", arguments)
     first = talk.answer(tokenizer.framed(f"{thoughts[0]}{written}<|im_end|>"))
     talk.tell("a wall")
-    second = talk.answer(tokenizer.framed(f"{thoughts[1]}<tool_call>help<|im_end|>"))
-    talk.tell("call a tool")
-    assert (first.call, second.call) == (ToolCall("go", arguments), None)
+    second = talk.answer(tokenizer.framed(f"{thoughts[1]}{written}<|im_end|>"))
+    talk.tell("a door")
+    assert first.call == second.call == ToolCall("go", arguments)
     assert (first.reasoning, second.reasoning) == (("so", "stuck") if thinks else ("", ""))
     calls = [{"function": {"name": "go", "arguments": arguments}}]
     whole = prompt(
@@ -229,8 +229,8 @@ def test_the_whole_reads_as_the_template_would_write_it(
             *MESSAGES,
             {"role": "assistant", "reasoning_content": first.reasoning, "tool_calls": calls},
             {"role": "tool", "content": "a wall"},
-            {"role": "assistant", "reasoning_content": second.reasoning, "content": "<tool_call>help"},
-            {"role": "user", "content": "call a tool"},
+            {"role": "assistant", "reasoning_content": second.reasoning, "tool_calls": calls},
+            {"role": "tool", "content": "a door"},
         ]
     )
     assert talk.text == whole

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import json
+import random
 from typing import Any
 
 import pytest
 
-from serving.errors import InvalidCall, TruncatedCall
+from serving.errors import InvalidCall, InvalidModelConfig, TruncatedCall
+from serving.model_configs import MODELS
 from serving.tokens.formats import qwen3_json, qwen3_xml
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import ThinkingStyle, Transcript
+from tests.bundled_models import bundled_folder
+from tests.grammar_walks import Walks, avoids
 from tests.scripted_engine import Answer, call, say
 from tests.tool_samples import STRING, record
 
@@ -19,11 +23,17 @@ GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
 
 
+@pytest.fixture(scope="module")
+def tiny_walks(tiny_folder: str) -> Walks:
+    return Walks(tiny_folder)
+
+
 def transcript(
     tokenizer: ChatTokenizer,
     style: ThinkingStyle = "generated",
     thinking_tokens: int = 0,
     tool_format: Any = qwen3_json,
+    **options: Any,
 ) -> Transcript:
     return Transcript(
         tokenizer,
@@ -33,6 +43,7 @@ def transcript(
         thinking_style=style,
         thinking_tokens=thinking_tokens,
         string_tokens=20,
+        **options,
     )
 
 
@@ -61,15 +72,15 @@ def test_the_whole_reads_as_the_template_would_write_it(
     talk = transcript(tiny_tokenizer, thinking_tokens=50)
     talk.answer(ids_of(tiny_tokenizer, Answer(calls=call("go", to="é").calls, thinking="left?")))
     talk.tell("a wall")
-    talk.answer(ids_of(tiny_tokenizer, say("<think>\nstuck\n</think>\n\nhelp")))
-    talk.tell("call a tool")
+    talk.answer(ids_of(tiny_tokenizer, Answer(calls=call("go", to="é").calls, thinking="stuck")))
+    talk.tell("a door")
     function = {"name": "go", "arguments": {"to": "é"}}
     said: list[dict[str, Any]] = [
         *MESSAGES,
         {"role": "assistant", "reasoning_content": "left?", "tool_calls": [{"function": function}]},
         {"role": "tool", "content": "a wall"},
-        {"role": "assistant", "reasoning_content": "stuck", "content": "help"},
-        {"role": "user", "content": "call a tool"},
+        {"role": "assistant", "reasoning_content": "stuck", "tool_calls": [{"function": function}]},
+        {"role": "tool", "content": "a door"},
     ]
     plain = AutoTokenizer.from_pretrained(tiny_folder)
     whole = plain.apply_chat_template(said, tools=[GO.openai], tokenize=False, add_generation_prompt=True)
@@ -239,3 +250,114 @@ def test_so_it_is_of_an_answer_that_was_cut_in_its_thinking(tiny_tokenizer: Chat
     talk = transcript(tiny_tokenizer, "generated", thinking_tokens=32)
     answer = talk.answer(ids_of(tiny_tokenizer, "<think>\nI am still", ended=False))
     assert talk.written(answer.reasoning, answer.text) == "<think>\nI am still"
+
+
+CLOSING = "\n\nTime is up."
+
+
+@pytest.mark.parametrize(("style", "begin"), [("generated", "<think>\n"), ("prompted", "")])
+def test_thinking_that_takes_its_whole_budget_ends_with_the_closing_text(
+    tiny_tokenizer: ChatTokenizer, tiny_walks: Walks, style: ThinkingStyle, begin: str
+) -> None:
+    talk = transcript(tiny_tokenizer, style, 12, thinking_closing=CLOSING)
+    endless = avoids(b"<", b"\n")
+    for seed in range(20):
+        # A random model never ends its thinking by itself.
+        ids = tiny_walks.walk(talk.grammar, random.Random(seed), endless)
+        assert len(ids) <= talk.answer_tokens
+        prompt = list(talk.ids)
+        answer = talk.answer(ids)
+        assert talk.ids == prompt + ids
+        assert answer.thought_cut
+        assert answer.reasoning.endswith(CLOSING)
+        # The budget is the thinking's own; the closing text comes on top.
+        own = answer.reasoning.removesuffix(CLOSING)
+        assert tiny_tokenizer.decode(ids).startswith(f"{begin}{own}{CLOSING}\n</think>\n\n<tool_call>")
+        assert talk.written(answer.reasoning, answer.text) == tiny_tokenizer.decode(ids[:-1])
+        talk.tell("a wall")
+    assert tiny_walks.accepts(talk.grammar, f"{begin}so\n</think>\n\n{call('go', to='x').written}")
+
+
+def test_thinking_that_ends_before_its_budget_has_no_closing_text(tiny_tokenizer: ChatTokenizer) -> None:
+    talk = transcript(tiny_tokenizer, "generated", 30, thinking_closing=CLOSING)
+    answer = talk.answer(ids_of(tiny_tokenizer, Answer(calls=call("go", to="x").calls, thinking="so")))
+    assert (answer.reasoning, answer.thought_cut) == ("so", False)
+    talk.tell("a wall")
+    early = talk.answer(
+        ids_of(tiny_tokenizer, Answer(calls=call("go", to="x").calls, thinking="so" + CLOSING))
+    )
+    assert not early.thought_cut  # the model wrote the sentence itself
+
+
+FORMATS = {"generated": qwen3_json, "prompted": qwen3_xml}
+
+
+def written_call(style: str) -> str:
+    if style == "generated":
+        return call("go", to="é").written
+    return "<tool_call>\n<function=go>\n<parameter=to>\né\n</parameter>\n</function>\n</tool_call>"
+
+
+@pytest.mark.parametrize("style", ["generated", "prompted"])
+def test_without_keeping_it_later_prompts_have_no_earlier_reasoning(
+    style: ThinkingStyle,
+) -> None:
+    from transformers import AutoTokenizer
+
+    folder = bundled_folder("tiny-random" if style == "generated" else "tiny-hybrid")
+    tokenizer = ChatTokenizer(folder)
+    talk = transcript(tokenizer, style, 50, FORMATS[style], keep_thinking=False)
+    opening = "<think>\n" if style == "generated" else ""
+    said: list[dict[str, Any]] = list(MESSAGES)
+    for number, thought in enumerate(["left?", " again \n", "so"]):
+        before = list(talk.ids)
+        ids = tokenizer.framed(f"{opening}{thought}\n</think>\n\n{written_call(style)}<|im_end|>")
+        answer = talk.answer(ids)
+        assert (answer.reasoning, answer.call) == (thought, ToolCall("go", {"to": "é"}))
+        shared = talk.tell(f"wall {number}")
+        assert talk.ids[:shared] == (before + ids)[:shared]
+        assert talk.ids[shared] != (before + ids)[shared]
+        assert len(before) - 2 <= shared <= len(before)
+        said.append(
+            {"role": "assistant", "tool_calls": [{"function": {"name": "go", "arguments": {"to": "é"}}}]}
+        )
+        said.append({"role": "tool", "content": f"wall {number}"})
+    plain = AutoTokenizer.from_pretrained(folder)
+    # The template writes them like this as soon as a user message follows.
+    later = [*said, {"role": "user", "content": "?"}]
+    whole = plain.apply_chat_template(later, tools=[GO.openai], tokenize=False)
+    past = whole[: whole.rindex("<|im_start|>user\n?")]
+    assert talk.text.startswith(past)
+    assert (
+        talk.ids[: len(plain(past, add_special_tokens=False)["input_ids"])]
+        == plain(past, add_special_tokens=False)["input_ids"]
+    )
+    assert "<think>" not in past
+
+
+def test_an_answer_whose_tokens_cross_the_end_of_its_reasoning_keeps_its_text(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    text = f"<think>\nso\n</think>\n\n{call('go', to='x').written}"
+    end = tiny_tokenizer.control_id("<|im_end|>")
+    for ids in ([*tiny_tokenizer.outside_text(text), end], [*tiny_tokenizer.framed(text), end]):
+        talk = transcript(tiny_tokenizer, thinking_tokens=9, keep_thinking=False)
+        prompt = talk.text
+        talk.answer(ids)
+        talk.tell("a wall")
+        assert talk.text.startswith(f"{prompt}{call('go', to='x').written}<|im_end|>\n<|im_start|>user\n")
+
+
+def test_an_answer_cut_in_its_thinking_leaves_an_empty_turn(tiny_tokenizer: ChatTokenizer) -> None:
+    talk = transcript(tiny_tokenizer, thinking_tokens=9, keep_thinking=False)
+    prompt = talk.text
+    talk.answer(ids_of(tiny_tokenizer, "<think>\nhm hm", ended=False))
+    talk.tell("write less")
+    assert talk.text.startswith(f"{prompt}<|im_end|>\n<|im_start|>user\nwrite less<|im_end|>\n")
+
+
+def test_a_template_that_keeps_earlier_reasoning_is_refused() -> None:
+    keeps = ChatTokenizer(MODELS / "tiny" / "weights")
+    with pytest.raises(InvalidModelConfig, match=r"^keep_thinking=false: the model's chat template keeps"):
+        transcript(keeps, thinking_tokens=9, keep_thinking=False)
+    assert transcript(keeps, thinking_tokens=0, keep_thinking=False).text  # nothing is left out

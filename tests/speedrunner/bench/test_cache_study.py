@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import csv
 import json
+import math
+import random
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -37,9 +39,10 @@ def forced(request: Request) -> Answer:
     return say("".join(part["value"] for part in parts))
 
 
-def studied(engine: ScriptedEngine, *arguments: str) -> dict[str, Any]:
+def studied(engine: ScriptedEngine, *arguments: str, tokens: int = 0) -> dict[str, Any]:
     trust = [word for run in arguments if Path(run, "config.yaml").exists() for word in trusting(Path(run))]
-    result = CliRunner().invoke(app, [*arguments, f"serving.url={engine.endpoint}", *trust, "--json"])
+    options = [f"serving.url={engine.endpoint}", *trust, "--tokens", str(tokens), "--json"]
+    result = CliRunner().invoke(app, [*arguments, *options])
     if result.exception is not None:
         raise result.exception
     found: dict[str, Any] = json.loads(result.stdout)
@@ -157,6 +160,51 @@ def test_a_run_that_has_played_nothing_cannot_be_played_again(
         pytest.raises(RunDirectoryError, match="has no finished episode yet"),
     ):
         studied(engine, str(empty))
+
+
+def likely(prompt: tuple[int, ...], cached: int) -> dict[int, float]:
+    """A model's distribution, which depends on the prompt alone."""
+    rng = random.Random(hash(prompt))
+    return {token: math.log(rng.uniform(0.5, 0.99) / 2048) for token in range(2048)}
+
+
+def test_the_log_probabilities_of_recorded_tokens_are_compared(
+    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer
+) -> None:
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
+        engine.likely = likely
+        (method,) = studied(engine, str(learnt.dir), tokens=60)["methods"]
+    found = method["logprobs"]
+    assert found["same"] is True
+    assert 30 <= found["tokens"] <= 60  # short prompts have no whole block in the cache
+    assert found["reused"] > 0
+    assert found["cached"] == found["control"] == {"median": 0, "p95": 0, "max": 0}
+    # Most tokens are forbidden at most positions of a call, and all their mass is known here.
+    grammar = found["grammar"]
+    assert grammar["tokens"] == 60
+    assert 0.5 < grammar["mean_least"] <= grammar["mean_most"] < 1
+
+
+def test_a_cache_that_answers_from_a_wrong_state_is_caught(
+    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer
+) -> None:
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
+        engine.likely = lambda prompt, cached: likely(prompt[cached:] if cached else prompt, cached)
+        (method,) = studied(engine, str(learnt.dir), tokens=20)["methods"]
+    found = method["logprobs"]
+    assert found["same"] is False
+    assert found["control"]["max"] == 0
+    assert found["cached"]["median"] > found["limit"]["median"]
+
+
+def test_without_a_cache_nothing_is_said_about_it(
+    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.scripted_engine.BLOCK", 100_000)
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
+        engine.likely = likely
+        (method,) = studied(engine, str(learnt.dir), tokens=10)["methods"]
+    assert method["logprobs"]["same"] is None
 
 
 def test_it_needs_a_run() -> None:

@@ -1,0 +1,267 @@
+"""Log-probabilities of recorded tokens, with a cached prefix and without: part of `speedrunner bench replay`.
+
+Recorded answers are forced once more, so the cache fills as it does in a run. After each answer, requests for
+one token each ask for the log-probability at some of its positions: once with the prefix from the cache, and
+twice with the whole prompt computed. The two computed ones show the engine's own noise.
+
+These requests have no grammar, because vLLM 0.32 takes log-probabilities after the grammar's mask. Instead
+they allow only the recorded token (`allowed_token_ids`), which vLLM applies after it has taken them. They do
+not use `prompt_logprobs`, because vLLM does not read the cache for those.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Sequence
+from random import Random
+from typing import Any, NamedTuple, Protocol
+
+import msgspec
+
+from serving.engine.client import Engine
+from serving.engine.prompt import Prompt
+from serving.errors import RequestRefused
+from serving.together import together
+from serving.tokens.grammar import Part
+from speedrunner.bench.grammar_mass import GrammarMasks, removed_mass
+from speedrunner.bench.measurement import Table, columns
+from speedrunner.bench.player import Played
+
+TOP = 20
+"""Likeliest tokens that are requested at each position; vLLM's own limit (`--max-logprobs`)."""
+
+FACTOR = 3.0
+"""Shifts up to this multiple of the control's count as the engine's noise."""
+
+FLOORS = {"median": 0.02, "p95": 0.1, "max": 1.0}
+"""Shifts (natural logarithm) that always count as noise, for 16-bit weights. An engine adds numbers in
+another order when it computes another part of a prompt, and a control that repeats the same request does not
+show that. Chosen, not measured."""
+
+FLOAT32_SHARE = 0.01
+"""The same for 32-bit weights, as a share."""
+
+
+class TokenProbe(NamedTuple):
+    """The answer to a request for one token.
+
+    Attributes:
+        logprob: log-probability of the forced token.
+        top: log-probabilities of the likeliest tokens by id.
+        reused: prompt tokens from the cache.
+    """
+
+    logprob: float
+    top: dict[int, float]
+    reused: int
+
+
+class ForcedToken(msgspec.Struct, frozen=True):
+    """One token of a recorded answer, with its log-probabilities (natural logarithm).
+
+    Attributes:
+        position: its number in the answer, from 0.
+        reused: prompt tokens that the cache provided for `cached` alone.
+        cached: with the prefix from the cache.
+        computed: with the whole prompt computed.
+        control: the same again.
+        removed_least, removed_most: bounds of the probability mass that the grammar removes there; `None` if
+            the grammar does not allow the answer.
+    """
+
+    position: int
+    reused: int
+    cached: float
+    computed: float
+    control: float
+    removed_least: float | None = None
+    removed_most: float | None = None
+
+
+class Prober(Protocol):
+    """Asks an engine for one token."""
+
+    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
+        """Force `token` after `prompt`; prompts with the same salt share the prefix cache."""
+
+
+class EngineProber:
+    """Asks a replica of an engine, without a grammar."""
+
+    def __init__(self, engine: Engine, replica: int | None = None) -> None:
+        self._engine = engine
+        self._replica = replica
+
+    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
+        """See `Prober`. Raises `ServingError`; `RequestRefused` if the engine returns no log-probability."""
+        reply = await self._engine.complete(
+            Prompt(list(prompt)),
+            max_tokens=1,
+            labels={"role": "log_probability"},
+            replica=self._replica,
+            temperature=0.0,
+            allowed_token_ids=[token],
+            logprobs=TOP,
+            return_tokens_as_token_ids=True,
+            cache_salt=salt,
+        )
+        reply.record("ok", reply.usage)
+        found = reply.answer.choices[0].logprobs
+        if found is None or not found.token_logprobs or found.token_logprobs[0] is None:
+            raise RequestRefused("the engine returns no log-probabilities; start it with --max-logprobs 20")
+        top = (found.top_logprobs or [None])[0] or {}
+        by_id = {int(name.removeprefix("token_id:")): value for name, value in top.items()}
+        return TokenProbe(found.token_logprobs[0], by_id, reply.usage.cached)
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """The positions to compare, by episode and number of the turn."""
+
+    positions: dict[str, dict[int, set[int]]]
+
+    @classmethod
+    def of(cls, answers: dict[str, list[int]], tokens: int, seed: int = 0) -> Sample:
+        """Choose `tokens` positions at random: half of them first tokens of answers, right after a cached
+        prefix.
+
+        Args:
+            answers: for each episode, the tokens of its answers.
+        """
+        rng, chosen = Random(seed), dict[str, dict[int, set[int]]]()
+        places = [
+            (episode, turn, position)
+            for episode, lengths in answers.items()
+            for turn, length in enumerate(lengths)
+            for position in range(length)
+        ]
+        firsts = [place for place in places if place[2] == 0]
+        taken = rng.sample(firsts, min(-(-tokens // 2), len(firsts)))
+        rest = sorted(set(places) - set(taken))
+        taken += rng.sample(rest, min(tokens - len(taken), len(rest)))
+        for episode, turn, position in taken:
+            chosen.setdefault(episode, {}).setdefault(turn, set()).add(position)
+        return cls(chosen)
+
+
+async def compare(
+    prober: Prober,
+    prompt: list[int],
+    answer: list[int],
+    positions: Collection[int],
+    salt: str,
+    grammar: Part | None = None,
+    masks: GrammarMasks | None = None,
+) -> list[ForcedToken]:
+    """Compare tokens of an answer with a cached prefix and without. Raises `ServingError`.
+
+    Args:
+        salt: the salt with which `prompt` and `answer` were sent.
+        grammar: the answer's own grammar, for the mass that it removes.
+    """
+    places = sorted(position for position in positions if position < len(answer))
+    allowed = masks.allowed(grammar, answer, places) if masks and grammar else {}
+
+    async def measure(position: int) -> ForcedToken:
+        ids, token = [*prompt, *answer[:position]], answer[position]
+        salts = (salt, secrets.token_hex(8), secrets.token_hex(8))
+        cached, computed, control = await together(
+            lambda each: prober.probe(ids, token, each), salts, len(salts)
+        )
+        least = most = None
+        if position in allowed:
+            least, most = removed_mass(computed.top, allowed[position])
+        reused = cached.reused - max(computed.reused, control.reused)
+        return ForcedToken(
+            position, max(reused, 0), cached.logprob, computed.logprob, control.logprob, least, most
+        )
+
+    return list(await together(measure, places, len(places) or 1))
+
+
+async def compare_answer(
+    engine: Engine, played: Played, positions: Collection[int], salt: str, masks: GrammarMasks
+) -> list[ForcedToken]:
+    """Compare tokens of an answer that was just forced. Raises `ServingError`."""
+    prober = EngineProber(engine, played.replica)
+    return await compare(
+        prober, played.prompt, played.answer.token_ids, positions, salt, played.grammar, masks
+    )
+
+
+def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:
+    """Return the distribution of the shifts, and whether the cache changes it.
+
+    - tokens: how many were compared; reused: prompt tokens that the cache provided for them;
+    - cached: median, p95 and max of |cached - computed|; control: the same of |control - computed|;
+    - limit: the largest shifts that count as noise;
+    - same: whether cached and computed prefixes give the same distribution; `None` if the cache provided
+      nothing;
+    - grammar: tokens with a known grammar, and the removed probability mass there: its mean between
+      `mean_least` and `mean_most`, and the p95 and max of its lower bound.
+    """
+    import numpy as np
+
+    def spread(values: list[float]) -> dict[str, float]:
+        found = np.array(values, float)
+        return {
+            "median": float(np.median(found)),
+            "p95": float(np.quantile(found, 0.95)),
+            "max": float(found.max()),
+        }
+
+    reused = [each for each in tokens if each.reused]
+    shown = reused or list(tokens)
+    cached = spread([abs(each.cached - each.computed) for each in shown])
+    control = spread([abs(each.control - each.computed) for each in shown])
+    share = FLOAT32_SHARE if dtype == "float32" else 1.0
+    limit = {name: max(FACTOR * control[name], share * floor) for name, floor in FLOORS.items()}
+    known = [
+        (each.removed_least, each.removed_most)
+        for each in tokens
+        if each.removed_least is not None and each.removed_most is not None
+    ]
+    grammar: dict[str, float] = {"tokens": len(known)}
+    if known:
+        least, most = np.array(known, float).T
+        grammar |= {"mean_least": float(least.mean()), "mean_most": float(most.mean())}
+        grammar |= {"p95_least": float(np.quantile(least, 0.95)), "max_least": float(least.max())}
+    return {
+        "tokens": len(shown),
+        "reused": sum(each.reused for each in tokens),
+        "cached": cached,
+        "control": control,
+        "limit": limit,
+        "same": all(cached[name] <= limit[name] for name in FLOORS) if reused else None,
+        "grammar": grammar,
+    }
+
+
+def shift_table(method: str, figures: dict[str, Any]) -> Table:
+    """Return the table of a method's shifts."""
+    names = {"cached": "cached and computed", "control": "computed twice", "limit": "counts as noise"}
+    rows = [{"shift": text} | figures[name] for name, text in names.items()]
+    title = f"{method}: shift of the log-probability of {figures['tokens']} recorded tokens"
+    return Table("", rows, columns("shift", "median:.2g", "p95:.2g", "max:.2g"), title=title)
+
+
+def shift_notes(method: str, figures: dict[str, Any]) -> list[str]:
+    """Return the verdict, and what the grammar removes, as sentences."""
+    match figures["same"]:
+        case None:
+            verdict = "no prompt token came from the cache, so it was not compared."
+        case True:
+            verdict = "cached and computed prefixes give the same distribution, within the engine's noise."
+        case _:
+            verdict = (
+                "cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
+                " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
+            )
+    notes = [f"{method}: {verdict}"]
+    grammar = figures["grammar"]
+    if grammar["tokens"]:
+        notes.append(
+            f"{method}: the grammar removes {grammar['mean_least']:.2%} to {grammar['mean_most']:.2%} of the"
+            f" probability mass on average over {grammar['tokens']} tokens; p95 at least"
+            f" {grammar['p95_least']:.2%}, max at least {grammar['max_least']:.2%}."
+        )
+    return notes

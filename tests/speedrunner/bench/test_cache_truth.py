@@ -1,0 +1,130 @@
+"""The comparison of log-probabilities: which tokens, which shifts count, what a grammar removes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from serving.tokens.grammar import constant, sequence, thinking
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.bench.cache_truth import (
+    FLOORS,
+    ForcedToken,
+    Sample,
+    TokenProbe,
+    compare,
+    shift_figures,
+    shift_notes,
+    shift_table,
+)
+from speedrunner.bench.grammar_mass import GrammarMasks, RemovedMass, removed_mass
+
+
+def test_half_of_the_chosen_tokens_are_the_first_of_their_answers() -> None:
+    answers = {f"test/{number}": [20] * 10 for number in range(5)}
+    chosen = [
+        position
+        for turns in Sample.of(answers, 40).positions.values()
+        for positions in turns.values()
+        for position in positions
+    ]
+    assert len(chosen) == 40
+    assert 20 <= chosen.count(0) < 30
+    assert max(chosen) > 10
+    assert Sample.of(answers, 40) == Sample.of(answers, 40) != Sample.of(answers, 40, seed=1)
+
+
+def test_no_more_tokens_are_chosen_than_there_are() -> None:
+    assert Sample.of({"a": [2, 1]}, 1000).positions == {"a": {0: {0, 1}, 1: {0}}}
+    assert Sample.of({"a": [0]}, 5).positions == {}
+
+
+def tokens(cached: Sequence[float], computed: Sequence[float], control: Sequence[float]) -> list[ForcedToken]:
+    return [ForcedToken(n, 32, *each) for n, each in enumerate(zip(cached, computed, control, strict=True))]
+
+
+@pytest.mark.parametrize(("dtype", "noise"), [("float32", 1e-5), ("bfloat16", 0.01)])
+def test_a_shift_within_the_engine_s_noise_is_no_difference(dtype: str, noise: float) -> None:
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        true = -rng.exponential(3, 200)
+        found = shift_figures(tokens(*(true + rng.normal(0, noise, (3, 200)))), dtype)
+        assert found["same"] is True
+
+
+@pytest.mark.parametrize(("dtype", "noise"), [("float32", 1e-5), ("bfloat16", 0.01)])
+@pytest.mark.parametrize("wrong", [0.1, 1.0])
+def test_a_wrong_state_behind_a_tenth_of_the_tokens_is_caught_100_times_of_100(
+    dtype: str, noise: float, wrong: float
+) -> None:
+    """Known bugs changed up to a fifth of all answers."""
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        true = -rng.exponential(3, 200)
+        cached, computed, control = true + rng.normal(0, noise, (3, 200))
+        hit = rng.random(200) < wrong
+        hit[: math.ceil(200 * wrong)] |= not hit.any()
+        cached = np.where(hit, -rng.exponential(3, 200), cached)
+        assert shift_figures(tokens(cached, computed, control), dtype)["same"] is False
+
+
+def test_tokens_without_a_cached_prefix_say_nothing() -> None:
+    found = shift_figures([ForcedToken(0, 0, -1.0, -9.0, -9.0)], "float32")
+    assert found["same"] is None
+    assert "was not compared" in shift_notes("react", found)[0]
+
+
+def test_a_difference_is_reported_with_what_to_do() -> None:
+    found = shift_figures(tokens([-1.0] * 9, [-4.0] * 9, [-4.0] * 9), "auto")
+    (note,) = shift_notes("react", found)
+    assert "DIFFERENT distributions" in note
+    assert "enable-prefix-caching" in note
+    rows = shift_table("react", found).rows
+    assert [row["median"] for row in rows] == [3.0, 0.0, FLOORS["median"]]
+
+
+def test_the_removed_mass_is_bounded_by_the_tokens_that_are_known() -> None:
+    top = {0: math.log(0.5), 1: math.log(0.2), 2: math.log(0.1), 7: math.log(0.1)}
+    allowed = np.array([True, False, True, False])
+    least, most = removed_mass(top, allowed)
+    assert (least, most) == pytest.approx((0.3, 0.4))  # an id beyond the vocabulary is forbidden
+    assert removed_mass({}, allowed) == RemovedMass(0.0, 1.0)
+
+
+def test_masks_follow_an_answer_and_its_budget_of_thinking(tiny_tokenizer: ChatTokenizer) -> None:
+    region = thinking(4, "", "\n</think>\n\n", ("</think>",))
+    grammar = sequence(region, constant("go"))
+    thought = tiny_tokenizer.outside_text("x x x x x x")[:4]
+    answer = [*thought, *tiny_tokenizer.framed("\n</think>\n\ngo")]
+    masks = GrammarMasks(tiny_tokenizer)
+    allowed = masks.allowed(grammar, answer, {0, 4, len(answer) - 1})
+    assert sorted(allowed) == [0, 4, len(answer) - 1]
+    assert allowed[0].sum() > 1000
+    assert allowed[4].sum() < 10  # the budget is used up
+    assert all(mask[answer[position]] for position, mask in allowed.items())
+    assert masks.allowed(grammar, [answer[-1], answer[-1], *answer], {99}) == {}
+
+
+class Pretender:
+    """Answers from a table, and counts what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[int, int, str]] = []
+
+    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
+        self.asked.append((len(prompt), token, salt))
+        return TokenProbe(-float(token), {}, 64 if salt == "run" else 0)
+
+
+async def test_each_token_is_asked_for_once_with_the_cache_and_twice_without() -> None:
+    engine = Pretender()
+    found = await compare(engine, [7] * 70, [1, 2, 3], {2, 0, 9}, "run")
+    assert [(each.position, each.reused) for each in found] == [(0, 64), (2, 64)]
+    assert [each.cached for each in found] == [-1.0, -3.0]
+    assert [(size, token) for size, token, _ in engine.asked] == [(70, 1)] * 3 + [(72, 3)] * 3
+    salts = [salt for _, _, salt in engine.asked]
+    assert salts.count("run") == 2
+    assert len(set(salts)) == 5
