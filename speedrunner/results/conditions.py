@@ -17,7 +17,7 @@ from typed.plain_records import flat
 NAMED = ("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching")
 """Keys that `ConditionName` names."""
 
-OWN = ("run.seed", "run.start_from", "library.visible_last")
+OWN = ("run.seed", "run.start_from", "library.visible_last", "library.hide", "library.remove")
 """Keys in which runs of a condition differ, or which `ConditionName` names."""
 
 SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every", "run.budget_tokens")
