@@ -112,7 +112,9 @@ class LibraryConfig(msgspec.Struct, frozen=True):
 
     def settings(self) -> list[str]:
         """Return the settings that differ from the defaults, such as `library.hide=[walk]`."""
-        given = {name: value for name, value in msgspec.structs.asdict(self).items() if value not in (None, [])}
+        given = {
+            name: value for name, value in msgspec.structs.asdict(self).items() if value not in (None, [])
+        }
         return [
             f"library.{name}=[{','.join(value)}]" if isinstance(value, list) else f"library.{name}={value}"
             for name, value in given.items()

@@ -12,6 +12,13 @@ import msgspec
 
 from speedrunner.config.schema import InvalidConfig, RunConfig
 from speedrunner.console import Status
+from speedrunner.results.attribution import (
+    Subject,
+    find_gaps,
+    group_subjects,
+    make_attribution_tables,
+    shows_part,
+)
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.paper import Beside, beside, published
@@ -32,10 +39,12 @@ class Collected:
 
     Attributes:
         runs: in the order of their folders.
-        conditions: the same runs, grouped.
+        conditions: the same runs, grouped, without those that show a part of a library.
+        subjects: the policies that were evaluated without some of their skills.
         beside: the paper's numbers and the measured ones.
         tables: all tables.
-        notes: runs that are left out because another one has their condition and seed.
+        notes: runs that are left out because another one has their condition and seed, and missing
+            evaluations of parts of libraries.
         caveats: notes on the results from the model configs.
         problems: runs and files that could not be read, a line each.
         options: further options of the command that fills a gap.
@@ -43,6 +52,7 @@ class Collected:
 
     runs: list[RunResult]
     conditions: list[Condition]
+    subjects: list[Subject]
     beside: list[Beside]
     tables: list[Table]
     notes: list[str]
@@ -72,17 +82,23 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     runs, problems = _read(folders, prices, status)
     if not runs:
         raise StorageError("; ".join(problems))
-    conditions, notes = group_runs(runs)
+    conditions, notes = group_runs([run for run in runs if not shows_part(run)])
+    subjects = group_subjects(runs)
+    notes += find_gaps(subjects)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
     rows = beside(published(), conditions, options)
-    made = [*make_tables(conditions, prices=names, corrected=corrected), *paper_tables(rows)]
+    made = [
+        *make_tables(conditions, prices=names, corrected=corrected),
+        *make_attribution_tables(subjects),
+        *paper_tables(rows),
+    ]
     try:
         made.append(forecast_table(runs))
     except DAMAGED as error:
         problems.append(f"the forecasts of runs cannot be used: {error or type(error).__name__}")
     caveats = sorted({caveat for run in runs for caveat in run.caveats})
-    return Collected(runs, conditions, rows, made, notes, caveats, problems, options)
+    return Collected(runs, conditions, subjects, rows, made, notes, caveats, problems, options)
 
 
 def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
