@@ -153,9 +153,13 @@ def _placed(line: Line) -> Line | None:
         x=[line.x[place] for place in kept],
         y=[line.y[place] for place in kept],
         sd=[sd if sd is not None and sd < MOST else None for sd in deviations],
-        ends=[line.ends[place] for place in kept] if line.ends else [],
+        ends=[_finite(line.ends[place]) for place in kept] if line.ends else [],
         notes=[line.notes[place] for place in kept] if line.notes else [],
     )
+
+
+def _finite(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    return ends if ends is not None and all(abs(end) < MOST for end in ends) else None
 
 
 def _draw_lines(axes: Axes, panel: Panel, drawn: Drawn) -> None:
