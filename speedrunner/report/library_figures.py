@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from speedrunner.report.number_texts import exact_number
 from speedrunner.report.panels import LETTERS, Figure, Line, Panel
-from speedrunner.results.attribution import CHANGES, Subject, rate_skill, share_skills
+from speedrunner.results.attribution import CHANGES, Subject, find_gaps, rate_skill, share_skills
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.transfer import Player, Transfer
 
@@ -37,7 +37,8 @@ def attribution_figures(subjects: Sequence[Subject]) -> list[Figure]:
         title = f"What skills add: {name.method} on {name.env}, {name.model}"
         rows = [panels[place : place + 2] for place in range(0, len(panels), 2)]
         stem = _file_name("attribution", name.env, name.method, name.model)
-        figures.append(Figure(stem, title, text, rows, subject.runs, ""))
+        missing = "; ".join(find_gaps([subject]))
+        figures.append(Figure(stem, title, text, rows, subject.runs, missing))
     return figures
 
 

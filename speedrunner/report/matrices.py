@@ -25,7 +25,7 @@ def draw_matrix(axes: Axes, panel: Panel) -> dict[str, list[str]]:
     Returns:
         The text of each cell by the group id of its artist.
     """
-    columns, texts = panel.names, {}
+    columns, texts = sorted(panel.names), {}
     ink = style("speedrunner").ink
     for row, line in enumerate(panel.lines):
         for name, value, note in zip(line.x, line.y, line.notes, strict=True):

@@ -8,8 +8,10 @@ tasks: they apply to this policy, not to the method.
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import pandas
 from msgspec.structs import replace
@@ -41,14 +43,16 @@ class Subject:
     Attributes:
         condition_name: that of the whole library.
         whole, parts: finished runs by seed; of parts of the library, by change (`hide`, `remove`) and skills.
-        unfinished: paths of unfinished runs.
+        folder: the folder of its runs.
+        unfinished: runs without a finished evaluation.
     """
 
     condition_name: ConditionName
     start_from: str
+    folder: Path
     whole: dict[int, RunResult] = field(default_factory=dict)
     parts: dict[tuple[str, Coalition], dict[int, RunResult]] = field(default_factory=dict)
-    unfinished: list[str] = field(default_factory=list)
+    unfinished: list[RunResult] = field(default_factory=list)
 
     @property
     def skills(self) -> list[str]:
@@ -90,14 +94,13 @@ def group_subjects(runs: Sequence[RunResult]) -> list[Subject]:
         if key not in keys:
             continue
         name = condition_name(replace(run.config, library=replace(library, hide=[], remove=[])))
-        subject = found.setdefault(key, Subject(name, run.config.run.start_from or ""))
+        subject = found.setdefault(key, Subject(name, run.config.run.start_from or "", Path(run.path).parent))
         if run.unfinished or run.checkpoints.empty:
-            subject.unfinished.append(run.path)
+            subject.unfinished.append(run)
         elif not shows_part(run):
             subject.whole.setdefault(run.seed, run)
         elif not (library.hide and library.remove):
-            part = "hide" if library.hide else "remove", frozenset(library.hide or library.remove)
-            subject.parts.setdefault(part, {}).setdefault(run.seed, run)
+            subject.parts.setdefault(_part(run), {}).setdefault(run.seed, run)
     return sorted(found.values(), key=lambda each: (each.condition_name, each.start_from))
 
 
@@ -110,12 +113,15 @@ def find_gaps(subjects: Sequence[Subject]) -> list[str]:
     """Return a line for each policy with missing evaluations, with the command that plays them."""
     lines = []
     for each in subjects:
-        missing = [f"{path} is not finished" for path in each.unfinished]
+        missing = [f"{run.path} is not finished" for run in each.unfinished]
         if not each.whole:
             missing.append(f"no finished evaluation of the whole library of {each.start_from}")
         if missing:
-            command = f"speedrunner sweep experiment=attribution run.start_from={each.start_from}"
-            lines.append(f"{'; '.join(missing)}: {command}")
+            partly = [*each.parts, *(_part(run) for run in each.unfinished)]
+            several = {names for _, names in partly if len(names) > 1}
+            experiment = "shapley" if len(several) > 1 else "attribution"
+            words = [f"experiment={experiment}", f"run.start_from={each.start_from}", f"--dir={each.folder}"]
+            lines.append(f"{'; '.join(missing)}: speedrunner sweep {shlex.join(words)}")
     return lines
 
 
@@ -222,6 +228,11 @@ def _listed_parts(subject: Subject) -> list[tuple[str, Coalition]]:
         and part[1] == {skill for change, names in subject.parts for skill in names if change == part[0]}
     ]
     return [*single, *sorted(everything, key=lambda part: part[0])]
+
+
+def _part(run: RunResult) -> tuple[str, Coalition]:
+    library = run.config.library
+    return "hide" if library.hide else "remove", frozenset(library.hide or library.remove)
 
 
 def _players(subject: Subject) -> list[str]:

@@ -15,7 +15,7 @@ from tests.speedrunner.results.small_runs import SmallRun
 pytestmark = pytest.mark.slow
 
 SKILLS = {
-    "ahead": "return move_forward()",
+    "ahead": "return go_forward()",
     "_turn": "return turn_left()",
     "around": "return _turn() + _turn()",
 }

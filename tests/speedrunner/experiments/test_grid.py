@@ -122,7 +122,7 @@ class TestThatBeginsWithAnother_sPolicy:
             listed(tmp_path, "- {method: asi, run.start_from: {run.seed: []}}")
 
 
-SOURCES = {"_step": "return move_forward()", "home": "return _step()", "far": "return home()"}
+SOURCES = {"_step": "return go_forward()", "home": "return _step()", "far": "return home()"}
 """Two public skills; `far` calls `home`, which calls a private one."""
 
 

@@ -98,8 +98,12 @@ class TestAttribution:
         (line,) = find_gaps(group_subjects(runs))
         assert line == (
             "runs/hide-open-0 is not finished:"
-            " speedrunner sweep experiment=attribution run.start_from=runs/x:2"
+            " speedrunner sweep experiment=attribution run.start_from=runs/x:2 --dir=runs"
         )
+        pair = replace(evaluation(["open", "look"]), unfinished=[0])
+        everything = evaluation(SAVED)
+        (line,) = find_gaps(group_subjects([*runs, pair, everything]))
+        assert "sweep experiment=shapley run.start_from=runs/x:2" in line
 
     def test_without_the_whole_library_there_is_no_row_and_the_gap_is_named(self) -> None:
         runs = [evaluation(["walk"])]
