@@ -32,7 +32,7 @@ def stored_runs(source: str, overrides: Sequence[str], parts: Mapping[str, Any])
     Args:
         source: `RUN` or `RUN:VERSION`.
         overrides: settings that differ from those of the stored run.
-        parts: the values of `PARTS` that stand for several sets of skills.
+        parts: values of `PARTS` that name several sets of skills.
 
     Raises:
         InvalidConfig: no policy is named; the policy has no public skill, or too many; or some skills cannot
@@ -48,7 +48,7 @@ def stored_runs(source: str, overrides: Sequence[str], parts: Mapping[str, Any])
     if not parts:
         return [config]
     if len(parts) > 1:
-        raise InvalidConfig(f"{' and '.join(parts)} cannot both stand for several sets of skills")
+        raise InvalidConfig(f"{' and '.join(parts)} cannot both name several sets of skills")
     ((key, value),) = parts.items()
     design = next((each for each in DESIGNS if value == {"public": each}), None)
     if design is None:

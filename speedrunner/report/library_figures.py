@@ -1,4 +1,4 @@
-"""Figures of stored libraries: what each skill adds, and libraries played by other models and seeds."""
+"""Figures of stored libraries: contributions of skills, and libraries played by other models and seeds."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMMAND = "speedrunner sweep experiment=transfer"
 
 
 def attribution_figures(subjects: Sequence[Subject]) -> list[Figure]:
-    """Return a figure for each policy: what each skill adds, with intervals."""
+    """Return a figure for each policy: the contribution of each skill, with intervals."""
     figures = []
     for subject in subjects:
         panels = [panel for metric in SHOWN if (panel := _attribution_panel(subject, metric)).lines]
@@ -30,11 +30,11 @@ def attribution_figures(subjects: Sequence[Subject]) -> list[Figure]:
             continue
         name = subject.condition_name
         text = (
-            "What each skill adds per test episode: the whole library minus the library without it (hidden"
-            " from the actor, or removed), and its Shapley value if enough sets of skills were played."
+            "Contribution of each skill per test episode: the whole library minus the library without it"
+            " (hidden from the actor, or removed), and its Shapley value if enough sets of skills were played."
             f" Lines: {CONFIDENCE:.0%} intervals over test tasks. Negative calls, tokens and USD are savings."
         )
-        title = f"What skills add: {name.method} on {name.env}, {name.model}"
+        title = f"Contribution of skills: {name.method} on {name.env}, {name.model}"
         rows = [panels[place : place + 2] for place in range(0, len(panels), 2)]
         stem = _file_name("attribution", name.env, name.method, name.model)
         missing = "; ".join(find_gaps([subject]))
@@ -103,7 +103,7 @@ def _matrices(transfers: Sequence[Transfer]) -> Iterator[Panel]:
 
 
 def _matrix(title: str, transfers: Sequence[Transfer], label: Callable[[Player], str]) -> Panel:
-    """Return a matrix whose cells are means over evaluations with the same labels."""
+    """Return a matrix; its cells are means over evaluations with the same labels."""
     cells: dict[str, dict[str, list[Transfer]]] = {}
     for each in transfers:
         cells.setdefault(label(each.library), {}).setdefault(label(each.player), []).append(each)
@@ -128,6 +128,6 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def _file_name(*parts: str) -> str:
-    """Return a file's name without special characters; the last characters tell runs apart."""
+    """Return a file's name without special characters; the last characters differ between runs."""
     kept = [parts[0], *(part[-LETTERS:] for part in parts[1:])]
     return "".join(each if each.isalnum() else "_" for each in "_".join(kept))

@@ -1,4 +1,4 @@
-"""What each skill of a stored policy adds: evaluations with and without it, paired by task.
+"""Contribution of each skill of a stored policy: differences of evaluations, paired by task.
 
 Runs that evaluate a policy with some of its skills hidden or removed are compared with runs of the whole
 library that have the same seed and settings. A task's difference is its mean over seeds. Intervals resample
@@ -80,7 +80,7 @@ class Subject:
 
 
 def shows_part(run: RunResult) -> bool:
-    """Return whether a run hides or removes some skills. Only the tables of this module have such runs."""
+    """Return whether a run hides or removes some skills. Only the tables of this module have these runs."""
     library = run.config.library
     return bool(library.hide or library.remove)
 
@@ -170,8 +170,8 @@ def _attribution_table(subjects: Sequence[Subject]) -> Table:
     columns = [*KEYS, "skill", "change", "metric", "seeds", "tasks", "pairs"]
     columns += ["with_skill", "without", "added", "low", "high"]
     text = (
-        "What each skill of a stored policy adds per test episode: the whole library (with_skill) minus the"
-        " library without this skill, which is hidden from the actor (other skills can call it) or removed."
+        "Contribution of each skill of a stored policy per test episode: the whole library (with_skill)"
+        " minus the library without this skill, which is hidden from the actor (other skills can call it) or removed."
         " Values are paired by seed, test episode and task, and averaged over seeds, then over tasks."
         f" Intervals: {CONFIDENCE:.0%} percentile bootstrap over tasks ({RESAMPLES} resamples); they apply to"
         f" this policy alone. Negative calls, tokens and USD are savings. {ALL}: the whole library compared"

@@ -71,7 +71,7 @@ def hidden_sets(design: Design, skills: Sequence[str]) -> list[list[str]]:
 
 
 def is_exact(skills: Sequence[str]) -> bool:
-    """Return whether all coalitions are no more runs than the sampled orders."""
+    """Return whether all coalitions take at most as many runs as the sampled orders."""
     return (1 << len(skills)) - 2 <= ORDERS * (len(skills) - 1)
 
 
@@ -113,7 +113,7 @@ def shapley_values(
 
 
 def usable_orders(skills: Sequence[str], played: set[Coalition]) -> list[tuple[tuple[str, ...], ...]]:
-    """Return the sampled pairs of an order and its reverse whose coalitions were all played."""
+    """Return the sampled pairs of an order and its reverse with all coalitions played."""
     orders = sample_orders(skills)
     pairs = [*zip(orders[::2], orders[1::2], strict=True)]
     return [

@@ -1,4 +1,4 @@
-"""Figures of what skills add, and of libraries played by others."""
+"""Figures of the contributions of skills, and of libraries played by others."""
 
 from __future__ import annotations
 

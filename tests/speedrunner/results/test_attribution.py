@@ -1,4 +1,4 @@
-"""What skills add, from invented evaluations of a policy whose skills have known effects."""
+"""Contributions of skills, from invented evaluations of a policy with skills of known effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which sets of hidden skills are evaluated, and Shapley values of games whose solution is known."""
+"""Sets of hidden skills to evaluate, and Shapley values of games with a known solution."""
 
 from __future__ import annotations
 
