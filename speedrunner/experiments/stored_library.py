@@ -18,7 +18,6 @@ from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.results.coalitions import DESIGNS, hidden_sets
 from speedrunner.runs.evaluation import evaluation_config
 from speedrunner.runs.setup import set_up
-from speedrunner.runs.stored_policy import stored_policy
 
 GIVEN = "???"
 """Value of `run.start_from` for a policy that the command line must name."""
@@ -37,7 +36,7 @@ def stored_runs(source: str, overrides: Sequence[str], parts: Mapping[str, Any])
     Raises:
         InvalidConfig: no policy is named; the policy has no public skill, or too many; or some skills cannot
             be removed, because others call them.
-        RunDirectoryError: the run or its policy does not exist.
+        RunDirectoryError: the run or its policy does not exist, or is damaged.
     """
     if source == GIVEN:
         raise InvalidConfig(
@@ -54,8 +53,7 @@ def stored_runs(source: str, overrides: Sequence[str], parts: Mapping[str, Any])
     if design is None:
         raise InvalidConfig(f"{key}={value} is not one of {', '.join(f'{{public: {d}}}' for d in DESIGNS)}")
     setup = set_up(config, plays_here=False)
-    assert config.run.start_from is not None
-    library = setup.actor_spec(stored_policy(config.run.start_from)).library
+    library = setup.actor_spec(setup.initial_policy()).library
     names = [each.name for each in library.public]
     if key == "library.remove":
         _require_removable({name: library.callers(name) for name in names})

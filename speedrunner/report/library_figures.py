@@ -31,7 +31,8 @@ def attribution_figures(subjects: Sequence[Subject]) -> list[Figure]:
         name = subject.condition_name
         text = (
             "Contribution of each skill per test episode: the whole library minus the library without it"
-            " (hidden from the actor, or removed), and its Shapley value if enough sets of skills were played."
+            " (hidden from the actor, or removed), and its Shapley value if enough sets of skills were"
+            " played."
             f" Lines: {CONFIDENCE:.0%} intervals over test tasks. Negative calls, tokens and USD are savings."
         )
         title = f"Contribution of skills: {name.method} on {name.env}, {name.model}"

@@ -171,7 +171,8 @@ def _attribution_table(subjects: Sequence[Subject]) -> Table:
     columns += ["with_skill", "without", "added", "low", "high"]
     text = (
         "Contribution of each skill of a stored policy per test episode: the whole library (with_skill)"
-        " minus the library without this skill, which is hidden from the actor (other skills can call it) or removed."
+        " minus the library without this skill, which is hidden from the actor (other skills can call it)"
+        " or removed."
         " Values are paired by seed, test episode and task, and averaged over seeds, then over tasks."
         f" Intervals: {CONFIDENCE:.0%} percentile bootstrap over tasks ({RESAMPLES} resamples); they apply to"
         f" this policy alone. Negative calls, tokens and USD are savings. {ALL}: the whole library compared"
