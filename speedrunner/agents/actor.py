@@ -15,11 +15,13 @@ from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.reading import counted, written
 from speedrunner.agents.texts import render
-from speedrunner.config.schema import Config
+from speedrunner.config.schema import Config, LibraryConfig
 from speedrunner.library.library import Library
+from speedrunner.library.rules import InvalidSkill
 from speedrunner.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.sandbox.code_session import load_failure
 from speedrunner.store.labels import Labels
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Message, Policy
 from speedrunner.workers.worker_messages import Executed
 
@@ -95,9 +97,23 @@ class ActorSpec:
         """Return the SHA-256 of an actor's first prompt: its messages and tools."""
         return hashlib.sha256(msgspec.json.encode([messages, self.offered(env)])).hexdigest()
 
-    def last_visible(self, count: int | None) -> ActorSpec:
-        """Return this spec with only the last `count` skills visible to the actor; `None`: all of them."""
-        return self if count is None else replace(self, library=self.library.last_visible(count))
+    def with_part(self, part: LibraryConfig) -> ActorSpec:
+        """Return this spec with the part of its library that an evaluation shows.
+
+        Raises:
+            InvalidPolicy: a named skill does not exist, is private already, or cannot be removed, since
+                others call it.
+        """
+        if part == LibraryConfig():
+            return self
+        try:
+            library = self.library.remove_skills(part.remove).hide_skills(part.hide)
+        except InvalidSkill as error:
+            given = " ".join(part.settings())
+            raise InvalidPolicy(f"{given}: {'; '.join(str(error).splitlines())}") from error
+        if part.visible_last is not None:
+            library = library.last_visible(part.visible_last)
+        return replace(self, library=library)
 
 
 class Actor:

@@ -14,7 +14,8 @@ from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.report.collected import collect, describe
 from speedrunner.report.facts import facts
-from speedrunner.report.figures import figures, not_begun
+from speedrunner.report.figures import figures, name_apart, not_begun
+from speedrunner.report.library_figures import attribution_figures, transfer_figures
 from speedrunner.report.page import page
 from speedrunner.report.printing import write_figures
 from speedrunner.results.paper import played_models, sweep_command
@@ -57,7 +58,8 @@ def report(
         except StorageError as error:
             records, damaged = [], [str(error)]
         found.problems.extend(damaged)
-        made = figures(found.conditions, found.options)
+        libraries = [*attribution_figures(found.subjects), *transfer_figures(found.transfers)]
+        made = [*name_apart([*figures(found.conditions, found.options), *libraries])]
         out = out or _own_folder(folders)
         text = page(
             title=", ".join(folder.resolve().name for folder in folders),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 from speedrunner.cli.command import DryRun, Overrides, Trust, carry_out
@@ -58,8 +59,8 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
         asked = [each for each in grid.runs() if each.asked]
         if len(asked) != 1:
             raise InvalidConfig(
-                f"{len(asked)} runs of {grid.file} are meant: `speedrunner sweep` plays several; or choose"
-                f" one, such as {' '.join(asked[0].overrides)}"
+                f"these are {len(asked)} runs of {grid.file}: `speedrunner sweep {shlex.join(given)}` plays"
+                f" them; or choose one, such as {' '.join(asked[0].overrides)}"
             )
         return asked[0].config
     start = [each for each in given if each.startswith((f"{START}=", f"{ROLLOUTS}="))]

@@ -154,8 +154,14 @@ def require_free(runs: Sequence[str], root: Path) -> None:
 
 
 def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
-    """Return the machines for the servers of a part, which all its runs share."""
-    run, setup = part[0].run, part[0].setup
+    """Return the machines for the servers of a part, which follow one another."""
+    needs = [_server_machines(each, cluster) for each in part]
+    return Machines(max(each.nodes for each in needs), max(each.gpus for each in needs))
+
+
+def _server_machines(member: Member, cluster: Cluster) -> Machines:
+    """Return the machines for the server of a run."""
+    run, setup = member.run, member.setup
     started = {
         model_config.name: model_config
         for model_config, options in setup.services

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ CONFIGS = CHECKOUT / "configs"
 
 SEED = "${run.seed}"
 """Value for the run's seed in files of `configs/`; the seed is named separately."""
+
+LISTED_CHARS = 60
+"""Maximum characters of skills' names in a run's name; folders have at most 255 bytes."""
 
 
 THINKING = "thinking_tokens"
@@ -56,6 +60,8 @@ def condition_name(config: Config) -> ConditionName:
     begin = method
     if library.visible_last is not None:
         begin += f"-visible_last{library.visible_last}"
+    for what, skills in (("hide", library.hide), ("remove", library.remove)):
+        begin += f"-{what}_{_listed(skills)}" if skills else ""
     if start_from is not None:
         source = Path(start_from).name.removesuffix(f"-seed{config.run.seed}")
         for part in (variant, f"-{model_configs}", f"-{method}"):
@@ -88,6 +94,13 @@ def _value(value: object) -> str:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return _plain(f"{'' if isinstance(value, int) and not isinstance(value, bool) else '_'}{value}")
+
+
+def _listed(skills: Sequence[str]) -> str:
+    """Return names of skills joined, or their number and a digest if that is long."""
+    text = "+".join(_plain(each) for each in sorted(skills))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:8]
+    return text if len(text) <= LISTED_CHARS else f"{len(skills)}_{digest}"
 
 
 def _model_config(model_config: str) -> str:

@@ -107,6 +107,21 @@ class LibraryConfig(msgspec.Struct, frozen=True):
     #: The actor has the last N skills only, in the order in which they were added; skills can call the others
     #: as well (paper, "Post-hoc Library Truncation"). For evaluations, `run.rollouts=0`. `None`: all.
     visible_last: Count | None = None
+    #: Names of public skills that the actor does not see; other skills can still call them. For evaluations.
+    hide: list[str] = []
+    #: Names of skills that are taken out of the library. A skill that others call is refused, unless its
+    #: callers are removed too. For evaluations.
+    remove: list[str] = []
+
+    def settings(self) -> list[str]:
+        """Return the settings that differ from the defaults, such as `library.hide=[walk]`."""
+        given = {
+            name: value for name, value in msgspec.structs.asdict(self).items() if value not in (None, [])
+        }
+        return [
+            f"library.{name}=[{','.join(value)}]" if isinstance(value, list) else f"library.{name}={value}"
+            for name, value in given.items()
+        ]
 
 
 class ModelOptions(msgspec.Struct, frozen=True):
@@ -216,11 +231,11 @@ def from_mapping(content: object) -> Config:
         config = record(Config, content)
     except WrongData as error:
         raise InvalidConfig(str(error)) from None
-    visible_last, run = config.library.visible_last, config.run
-    if visible_last is not None and run.rollouts:
+    partial = " ".join(config.library.settings())
+    if partial and config.run.rollouts:
         raise InvalidConfig(
-            f"library.visible_last={visible_last} is for evaluations of a stored library:"
-            f" `speedrunner run run.start_from=RUN run.rollouts=0 library.visible_last={visible_last}`"
+            f"{partial} is for evaluations of a stored library:"
+            f" `speedrunner run run.start_from=RUN run.rollouts=0 {partial}`"
         )
     if config.serving.url is not None and config.serving.port is not None:
         raise InvalidConfig(

@@ -10,6 +10,9 @@
       run.seed: [0, 1, 2]
       run.start_from: {env.family: 3}    # start from the run that differs only in this; it is played first
 
+Lists in `run.start_from` multiply an entry as well. Its value `???` means a stored policy that the
+command line names; `stored_library` describes such entries.
+
 An entry may also be a text, `method=react run.seed=1`, or a list of such settings.
 """
 
@@ -17,6 +20,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,17 +33,19 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from speedrunner.config.compose import compose, group_file
+from speedrunner.config.compose import compose, group_choices, group_file
 from speedrunner.config.names import run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
+from speedrunner.experiments.stored_library import GIVEN, PARTS, stored_runs
 from speedrunner.store.files import read_given, reason
+from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 
 Cell = dict[str, Any]
 """The settings of one run, by key; `run.start_from` may be a mapping of changes."""
 
 START = "run.start_from"
-OWN_TO_A_START = (START, "run.carry_history", "run.rollouts", "library.visible_last")
+OWN_TO_A_START = (START, "run.carry_history", "run.rollouts", "library.visible_last", *PARTS)
 """Settings that a run does not share with the run from which it starts."""
 
 
@@ -140,21 +146,48 @@ class Grid:
         return cell | forced
 
     def _laid_out(self, number: int, cell: Cell, asked: bool = True) -> list[GridRun]:
-        """Return the run of a cell, after those from which it starts."""
+        """Return the run of a cell, after those from which it starts; several for parts of a library."""
         full = self._full(cell)
         start, before, after = full.pop(START, None), [], None
+        if cell.get(START) == GIVEN:
+            return self._evaluations(number, str(start), full)
         if isinstance(start, Mapping):
             own = {key: value for key, value in cell.items() if key not in OWN_TO_A_START}
             before = self._laid_out(number, own | dict(start), asked=False)
             start = after = before[-1].config.run.dir
         if start is not None:
             full[START] = start
-        overrides = tuple(f"{key}={_text(key, value)}" for key, value in full.items())
+        overrides = _texts(full)
         config = self._composed(overrides)
         if "run.dir" not in full:
-            path = str(self.root / run_name(config))
-            config = replace(config, run=replace(config.run, dir=path))
+            config = self._placed_in_root(config)
         return [*before, GridRun(config, overrides, after, asked, f"{self.file}, run {number}")]
+
+    def _evaluations(self, number: int, source: str, full: Cell) -> list[GridRun]:
+        """Return the runs of a cell that evaluates parts of a stored library."""
+        parts = {key: full.pop(key) for key in PARTS if isinstance(full.get(key), Mapping)}
+        overrides = _texts(full)
+        try:
+            configs = stored_runs(source, overrides, parts)
+        except RunDirectoryError:
+            path = Path(source)
+            if path.exists() or (path := Path(source.rpartition(":")[0] or source)).exists():
+                raise
+            raise RunDirectoryError(f"{path} does not exist: {_how_to_play(path)}") from None
+        return [
+            GridRun(
+                self._placed_in_root(config),
+                (*overrides, f"{START}={config.run.start_from}", *config.library.settings()),
+                None,
+                True,
+                f"{self.file}, run {number}",
+            )
+            for config in configs
+        ]
+
+    def _placed_in_root(self, config: Config) -> Config:
+        """Return a configuration with the directory of its name."""
+        return replace(config, run=replace(config.run, dir=str(self.root / run_name(config))))
 
     @contextmanager
     def _placed(self, number: int, cell: Cell) -> Iterator[None]:
@@ -206,11 +239,40 @@ def _cells(file: Path) -> Iterator[Cell]:
             json.dumps(own, default=str)
         except (ValueError, RecursionError):
             raise InvalidConfig(f"{file}, run {number}: a setting contains itself") from None
-        if empty := [key for key, value in own.items() if value == []]:
+        axes = [_axis(value) for value in own.values()]
+        if empty := [key for key, axis in zip(own, axes, strict=True) if not axis]:
             raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, which makes no run")
-        axes = [value if isinstance(value, list) else [value] for value in own.values()]
         for values in itertools.product(*axes):
             yield dict(zip(own, values, strict=True))
+
+
+def _axis(value: Any) -> list[Any]:
+    """Return the values of a setting; lists in a mapping multiply it."""
+    if isinstance(value, Mapping):
+        axes = itertools.product(*map(_axis, value.values()))
+        return [dict(zip(value, values, strict=True)) for values in axes]
+    return value if isinstance(value, list) else [value]
+
+
+def _how_to_play(run: Path) -> str:
+    """Return how to play a missing run: the command of an experiment that contains it, if there is one."""
+    scale = run.parent.name if run.parent.name in group_choices("scale") else "paper"
+    fixed = _content(group_file("scale", scale), dict, "a mapping of settings")
+    files = group_choices("experiment") if re.search(r"-seed\d+$", run.name) else {}
+    for name, file in sorted(files.items(), key=lambda each: each[0] != "main"):
+        try:
+            runs = Grid(file, [], scale, run.parent).runs()
+        except InvalidConfig:  # it needs settings of the command line
+            continue
+        for each in runs:
+            if Path(each.config.run.dir) == run:
+                words = [f"experiment={name}", *([f"scale={scale}"] if scale != "paper" else [])]
+                skipped = {START, "run.rollouts", *fixed}
+                words += [word for word in each.overrides if word.partition("=")[0] not in skipped]
+                words += [f"--dir={run.parent}"] if run.parent != Path("runs", scale) else []
+                return f"`speedrunner sweep {shlex.join(words)}` plays it"
+    words = ["run", f"run.dir={run}", "env=babyai", "method=speedrunner", "model=tiny"]
+    return f"name a run that was played, or play one, such as `speedrunner {shlex.join(words)}`"
 
 
 def _content(file: Path, kind: type, what: str) -> Any:
@@ -236,6 +298,11 @@ def _loaded(text: str) -> object:
         return yaml.safe_load(text)
     except yaml.YAMLError:
         return None
+
+
+def _texts(cell: Cell) -> tuple[str, ...]:
+    """Return settings as overrides."""
+    return tuple(f"{key}={_text(key, value)}" for key, value in cell.items())
 
 
 def _text(key: str, value: object) -> str:

@@ -121,11 +121,9 @@ async def sweep(
     failures: dict[str, str] = {}
     reconciliations: list[Reconciliation] = []
     with SweepProgress(console, len(runs), len(runs) - len(left)) as progress:
-        servers = [each.server for each in left]
-        left.sort(key=lambda each: servers.index(each.server))
         unfinished = {each.path for each in left}
-        shifts = [list(group) for _, group in groupby(left, key=lambda each: each.server)]
-        for group in _in_order(shifts):
+        shifts = split_by_server(left)
+        for group in shifts:
             shift = _Shift(list(group), unfinished, failures, progress, console, drain, at_once, logs)
             try:
                 reconciliations += await shift.play()
@@ -141,20 +139,31 @@ async def sweep(
     return SweepResult(failures, reconciliations)
 
 
-def _in_order(shifts: list[list[Member]]) -> list[list[Member]]:
-    """Return the shifts in an order in which each comes after those that it needs, where possible."""
-    ordered: list[list[Member]] = []
-    while left := [each for each in shifts if each not in ordered]:
-        paths = {id(each): {member.path for member in each} for each in left}
-        free = (
-            each
-            for each in left
-            if not any(
-                member.run.after in paths[id(other)] for member in each for other in left if other is not each
-            )
-        )
-        ordered.append(next(free, left[0]))
-    return ordered
+def split_by_server(runs: Sequence[Member]) -> list[list[Member]]:
+    """Return groups of runs with the same server, in an order in which each run's start is played before it.
+
+    Runs of two models may start from each other's policies; each model then has two groups. A model whose
+    groups follow one another has a single one.
+
+    Args:
+        runs: each after the run from which it starts.
+    """
+    rounds: dict[str, int] = {}
+    by_path = {each.path: each for each in runs}
+    for each in runs:
+        source = by_path.get(each.run.after or "")
+        same = source is not None and source.server == each.server
+        rounds[each.path] = rounds[source.path] + (not same) if source else 0
+    servers: list[list[object]] = []
+    for each in runs:
+        if each.server not in servers:
+            servers.append(each.server)
+
+    def place(each: Member) -> tuple[int, int]:
+        turn, server = rounds[each.path], servers.index(each.server)
+        return turn, -server if turn % 2 else server  # begin with the server that is running
+
+    return [list(group) for _, group in groupby(sorted(runs, key=place), key=lambda each: each.server)]
 
 
 def is_unfinished(member: Member) -> bool:

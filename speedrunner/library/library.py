@@ -98,6 +98,49 @@ class Library:
         )
         return replace(self, skills=tuple(skills))
 
+    def hide_skills(self, names: Collection[str]) -> Library:
+        """Return it with these public skills private; other skills can still call them.
+
+        Raises:
+            InvalidSkill: a name is no public skill; the text lists similar names.
+        """
+        shown = [each.name for each in self.skills if each.public]
+        lines = [
+            f"{name} is private already" if name in self.by_name
+            else f"there is no public skill {name}{suggestion(name, shown)}"
+            for name in names if name not in shown
+        ]  # fmt: skip
+        refuse(lines)
+        skills = (
+            msgspec.structs.replace(each, public=each.public and each.name not in names)
+            for each in self.skills
+        )
+        return replace(self, skills=tuple(skills))
+
+    def remove_skills(self, names: Collection[str]) -> Library:
+        """Return it without these skills. The others keep their history, and so their place in the prompt.
+
+        Raises:
+            InvalidSkill: a name is no skill, or a remaining skill calls a removed one; the text lists
+                similar names, or the callers.
+        """
+        for name in names:
+            self.skill(name)
+        callers = {name: [each for each in self.callers(name) if each not in names] for name in names}
+        refuse(
+            [
+                f"{name} is called by {', '.join(those)}: remove these too, or hide {name}"
+                for name, those in callers.items()
+                if those
+            ]
+        )
+        skills = tuple(each for each in self.skills if each.name not in names)
+        return replace(
+            self,
+            definitions=arranged([each for each in self.definitions if each.name not in names]),
+            skills=skills,
+        )
+
     def policy(self, before: Policy) -> Policy:
         """Return a policy with this library instead of its own."""
         return msgspec.structs.replace(before, module=self.source, skills=self.skills)

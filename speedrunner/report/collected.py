@@ -12,6 +12,13 @@ import msgspec
 
 from speedrunner.config.schema import InvalidConfig, RunConfig
 from speedrunner.console import Status
+from speedrunner.results.attribution import (
+    Subject,
+    find_gaps,
+    group_subjects,
+    make_attribution_tables,
+    shows_part,
+)
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.paper import Beside, beside, published
@@ -20,6 +27,7 @@ from speedrunner.results.pricing import GPU_HOURS, price_list
 from speedrunner.results.read_runs import read_results
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
+from speedrunner.results.transfer import Transfer, find_transfers, transfer_table
 from speedrunner.results.writing import Table
 from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.files import StorageError
@@ -32,10 +40,13 @@ class Collected:
 
     Attributes:
         runs: in the order of their folders.
-        conditions: the same runs, grouped.
+        conditions: the same runs, grouped, without those that show a part of a library.
+        subjects: the policies that were evaluated without some of their skills.
+        transfers: the evaluations of libraries by other models and seeds.
         beside: the paper's numbers and the measured ones.
         tables: all tables.
-        notes: runs that are left out because another one has their condition and seed.
+        notes: runs that are left out because another one has their condition and seed, and missing
+            evaluations of parts of libraries.
         caveats: notes on the results from the model configs.
         problems: runs and files that could not be read, a line each.
         options: further options of the command that fills a gap.
@@ -43,6 +54,8 @@ class Collected:
 
     runs: list[RunResult]
     conditions: list[Condition]
+    subjects: list[Subject]
+    transfers: list[Transfer]
     beside: list[Beside]
     tables: list[Table]
     notes: list[str]
@@ -72,17 +85,25 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     runs, problems = _read(folders, prices, status)
     if not runs:
         raise StorageError("; ".join(problems))
-    conditions, notes = group_runs(runs)
+    conditions, notes = group_runs([run for run in runs if not shows_part(run)])
+    subjects = group_subjects(runs)
+    notes += find_gaps(subjects)
+    transfers = find_transfers(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
     rows = beside(published(), conditions, options)
-    made = [*make_tables(conditions, prices=names, corrected=corrected), *paper_tables(rows)]
+    made = [
+        *make_tables(conditions, prices=names, corrected=corrected),
+        *make_attribution_tables(subjects),
+        transfer_table(transfers),
+        *paper_tables(rows),
+    ]
     try:
         made.append(forecast_table(runs))
     except DAMAGED as error:
         problems.append(f"the forecasts of runs cannot be used: {error or type(error).__name__}")
     caveats = sorted({caveat for run in runs for caveat in run.caveats})
-    return Collected(runs, conditions, rows, made, notes, caveats, problems, options)
+    return Collected(runs, conditions, subjects, transfers, rows, made, notes, caveats, problems, options)
 
 
 def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:

@@ -17,6 +17,9 @@ from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
 from speedrunner.console import visible
+from speedrunner.report.dots import draw_dots
+from speedrunner.report.matrices import draw_matrix
+from speedrunner.report.number_texts import exact_number, short_numbers
 from speedrunner.report.panels import Figure, Line, Panel
 from speedrunner.report.styles import style
 
@@ -88,6 +91,10 @@ def drawing_settings(own: Mapping[str, Any]) -> Iterator[None]:
 def draw_panel(axes: Axes, panel: Panel) -> Drawn:
     """Draw the marks, ticks and grid of a panel. The caller adds its title and the names of its axes."""
     panel, drawn = _without_extremes(panel), Drawn({}, {})
+    if panel.kind == "dots":
+        return Drawn(*draw_dots(axes, panel))
+    if panel.kind == "matrix":
+        return Drawn({}, draw_matrix(axes, panel))
     draw = {"lines": _draw_lines, "points": _draw_points, "bars": _draw_bars, "stack": _draw_stack}[
         panel.kind
     ]
@@ -103,7 +110,7 @@ def drawable(text: str) -> str:
 def legend_entries(figure: Figure) -> dict[str, tuple[str, str]]:
     """Return the entries of a figure's legend: for each name, a series and the kind of its marks."""
     entries: dict[str, tuple[str, str]] = {}
-    for panel in (panel for row in figure.rows for panel in row):
+    for panel in (panel for row in figure.rows for panel in row if panel.kind != "matrix"):
         for line in panel.lines:
             entries.setdefault(line.name, (line.name, panel.kind))
         for line in panel.over:
@@ -117,32 +124,11 @@ def draw_sample(axes: Axes, series: str, kind: str) -> None:
     axes.set_axis_off()
     if kind in ("bars", "stack"):
         axes.bar([0.5], [0.8], 0.8, bottom=0.1, **_fill(series), clip_on=False)
-    elif kind == "points":
+    elif kind in ("points", "dots"):
         axes.plot([0.5], [0.5], **_point(series), clip_on=False)
     else:
         look = _over(series) if kind == "over" else _line(series)
         axes.plot([0.0, 0.5, 1.0], [0.5] * 3, markevery=[1], **look, clip_on=False)
-
-
-def short_numbers(values: Sequence[float], label: str) -> list[str]:
-    """Return the numbers of an axis, all in one unit: at most three digits, with `$` if the axis
-    is in USD."""
-    most = max(map(abs, values), default=0.0)
-    size, unit = (1e6, "M") if most >= 1e6 else (1e3, "k") if most >= 1e4 else (1.0, "")
-    return [f"{_dollar(label)}{_digits(value / size, 3)}{unit if value else ''}" for value in values]
-
-
-def exact_number(value: float, label: str) -> str:
-    """Return a number as an exact label: four digits, commas between thousands."""
-    if 1000 <= abs(value) < 1e15:
-        return f"{_dollar(label)}{value:,.0f}"
-    return f"{_dollar(label)}{_digits(value, 4)}"
-
-
-def _digits(value: float, precision: int) -> str:
-    if value and not 1e-9 < abs(value) < 1e6:
-        return f"{value:.{precision}g}"
-    return np.format_float_positional(value, precision, unique=False, fractional=False, trim="-")
 
 
 def _without_extremes(panel: Panel) -> Panel:
@@ -155,18 +141,25 @@ def _without_extremes(panel: Panel) -> Panel:
 
 def _placed(line: Line) -> Line | None:
     kept = [
-        (x, y, sd if sd is not None and sd < MOST else None)
-        for x, y, sd in zip(line.x, line.y, line.sd, strict=True)
+        place
+        for place, (x, y) in enumerate(zip(line.x, line.y, strict=True))
         if abs(y) < MOST and (isinstance(x, str) or abs(x) < MOST)
     ]
     if not kept:
         return None
-    x, y, sd = map(list, zip(*kept, strict=True))
-    return msgspec.structs.replace(line, x=x, y=y, sd=sd)
+    deviations = [line.sd[place] for place in kept]
+    return msgspec.structs.replace(
+        line,
+        x=[line.x[place] for place in kept],
+        y=[line.y[place] for place in kept],
+        sd=[sd if sd is not None and sd < MOST else None for sd in deviations],
+        ends=[_finite(line.ends[place]) for place in kept] if line.ends else [],
+        notes=[line.notes[place] for place in kept] if line.notes else [],
+    )
 
 
-def _dollar(label: str) -> str:
-    return "$" if label.startswith("USD") else ""
+def _finite(ends: tuple[float, float] | None) -> tuple[float, float] | None:
+    return ends if ends is not None and all(abs(end) < MOST for end in ends) else None
 
 
 def _draw_lines(axes: Axes, panel: Panel, drawn: Drawn) -> None:

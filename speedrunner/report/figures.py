@@ -51,7 +51,7 @@ def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
     main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
     others = (*OTHERS.values(), _tokens, _cache)
     made = (make(groups, model, options) for makers in (main, others) for model in models for make in makers)
-    return [*_named_apart(figure for figure in made if figure is not None)]
+    return [*name_apart(figure for figure in made if figure is not None)]
 
 
 def not_begun(groups: Sequence[Condition], options: str = "") -> list[str]:
@@ -64,7 +64,7 @@ def not_begun(groups: Sequence[Condition], options: str = "") -> list[str]:
     ]
 
 
-def _named_apart(figures: Iterable[Figure]) -> Iterator[Figure]:
+def name_apart(figures: Iterable[Figure]) -> Iterator[Figure]:
     """Add numbers to names that would be equal, because models differ only in characters that names lack."""
     taken = set()
     for figure in figures:

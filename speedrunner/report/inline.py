@@ -27,8 +27,8 @@ from speedrunner.report.drawing import (
 from speedrunner.report.panels import Figure, Panel
 from speedrunner.report.styles import PALETTE
 
-WIDTH, HEIGHT, BAR = 340, 150, 23
-"""Pixels: width of a panel, height of its axes, and of each horizontal bar."""
+WIDTH, HEIGHT, BAR, CELL = 340, 150, 23, 52
+"""Pixels: width of a panel, height of its axes, of each horizontal bar, and of each row of a matrix."""
 
 PAD = 3
 """Pixels around a panel, for markers at its corners."""
@@ -81,8 +81,7 @@ def draw_inline(figure: Figure) -> InlineFigure:
         drawn = [_draw(panel) for panel in panels]
         margins = [_margins(axes) for _, axes, _ in drawn]
         left, right, below, above = (max(sides) for sides in zip(*margins, strict=True))
-        bars = max((len({x for line in panel.lines for x in line.x}) for panel in panels), default=0)
-        inner = BAR * bars + 8 if panels[0].kind == "stack" else HEIGHT
+        inner = max(_inner_height(panel) for panel in panels)
         height = inner + below + above
         for canvas, _, _ in drawn:
             canvas.set_size_inches(WIDTH / 72, height / 72)
@@ -100,6 +99,13 @@ def draw_inline(figure: Figure) -> InlineFigure:
             for number, (name, entry) in enumerate(legend_entries(figure).items())
         ]
     return InlineFigure(rows, legend)
+
+
+def _inner_height(panel: Panel) -> int:
+    """Return the height of a panel's axes in pixels."""
+    if panel.kind in ("stack", "dots"):
+        return BAR * len(panel.names) + 8
+    return CELL * len(panel.lines) if panel.kind == "matrix" else HEIGHT
 
 
 def _canvas(width: float, height: float) -> tuple[Canvas, Axes]:

@@ -33,6 +33,8 @@ class Line(msgspec.Struct, frozen=True):
         name: a method, which has its own color, dash and marker.
         x: numbers, or names of bars.
         sd: over seeds; `None` for one seed.
+        ends: of `dots`, the ends of the interval of each value, `None` if unknown.
+        notes: of a `matrix`, further lines of text in each cell.
     """
 
     name: str
@@ -40,14 +42,17 @@ class Line(msgspec.Struct, frozen=True):
     y: list[float]
     sd: list[float | None]
     seeds: int
+    ends: list[tuple[float, float] | None] = []
+    notes: list[str] = []
 
 
 class Panel(msgspec.Struct, frozen=True):
     """One pair of axes.
 
     Attributes:
-        kind: `lines` over rollouts, `points` with the frontier, grouped `bars`, or a `stack` of horizontal
-            bars with their names at the y axis.
+        kind: `lines` over rollouts, `points` with the frontier, grouped `bars`, a `stack` of horizontal
+            bars with their names at the y axis, `dots` with intervals and names in the same place, or a
+            `matrix`, of which each line is a row with values from 0 to 1.
         over: lines of a second measure over bars, with an axis on the right.
         frontier: names of the points on the Pareto frontier.
     """
@@ -56,10 +61,15 @@ class Panel(msgspec.Struct, frozen=True):
     x: str
     y: str
     lines: list[Line]
-    kind: Literal["lines", "points", "bars", "stack"] = "lines"
+    kind: Literal["lines", "points", "bars", "stack", "dots", "matrix"] = "lines"
     over: list[Line] = []
     over_y: str = ""
     frontier: list[str] = []
+
+    @property
+    def names(self) -> list[str]:
+        """Return the names of bars, dots or columns, each once."""
+        return list(dict.fromkeys(str(x) for line in self.lines for x in line.x))
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -12,11 +12,14 @@ from typing import Any
 from matplotlib.figure import Figure as Canvas
 
 from speedrunner.report.drawing import draw_panel, drawable, drawing_settings
-from speedrunner.report.panels import Figure
+from speedrunner.report.panels import Figure, Panel
 from speedrunner.store import files
 
 COLUMN, PAGE, ROW = 3.3, 7.0, 1.55
 """Inches: widths of one column and of two, height of a row of panels."""
+
+NAME = 0.14
+"""Inches of a line of names or of texts in cells."""
 
 LETTERS = 10
 """Characters of a panel's title per inch."""
@@ -84,8 +87,15 @@ def _canvas(figure: Figure) -> Canvas:
             if not place or row[place - 1].y != panel.y:
                 axes.set_ylabel(panel.y)
     canvas.align_ylabels()
-    canvas.set_size_inches(width, ROW * len(figure.rows) + _add_legend(canvas, handles, width))
+    height = sum(max(map(_height, row)) for row in figure.rows)
+    canvas.set_size_inches(width, height + _add_legend(canvas, handles, width))
     return canvas
+
+
+def _height(panel: Panel) -> float:
+    """Return the height of a panel in inches."""
+    rows = {"dots": len(panel.names), "matrix": 3 * len(panel.lines)}.get(panel.kind, 0)
+    return max(ROW, 0.4 + NAME * rows)
 
 
 def _add_legend(canvas: Canvas, handles: Mapping[str, Any], width: float) -> float:

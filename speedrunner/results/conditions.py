@@ -20,7 +20,10 @@ NAMED = (
 )
 """Keys that `ConditionName` names."""
 
-OWN = ("run.seed", "run.start_from", "run.carry_history", "library.visible_last")
+OWN = (
+    *("run.seed", "run.start_from", "run.carry_history"),
+    *("library.visible_last", "library.hide", "library.remove"),
+)
 """Keys in which runs of a condition differ, or which `ConditionName` names."""
 
 SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every", "run.budget_tokens")

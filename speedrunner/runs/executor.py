@@ -316,9 +316,7 @@ class Executor:
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:
         spec = self.method.agent(policy, task, self.actor.env, training=phase == "train")
-        return returned(self.method, "agent", spec, ActorSpec).last_visible(
-            self.actor.config.library.visible_last
-        )
+        return returned(self.method, "agent", spec, ActorSpec).with_part(self.actor.config.library)
 
     async def _play_stage(self, policy: Policy, stage: EpisodeContext, spec: ActorSpec) -> Termination:
         return returned(self.method, "play", await self.method.play(policy, spec, stage), Termination)

@@ -12,6 +12,7 @@ from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
 from serving.options import ServiceOptions
 from serving.usage import Prices
+from speedrunner.agents.actor import ActorSpec
 from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.methods import method_registry as methods
@@ -91,19 +92,17 @@ class Setup:
         Raises:
             RunDirectoryError: the policy does not exist, is damaged, or contains nothing that the method's
                 actor uses.
-            InvalidConfig: the configuration requests its last skills, and it has none.
+            InvalidConfig: the configuration requests a part of a stored library, and names no run.
         """
         start_from = self.config.run.start_from
         if start_from is None:
-            if (last := self.config.library.visible_last) is not None:
-                raise InvalidConfig(
-                    f"library.visible_last={last} needs a stored library: set run.start_from=RUN"
-                )
+            if part := self.config.library.settings():
+                raise InvalidConfig(f"{' '.join(part)} needs a stored library: set run.start_from=RUN")
             return returned(self.method, "initial", self.method.initial(), Policy)
         policy = stored_policy(start_from)
-        task = [*self.split.test, *self.split.train][0]
         try:
-            spec = self.method.agent(policy, task, self.env)
+            spec = self.actor_spec(policy)
+            spec.with_part(self.config.library)
         except InvalidPolicy as error:
             raise RunDirectoryError(f"run.start_from={start_from}: {error}") from error
         lost = [f"{len(policy.skills)} skills"] if policy.skills and not spec.library.skills else []
@@ -114,6 +113,11 @@ class Setup:
                 f" {self.config.method.name} makes no use: name the method that learnt them"
             )
         return policy
+
+    def actor_spec(self, policy: Policy) -> ActorSpec:
+        """Return the method's actor with a policy, in an evaluation. Raises `InvalidPolicy`."""
+        task = [*self.split.test, *self.split.train][0]
+        return returned(self.method, "agent", self.method.agent(policy, task, self.env), ActorSpec)
 
 
 def set_up(

@@ -90,4 +90,4 @@ class Subject:
         policy = self.policy(episode.policy)
         training = played.phase == "train"
         spec = setup.method.agent(policy, episode.task, setup.env, training=training)
-        return spec.last_visible(setup.config.library.visible_last)
+        return spec.with_part(setup.config.library)

@@ -14,6 +14,8 @@ from speedrunner.config.compose import group_choices, group_file
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.experiments.grid import Grid, GridRun, grid_of
+from speedrunner.store.stored_run import RunDirectoryError
+from tests.speedrunner.results.small_runs import SmallRun
 
 SEEDS = """
 - method: [react, asi]
@@ -23,6 +25,10 @@ SEEDS = """
   method: asi
   run.rollouts: 40
 """
+
+
+NOT_FOR_SMOKE = {"demo", "demo-full", "attribution", "shapley"}
+"""Experiments of a laptop, and those that need a stored policy."""
 
 
 def listed(folder: Path, text: str, *given: str, scale: str = "paper") -> list[GridRun]:
@@ -101,6 +107,114 @@ class TestThatBeginsWithAnother_sPolicy:
         assert [run.config.run.rollouts for run in runs] == [20, 20, 0]
         small = listed(tmp_path, self.SHIFT, scale="smoke")
         assert [run.config.run.rollouts for run in small] == [4, 4, 0]
+
+    def test_lists_in_its_start_multiply_it(self, tmp_path: Path) -> None:
+        text = """
+        - method: asi
+          run.seed: [0, 1]
+          run.rollouts: 0
+          run.start_from: {run.seed: [0, 1, 2], method: [asi, voyager], env: crafter}
+        """
+        runs = [run for run in listed(tmp_path, text) if run.asked]
+        assert len({run.config.run.dir for run in runs}) == 2 * 3 * 2
+        assert len({run.config.run.start_from for run in runs}) == 3 * 2
+        with pytest.raises(InvalidConfig, match=r"run 1: run\.start_from is an empty list"):
+            listed(tmp_path, "- {method: asi, run.start_from: {run.seed: []}}")
+
+
+SOURCES = {"_step": "return go_forward()", "home": "return _step()", "far": "return home()"}
+"""Two public skills; `far` calls `home`, which calls a private one."""
+
+
+@pytest.fixture
+def stored(tmp_path: Path) -> Path:
+    """A run on BabyAI whose newest policy has these skills."""
+    run = SmallRun(tmp_path / "source", run={"test_episodes": 7}, method={"inducer_calls": 9})
+    run.policy(0, {})
+    run.policy(1, SOURCES)
+    return run.path
+
+
+class TestPartsOfAStoredLibrary:
+    EACH = "- {run.start_from: '???', run.rollouts: 0, run.seed: [0, 1], library.hide: {public: each}}"
+    REMOVE = EACH.replace("hide", "remove")
+
+    def test_one_public_skill_at_a_time_is_hidden(self, tmp_path: Path, stored: Path) -> None:
+        runs = listed(tmp_path, self.EACH, f"run.start_from={stored}")
+        hidden = [(run.config.run.seed, run.config.library.hide) for run in runs]
+        sets: list[list[str]] = [[], ["home"], ["far"], ["far", "home"]]
+        assert hidden == [(seed, names) for seed in (0, 1) for names in sets]
+        assert len({run.config.run.dir for run in runs}) == 8
+        assert runs[1].config.run.dir == (
+            "runs/babyai-speedrunner-inducer_calls9-hide_home-from_source_1-tiny-random-seed0"
+        )
+
+    def test_settings_are_the_stored_run_s_unless_given(self, tmp_path: Path, stored: Path) -> None:
+        (config, *_) = (run.config for run in listed(tmp_path, self.EACH, f"run.start_from={stored}:1"))
+        assert config.method.options["inducer_calls"] == 9
+        assert (config.run.test_episodes, config.run.rollouts) == (7, 0)
+        assert config.run.start_from == f"{stored}:1"
+        given = f"run.start_from={stored}", "run.test_episodes=3", "run.seed=1"
+        runs = listed(tmp_path, self.EACH, *given)
+        assert {(run.config.run.seed, run.config.run.test_episodes) for run in runs} == {(1, 3)}
+
+    def test_a_set_may_be_named_instead(self, tmp_path: Path, stored: Path) -> None:
+        (run,) = listed(tmp_path, self.EACH, f"run.start_from={stored}", "run.seed=0", "library.hide=[far]")
+        assert run.config.library.hide == ["far"]
+
+    def test_shapley_values_take_all_sets_of_two_skills(self, stored: Path) -> None:
+        runs = grid_of(["experiment=shapley", f"run.start_from={stored}", "run.seed=0"]).runs()
+        assert [run.config.library.hide for run in runs] == [[], ["home"], ["far"], ["far", "home"]]
+
+    def test_a_skill_that_others_call_cannot_be_removed(self, tmp_path: Path, stored: Path) -> None:
+        with pytest.raises(InvalidConfig) as error:
+            listed(tmp_path, self.REMOVE, f"run.start_from={stored}")
+        assert str(error.value).endswith(
+            ": 1 of 2 skills cannot be removed, because others call them: home (called by far)."
+            " Use library.hide, which leaves them callable by other skills"
+        )
+
+    def test_without_public_skills_there_is_nothing_to_hide(self, tmp_path: Path, stored: Path) -> None:
+        with pytest.raises(InvalidConfig, match=r"source:0: the policy has no public skill"):
+            listed(tmp_path, self.EACH, f"run.start_from={stored}:0")
+
+    def test_an_unknown_set_is_refused(self, tmp_path: Path, stored: Path) -> None:
+        text = self.EACH.replace("each", "some")
+        with pytest.raises(InvalidConfig, match=r"library\.hide=.*some.* is not one of {public: each}, {pub"):
+            listed(tmp_path, text, f"run.start_from={stored}")
+
+    @pytest.mark.parametrize("name", ["attribution", "shapley"])
+    def test_the_experiment_needs_a_policy(self, name: str) -> None:
+        with pytest.raises(InvalidConfig, match=r"name the policy to evaluate with run\.start_from=RUN"):
+            experiment(name)
+
+
+class TestAMissingSource:
+    def test_names_the_command_of_the_experiment_that_plays_it(self) -> None:
+        with pytest.raises(RunDirectoryError) as error:
+            experiment("attribution", "run.start_from=runs/pilot/babyai-asi-gpt-5.4-mini-seed1:3")
+        assert str(error.value) == (
+            "runs/pilot/babyai-asi-gpt-5.4-mini-seed1 does not exist: `speedrunner sweep experiment=main"
+            " scale=pilot env=babyai method=asi model=gpt-5.4-mini run.seed=1` plays it"
+        )
+
+    def test_that_no_experiment_plays_has_an_example(self) -> None:
+        with pytest.raises(RunDirectoryError) as error:
+            experiment("attribution", "run.start_from=runs/none:3")
+        assert str(error.value) == (
+            "runs/none does not exist: name a run that was played, or play one, such as"
+            " `speedrunner run run.dir=runs/none env=babyai method=speedrunner model=tiny`"
+        )
+
+    def test_in_another_folder_has_that_in_the_command(self, tmp_path: Path) -> None:
+        with pytest.raises(
+            RunDirectoryError, match=f"method=asi model=gpt-5.4-mini .* --dir={tmp_path}` plays"
+        ):
+            experiment("attribution", f"run.start_from={tmp_path}/babyai-asi-gpt-5.4-mini-seed1")
+
+    def test_a_missing_version_is_named(self, stored: Path) -> None:
+        with pytest.raises(RunDirectoryError, match="source has no policy v0009; it has v0000 to v0001"):
+            experiment("attribution", f"run.start_from={stored}:9")
 
 
 class TestWhatIsGivenForAll:
@@ -204,6 +318,7 @@ class TestThePaper_sExperiments:
             *("main", "models", "ablations", "interpreter", "zombies"),
             *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
             *("sensitivity", "guard", "cost-aware"),
+            *("attribution", "shapley", "transfer"),
         }
 
     @pytest.mark.parametrize(
@@ -218,7 +333,7 @@ class TestThePaper_sExperiments:
 
     def test_no_two_experiments_have_different_runs_in_one_folder(self) -> None:
         found: dict[str, Config] = {}
-        for name in {*group_choices("experiment")} - {"demo", "demo-full"}:
+        for name in {*group_choices("experiment")} - {"demo", "demo-full", "attribution", "shapley"}:
             for run in experiment(name):
                 assert found.setdefault(run.config.run.dir, run.config) == run.config
 
@@ -270,13 +385,26 @@ class TestThePaper_sExperiments:
         assert {run.config.run.start_from for run in others} == {first.config.run.dir}
         assert {run.config.run.rollouts for run in others} == {0}
 
+    def test_transfer_has_every_pair_of_models_and_of_seeds(self) -> None:
+        models, seeds = ("qwen3.5-27b", "qwen3.5-9b", "qwen3-8b"), (0, 1, 2)
+        runs = {run.config.run.dir: run.config for run in experiment("transfer", "env=babyai")}
+        played = {
+            (source.model.name, source.run.seed, config.model.name, config.run.seed)
+            for config in runs.values()
+            if (source := runs.get(config.run.start_from or "")) is not None
+        }
+        by_model = {(a, seed, b, seed) for a in models for b in models for seed in seeds}
+        by_seed = {(model, s, model, t) for model in models for s in seeds for t in seeds}
+        assert played == by_model | by_seed
+        assert len(runs) == len(models) * len(seeds) + len(played)
+
     def test_the_cache_is_off_where_a_policy_is_evaluated_again(self) -> None:
         runs = experiment("cache", "run.seed=0")
         off = [run for run in runs if run.config.model.prefix_caching is False]
         assert [run.config.run.rollouts for run in off] == [0] * 5
         assert [run.after for run in off] == [run.config.run.dir for run in runs if run not in off]
 
-    @pytest.mark.parametrize("name", sorted({*group_choices("experiment")} - {"demo", "demo-full"}))
+    @pytest.mark.parametrize("name", sorted({*group_choices("experiment")} - NOT_FOR_SMOKE))
     def test_smoke_is_one_seed_of_the_random_model(self, name: str) -> None:
         for run in experiment(name, scale="smoke"):
             config = run.config

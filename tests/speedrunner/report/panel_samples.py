@@ -29,3 +29,19 @@ POINTS = Panel(
     [Line("react", [0.0001], [0.2], [None], 1), Line("asi", [0.0002], [0.3], [0.1], 2)],
     kind="points", frontier=["react", "asi"],
 )  # fmt: skip
+DOTS = Panel(
+    "", "LLM calls per episode", "",
+    [
+        Line("hidden", [ODD, "open"], [-5.0, 2.0], [None, None], 1, ends=[(-5.5, -4.0), None]),
+        Line("Shapley value", ["open"], [1.0], [None], 1, ends=[(0.5, 1.5)]),
+    ],
+    kind="dots",
+)  # fmt: skip
+MATRIX = Panel(
+    "models", "player", "library",
+    [
+        Line("large", ["large", ODD], [1.0, 0.25], [None, None], 1, notes=["40 tokens", "1,200 tokens"]),
+        Line(ODD, [ODD], [0.0], [None], 1, notes=["no request"]),
+    ],
+    kind="matrix",
+)  # fmt: skip

@@ -6,36 +6,9 @@ import pytest
 from matplotlib.figure import Figure as Canvas
 from msgspec.structs import replace
 
-from speedrunner.report.drawing import draw_panel, drawing_settings, exact_number, short_numbers
+from speedrunner.report.drawing import draw_panel, drawing_settings
 from speedrunner.report.panels import Line, Panel
-from tests.speedrunner.report.panel_samples import BARS, POINTS, STACK, curves
-
-
-@pytest.mark.parametrize(
-    ("values", "label", "written"),
-    [
-        ([0, 0.0001, 0.0002], "USD per episode", ["$0", "$0.0001", "$0.0002"]),
-        ([0.0, 0.1, 0.2, 0.30000000000000004], "score", ["0", "0.1", "0.2", "0.3"]),
-        ([0, 5000, 10_000], "tokens", ["0", "5k", "10k"]),
-        ([0, 500_000, 1_500_000], "tokens", ["0", "0.5M", "1.5M"]),
-        ([-0.5, 0], "score", ["-0.5", "0"]),
-    ],
-)
-def test_numbers_of_an_axis_have_one_unit(values: list[float], label: str, written: list[str]) -> None:
-    assert short_numbers(values, label) == written
-
-
-@pytest.mark.parametrize(
-    ("value", "label", "written"),
-    [
-        (0.000212345, "USD per episode", "$0.0002123"),
-        (12345.6, "tokens", "12,346"),
-        (0.5, "score", "0.5"),
-        (1e300, "score", "1e+300"),
-    ],
-)
-def test_a_value_has_four_digits(value: float, label: str, written: str) -> None:
-    assert exact_number(value, label) == written
+from tests.speedrunner.report.panel_samples import BARS, DOTS, MATRIX, POINTS, STACK, curves
 
 
 @pytest.mark.parametrize(
@@ -67,7 +40,9 @@ def test_an_axis_ends_above_all_values_and_shows_those_below_zero(kind: str) -> 
     assert high >= (0.7 if kind == "stack" else 0.9)
 
 
-@pytest.mark.parametrize("panel", [curves("react"), BARS, STACK, POINTS], ids=lambda panel: panel.kind)
+@pytest.mark.parametrize(
+    "panel", [curves("react"), BARS, STACK, POINTS, DOTS, MATRIX], ids=lambda panel: panel.kind
+)
 def test_what_cannot_be_placed_is_left_out(panel: Panel) -> None:
     (first, *others) = panel.lines
     with drawing_settings({}):
@@ -79,3 +54,22 @@ def test_what_cannot_be_placed_is_left_out(panel: Panel) -> None:
             marks = sum(map(len, drawn.values.values()))
             lost = not abs(value) < 1
             assert marks == sum(len(line.y) for line in (*panel.lines, *panel.over)) - lost
+
+
+def test_dots_have_an_axis_around_their_intervals_and_zero() -> None:
+    axes = Canvas().add_subplot()
+    drawn = draw_panel(axes, DOTS)
+    low, high = axes.get_xlim()
+    assert low <= -5.5 < 1.5 <= high
+    assert drawn.values["dot0"][0].endswith(": -5 (-5.5 to -4)")
+    assert drawn.values["dot0"][1] == "hidden, open: 2"
+    assert [label.get_text() for label in axes.get_yticklabels()][1] == "open"
+
+
+def test_a_cell_of_a_matrix_has_its_texts_and_a_missing_one_is_empty() -> None:
+    axes = Canvas().add_subplot()
+    drawn = draw_panel(axes, MATRIX)
+    assert drawn.values["cell0_0"] == ["large, large: 1\n40 tokens"]
+    assert {*drawn.values} == {"cell0_0", "cell0_1", "cell1_1"}
+    opacities = [patch.get_alpha() or 0 for patch in axes.patches]
+    assert opacities[0] > opacities[1] > opacities[2] > 0

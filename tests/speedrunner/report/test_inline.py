@@ -7,7 +7,7 @@ from collections import Counter
 
 from speedrunner.report.inline import draw_inline
 from tests.page_elements import HOSTILE, Elements
-from tests.speedrunner.report.panel_samples import BARS, POINTS, STACK, curves, figure
+from tests.speedrunner.report.panel_samples import BARS, DOTS, MATRIX, POINTS, STACK, curves, figure
 
 
 def drawn(*panels: object) -> Elements:
@@ -59,7 +59,7 @@ def test_panels_of_a_figure_have_the_same_size() -> None:
 
 
 def test_colours_and_fonts_are_the_page_s() -> None:
-    made = draw_inline(figure(curves("react"), BARS, STACK, POINTS))
+    made = draw_inline(figure(curves("react"), BARS, STACK, POINTS, DOTS, MATRIX))
     for svg in (*(panel.svg for panel in made.rows[0]), *(sample for _, sample in made.legend)):
         assert "var(--" in svg
         assert not re.search(r"(?i)[:\"]#[0-9a-f]{3,6}\b|font|<style", svg)
@@ -81,5 +81,7 @@ def test_a_legend_names_each_series_once() -> None:
 
 
 def test_the_same_figure_gives_the_same_text() -> None:
-    first, second = (draw_inline(figure(curves("react"), BARS, STACK, POINTS)) for _ in range(2))
+    first, second = (
+        draw_inline(figure(curves("react"), BARS, STACK, POINTS, DOTS, MATRIX)) for _ in range(2)
+    )
     assert first == second

@@ -10,7 +10,7 @@ from PIL import Image
 
 from speedrunner.report.panels import Line, Panel
 from speedrunner.report.printing import DPI, write_figures
-from tests.speedrunner.report.panel_samples import BARS, ODD, POINTS, STACK, curves, figure
+from tests.speedrunner.report.panel_samples import BARS, DOTS, MATRIX, ODD, POINTS, STACK, curves, figure
 
 
 @pytest.mark.parametrize(("panels", "inches"), [((curves("react"),), 3.3), ((BARS, POINTS), 7.0)])
@@ -24,7 +24,7 @@ def test_a_panel_is_as_wide_as_a_column_and_several_as_the_page(
 
 
 def test_every_kind_is_drawn_with_its_texts_as_text_whatever_stands_in_them(tmp_path: Path) -> None:
-    _, svg, _ = write_figures([figure(curves("react", ODD), BARS, STACK, POINTS)], tmp_path)
+    _, svg, _ = write_figures([figure(curves("react", ODD), BARS, STACK, POINTS, DOTS, MATRIX)], tmp_path)
     texts = "\n".join(ElementTree.fromstring(svg.read_text()).itertext())
     for text in ("react", "zombies", "react, combat (%)", "2M", "$x^{ <b>&\\x1b[31m_"):
         assert text in texts

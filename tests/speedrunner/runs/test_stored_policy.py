@@ -105,6 +105,54 @@ async def test_an_evaluation_may_show_the_last_skills_only_which_can_call_the_ot
     assert [name for name in asked.tools if name not in ("walk", "look")] == shown
 
 
+@pytest.mark.parametrize(
+    ("part", "shown", "callable_", "won"),
+    [
+        ("hide=[]", ["again", "to_flag"], ["again", "to_flag"], True),
+        ("hide=[to_flag]", ["again"], ["again", "to_flag"], True),
+        ("hide=[again,to_flag]", [], ["again", "to_flag"], True),
+        ("remove=[again]", ["to_flag"], ["to_flag"], True),
+        ("remove=[again,to_flag]", [], [], True),
+    ],
+)
+async def test_an_evaluation_may_hide_skills_which_others_still_call_or_remove_them(
+    learnt: ScriptedRun, part: str, shown: list[str], callable_: list[str], won: bool, tmp_path: Path
+) -> None:
+    def player(request: Request) -> Answer:
+        own = [name for name in ("again", "to_flag") if name in request.tools]
+        return call(own[0]) if own else call("walk", steps=9) if request.tools else say("")
+
+    learnt.server.script = player
+    source = two_skills(learnt, tmp_path / "source")
+    changes = [*learnt.arguments, "run.test_episodes=1", f"library.{part}", f"run.dir={tmp_path / 'new'}"]
+    setup = set_up(evaluation_config(f"{source}", changes, [CORRIDOR]))
+    library = setup.actor_spec(setup.initial_policy()).with_part(setup.config.library).library
+    assert sorted(library.by_name) == callable_
+    await carry_out(setup, Console(quiet=True), Drain(print))
+    (row,) = load(tmp_path / "new").episodes
+    assert (row.success, row.llm_calls) == (won, 1)
+    (asked,) = (each for each in learnt.server.requests if "walk" in each.tools)
+    assert [name for name in asked.tools if name not in ("walk", "look")] == shown
+
+
+@pytest.mark.parametrize(
+    ("part", "problem"),
+    [
+        ("remove=[to_flag]", "to_flag is called by again: remove these too, or hide to_flag"),
+        ("remove=[to_flg]", "there is no skill to_flg; did you mean to_flag?"),
+        ("hide=[agan]", "there is no public skill agan; did you mean again?"),
+    ],
+)
+def test_a_skill_that_cannot_be_hidden_or_removed_is_named_before_anything_is_written(
+    learnt: ScriptedRun, part: str, problem: str, tmp_path: Path
+) -> None:
+    source = two_skills(learnt, tmp_path / "source")
+    words = f"run.start_from={source}", "run.rollouts=0", f"library.{part}", f"run.dir={tmp_path / 'new'}"
+    done = in_process("run", *words, *learnt.arguments, "--trust", CORRIDOR)
+    assert done.stderr == f"error: run.start_from={source}:2: library.{part}: {problem}\n"
+    assert not (tmp_path / "new").exists()
+
+
 @pytest.mark.parametrize("method", ["opo", "react"])
 def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
     learnt: ScriptedRun, method: str, tmp_path: Path

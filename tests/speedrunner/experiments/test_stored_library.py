@@ -1,0 +1,54 @@
+"""An attribution from its list of runs to its table, over the real machinery and a scripted engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.config.compose import group_file
+from speedrunner.experiments.grid import Grid
+from speedrunner.experiments.sweep import members, sweep
+from speedrunner.results.attribution import group_subjects, make_attribution_tables
+from speedrunner.results.read_runs import read_results
+from speedrunner.runs.drain import Drain
+from tests.scripted_engine import ScriptedEngine
+from tests.scripted_runs import CORRIDOR, ScriptedRun, in_process
+
+pytestmark = pytest.mark.process
+
+
+async def test_a_skill_that_saves_six_calls_adds_minus_six(
+    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+) -> None:
+    """Without its skill, the scripted actor walks to the flag by seven single calls."""
+    with ScriptedEngine(tiny_tokenizer, learnt.server.script) as engine:
+        played = ScriptedRun(tmp_path, learnt.model_config, engine)
+        given = [f"run.start_from={learnt.dir}:1", f"env={CORRIDOR}", "run.seed=0", *played.arguments]
+        planned = members(Grid(group_file("experiment", "attribution"), given, root=tmp_path / "runs").runs())
+        drain = Drain(lambda line: None)
+        result = await drain.run(sweep(planned, Console(quiet=True), drain))
+    assert result.failures == {}
+    runs = [found for found in read_results([Path(each.path) for each in planned], None)
+            if not isinstance(found, str)]  # fmt: skip
+    attribution, shapley = make_attribution_tables(group_subjects(runs))
+    rows = [dict(zip(attribution.columns, row, strict=True)) for row in attribution.rows]
+    found = {row["metric"]: row for row in rows}
+    calls = found["llm_calls"]
+    assert (calls["skill"], calls["change"], calls["pairs"]) == ("to_flag", "hidden", 2)
+    assert (calls["with_skill"], calls["without"]) == (1, 7)
+    assert (calls["added"], calls["low"], calls["high"]) == (-6, -6, -6)
+    assert found["score"]["added"] == 0
+    shares = [dict(zip(shapley.columns, row, strict=True)) for row in shapley.rows]
+    assert [row["value"] for row in shares if row["metric"] == "llm_calls"] == [-6]
+
+
+def test_run_names_the_command_that_plays_all_of_them(learnt: ScriptedRun) -> None:
+    words = "experiment=attribution", f"run.start_from={learnt.dir}", f"env={CORRIDOR}", *learnt.arguments
+    done = in_process("run", *words)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: these are 6 runs of ")
+    assert f"`speedrunner sweep experiment=attribution run.start_from={learnt.dir}" in line
