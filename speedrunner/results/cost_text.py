@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "roll-\nouts": lambda row: str(row["checkpoint"]),
     "score": lambda row: _or_dash(row["score"], 3),
-    "lim-\nit": lambda row: f"{row['limited']:.0%}",
+    "cut": lambda row: f"{row['limited']:.0%}",
     "test\nepisodes": lambda row: (
         f"{row['episodes']}" + (f" (-{row['unscored']})" if row["unscored"] else "")
     ),
@@ -137,7 +137,7 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         )
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
-        " test episodes. Limit: the share of these that a limit ended."
+        " test episodes. Cut: the share of these that a limit ended."
         f"{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
         f" their share of the sleeps. Skills: public/all, or notes where there are none. Prices:"
         f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."
