@@ -41,17 +41,16 @@ class ContextWarning(msgspec.Struct, frozen=True):
     def describe(self) -> str:
         """Return the warning as one line."""
         name = " ".join(msgspec.structs.astuple(self.condition_name))
-        full = f"the context of {self.context:,} tokens is full at about call {self.call:,} of {self.calls:,}"
-        if self.episodes:
-            reason = (
-                f"in {self.episodes} measured episodes, prompts start at {self.first_prompt:,.0f} tokens and"
-                f" grow by {self.growth:,.0f} a call"
-            )
-        else:
-            reason = (
-                f"not measured; counts only thinking at its whole budget, {self.growth:,.0f} tokens a call"
-            )
-        return f"warning: {name}: {full} ({reason}). {ADVICE}."
+        when = "at"
+        reason = f"prompts start at {self.first_prompt:,.0f} tokens and grow by {self.growth:,.0f} a call"
+        if not self.episodes:
+            when = "by"
+            reason = f"only thinking, at its whole budget of {self.growth:,.0f} tokens a call"
+        source = f"{self.episodes} measured episodes" if self.episodes else "not measured"
+        full = f"is full {when} about call {self.call:,} of {self.calls:,}"
+        return (
+            f"warning: {name}: the context of {self.context:,} tokens {full} ({source}: {reason}). {ADVICE}."
+        )
 
 
 def warn_of_contexts(setups: Sequence[Setup], known: pandas.DataFrame) -> list[ContextWarning]:
@@ -76,5 +75,5 @@ def _warnings(setups: dict[ConditionName, Setup], known: pandas.DataFrame) -> It
             context = min(context, int(own["context"].min()))
             first, growth = float(own["first_prompt"].mean()), float(own["growth"].mean())
         calls = actor.calls(setup.env.limits.llm_calls)
-        if growth > 0 and (call := int(max(context - first, 0) / growth) + 1) < calls:
+        if growth > 0 and (call := int(max(context - first, 0) / growth) + 1) <= calls:
             yield ContextWarning(name, call, calls, context, growth, first, len(own))

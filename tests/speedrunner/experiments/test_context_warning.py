@@ -31,7 +31,7 @@ def test_a_pilot_says_at_about_which_call_the_context_is_full() -> None:
     assert (found.call, found.calls, found.context, found.episodes) == (321, 2000, 131072, 2)
     assert found.describe() == (
         "warning: crafter react qwen3.5-27b: the context of 131,072 tokens is full at about call 321 of 2,000"
-        " (in 2 measured episodes, prompts start at 3,072 tokens and grow by 400 a call). Serve more context,"
+        " (2 measured episodes: prompts start at 3,072 tokens and grow by 400 a call). Serve more context,"
         " or lower model.actor.thinking_tokens."
     )
 
@@ -39,7 +39,7 @@ def test_a_pilot_says_at_about_which_call_the_context_is_full() -> None:
 def test_without_a_pilot_the_thinking_budget_alone_can_fill_it() -> None:
     (found,) = warn_of_contexts([planned("env=crafter")], NOTHING)
     assert (found.call, found.growth, found.episodes) == (262144 // 256 + 1, 256, 0)
-    assert "(not measured; counts only thinking at its whole budget, 256 tokens a call)" in found.describe()
+    assert "is full by about call 1,025 of 2,000 (not measured: only thinking, at its" in found.describe()
 
 
 def test_seeds_of_a_condition_have_one_warning() -> None:
@@ -53,7 +53,7 @@ def test_enough_context_for_all_calls_has_none() -> None:
     assert warn_of_contexts([setup], measured(setup, 4000.0)) == []  # 30 calls
     crafter = planned("env=crafter")
     assert warn_of_contexts([crafter], measured(crafter, 60.0)) == []
-    assert warn_of_contexts([planned("env=crafter", "model.actor.max_calls=300")], NOTHING) == []
+    assert warn_of_contexts([planned("env=crafter", "model.actor.max_calls=1024")], NOTHING) == []
 
 
 def test_another_budget_of_thinking_is_judged_by_its_config() -> None:
