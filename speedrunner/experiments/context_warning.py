@@ -18,7 +18,7 @@ ADVICE = "Serve more context, or lower model.actor.thinking_tokens"
 
 
 class ContextWarning(msgspec.Struct, frozen=True):
-    """A condition whose episodes can fill the context.
+    """A condition with episodes that can fill the context.
 
     Attributes:
         condition_name: the condition.
@@ -54,7 +54,7 @@ class ContextWarning(msgspec.Struct, frozen=True):
 
 
 def warn_of_contexts(setups: Sequence[Setup], known: pandas.DataFrame) -> list[ContextWarning]:
-    """Return a warning for each planned condition whose episodes are likely to fill the context.
+    """Return a warning for each planned condition with episodes that are likely to fill the context.
 
     Args:
         known: measurements with the columns `speedrunner.experiments.forecast.COLUMNS`. A condition without

@@ -3,18 +3,18 @@
 **Definition.** A method has spent T on training up to its checkpoint (`training_NAME` of
 `speedrunner.results.checkpoints`: all roles, sleeps included). From there on, its policy plays episodes at
 the checkpoint's test cost c, while ReAct, which trains nothing, plays them at its own test cost r. The
-break-even rollout is the smallest whole number n of such episodes with `T + n * c < n * r`, that is
+break-even rollout is the smallest whole number n of episodes with `T + n * c < n * r`, that is
 `floor(T / (r - c)) + 1`. The scores are not part of it.
 
 - **Amount**: USD, or one class of tokens. Each class has a separate row, since tokens of different classes
   cannot be added without prices.
-- **Checkpoint**: the last one that a seed of the method and of ReAct has finished, as in the tests. A
-  comparison at checkpoint 0, and a run that starts from another run, whose spend is not its own, have no row.
+- **Checkpoint**: the last one that a seed of the method and of ReAct has finished, as in the tests. There is
+  no row at checkpoint 0, nor for a run that starts from another run, which paid for earlier training.
 - **Seeds**: T is the mean over the seeds that both have, `r - c` the mean over these seeds of the seeds' mean
   differences, paired by test episode. The division comes last: it is not the mean of the seeds' break-evens.
 - **Interval**: each resample draws seeds with their T, then episodes within each drawn seed
   (`inference.resample_seeds`), and divides. Low and high are percentiles of these numbers.
-- **Never**: if `r - c` is not positive, there is no such n. The cell is empty and `result` is `never`. An end
+- **Never**: if `r - c` is not positive, no n fulfils this. The cell is empty and `result` is `never`. An end
   of the interval that is never reached is empty too; `never` is the share of resamples without an n.
 - **At once**: if nothing was spent, n is 1 and `result` is `at once`.
 """

@@ -18,7 +18,7 @@ def planned(*overrides: str) -> Setup:
 
 
 def measured(setup: Setup, *growth: float, first: float = 3072.0, context: int = 131072) -> pandas.DataFrame:
-    """Return measured episodes whose prompts grow by these tokens a call."""
+    """Return measured episodes, one for each growth of the prompt in tokens a call."""
     own = {"condition_name": condition_name(setup.config), "budgets": budgets_of(setup.config)}
     rows = [{**own, "kind": "test", "growth": each, "first_prompt": first} for each in growth]
     return pandas.DataFrame(rows).assign(context=context).reindex(columns=COLUMNS)

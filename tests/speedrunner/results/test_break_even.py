@@ -77,7 +77,7 @@ def rows(*runs: RunResult) -> list[dict[str, Any]]:
 
 
 def played(method: str, seed: int = 0, usd: float = 0.01, spent: float = 0.0, **more: Any) -> RunResult:
-    """A run whose test episodes cost `usd` after 50 rollouts, and which spent that much on training."""
+    """A run that spent `spent` on 50 rollouts; each test episode then costs `usd`."""
     amounts = {"usd": spent, "uncached": 0.0, "cached": 0.0, "output": 1000 * spent}
     values = [{"usd": usd, "output": 1000 * usd}] * 2
     points = checkpoint(0, [{}], spent=dict.fromkeys(amounts, 0.0)), checkpoint(50, values, spent=amounts)
