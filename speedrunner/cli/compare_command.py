@@ -16,7 +16,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import comparison
 from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.comparison import Comparison
-from speedrunner.results.cost_text import price_text
+from speedrunner.results.cost_text import limit_text, price_text
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
@@ -73,14 +73,16 @@ def compare(
     }
     say(*draw_curves(plotted, BLOCKS if SafeConsole().encoding.startswith("utf") else "#"))
     if len(loaded) == 1:
-        say(*caveats(loaded[0].processes))
+        (only,) = plotted.values()
+        say(*filter(None, [limit_text(only.rows).strip()]), *caveats(loaded[0].processes))
         return
     found = comparison.compare(loaded, costs)
     names = {str(run.path): letter for run, letter in zip(loaded, ascii_uppercase, strict=False)}
     about = (
         f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"
         " by task, over the tasks that both played. Tokens (uncached and cached prompt, output) and USD are"
-        " of test episodes; `speedrunner cost` shows those of rollouts and sleeps."
+        " of test episodes; `speedrunner cost` shows those of rollouts and sleeps. by limit: the share of the"
+        " test episodes that a limit ended, in all and for each limit."
     )
     priced = zip(names.items(), books, strict=True)
     say("", *(f"{letter}: {path}, prices: {price_text(book)}" for (path, letter), book in priced))
@@ -98,8 +100,21 @@ def _table(found: Comparison, names: dict[str, str]) -> Iterator[str]:
         title = "" if (row.rollouts, row.metric) == (point, metric) else title
         pairs = row.difference.count if row.difference else ""
         cells = *_cells(row.mean, digits), *_cells(row.difference, digits, "+"), pairs
+        if metric == "score" != row.metric:
+            yield from _limited(found, names, row.rollouts)
         yield _FORMAT.format(title, names[row.run], *cells).rstrip()
         point, metric = row.rollouts, row.metric
+
+
+def _limited(found: Comparison, names: dict[str, str], rollouts: int) -> Iterator[str]:
+    """Yield the lines below the scores of a checkpoint: the share of test episodes that limits ended."""
+    title = "by limit"
+    for each in found.limits:
+        if each.rollouts == rollouts:
+            by_limit = ", ".join(f"{name} {share:.0%}" for name, share in each.shares.items())
+            share = f"{sum(each.shares.values()):.0%}"
+            yield f"{title:9} {names[each.run]:1} {share:>8} {by_limit}".rstrip()
+            title = ""
 
 
 def _cells(estimate: Estimate | None, digits: int, sign: str = "") -> tuple[str, str]:

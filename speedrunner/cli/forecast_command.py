@@ -13,6 +13,7 @@ from speedrunner.cli.command import AsJson, PriceList, RunsFolder, SweepRuns
 from speedrunner.cli.output import say, say_json, say_left_out
 from speedrunner.console import aligned
 from speedrunner.experiments import forecast as forecasts
+from speedrunner.experiments.context_warning import warn_of_contexts
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.sweep import members
 from speedrunner.results.forecast_records import CONFIDENCE, Forecast, Sum, keep, total
@@ -45,7 +46,8 @@ def forecast(
 
     `speedrunner sweep ... scale=pilot` plays a few episodes of each condition. Requests, tokens by class,
     engine time, USD and disk are estimated with an interval. The forecast is stored next to the runs, and
-    `speedrunner report` compares it with the results.
+    `speedrunner report` compares it with the results. A line warns of each condition whose episodes will
+    fill the model's context before their limit of calls.
 
     Example: speedrunner forecast experiment=main model=qwen3.5-27b --from runs/pilot
     """
@@ -53,16 +55,22 @@ def forecast(
     setups = [each.setup for each in members(grid.runs(), plays_here=False)]
     known, problems = forecasts.measured(sources or [Path("runs")], prices)
     say_left_out(problems)
-    found = forecasts.forecast(setups, known, prices or OWN)
+    warnings = warn_of_contexts(setups, known)
+    try:
+        found = forecasts.forecast(setups, known, prices or OWN)
+    except forecasts.NothingMeasured:
+        say(*(each.describe() for each in warnings), err=True)
+        raise
     keep(found)
     left_out = {setup.config.run.dir for setup in setups}.difference(each.dir for each in found)
     totals = {measure: total(found, measure) for measure in SHOWN}
     if as_json:
-        say_json({"runs": found, "total": totals, "not_measured": sorted(left_out)})
+        say_json({"runs": found, "total": totals, "not_measured": sorted(left_out), "contexts": warnings})
         return
     scaled = any(each.startswith("scale=") for each in what)
     again = shlex.join([*what, *([] if scaled else ["scale=pilot"]), "run.seed=0"])
-    say(*_table(found, totals), "", *_notes(found, sorted(left_out), again))
+    say(*_table(found, totals), "", *(each.describe() for each in warnings))
+    say(*_notes(found, sorted(left_out), again))
 
 
 def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None]) -> list[str]:

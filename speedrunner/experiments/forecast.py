@@ -22,6 +22,7 @@ from speedrunner.config.schema import Config
 from speedrunner.results.forecast_records import MEASURES, Forecast, Kind, frame_steps
 from speedrunner.results.ledger import ledger, run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book, price_list
+from speedrunner.results.prompt_growth import GROWTH, frame_prompts
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
 from speedrunner.runs.setup import Setup
 from speedrunner.store.discovery import readable, runs_below
@@ -38,8 +39,9 @@ class NothingMeasured(Exception):
 Budgets = str
 """The limits of a run's episodes and sleeps: a forecast uses only measurements under the same ones."""
 
-COLUMNS = ("condition_name", "budgets", "kind", *MEASURES)
-"""Columns of a frame of measurements, with one row for each episode and sleep; an unknown amount is NaN."""
+COLUMNS = ("condition_name", "budgets", "kind", *MEASURES, *GROWTH, "context")
+"""Columns of a frame of measurements, with one row for each episode and sleep; an unknown amount is NaN.
+`context` is the model's, in tokens, as it was served."""
 
 
 def measured(folders: Iterable[Path], prices: str | None = None) -> tuple[pandas.DataFrame, list[str]]:
@@ -69,9 +71,12 @@ def measured(folders: Iterable[Path], prices: str | None = None) -> tuple[pandas
 
     frames = [pandas.DataFrame(columns=COLUMNS)]
     for run, costs in zip(runs, run_costs(runs, books), strict=True):
-        steps = frame_steps(run, costs)
-        steps["condition_name"] = pandas.Series([condition_name(run.settings)] * len(steps), dtype=object)
+        steps = frame_steps(run, costs).join(frame_prompts(run))
+        steps["condition_name"] = pandas.Series(
+            [condition_name(run.settings)] * len(steps), steps.index, dtype=object
+        )
         steps["budgets"] = budgets_of(run.settings)
+        steps["context"] = run.processes[-1].actor.context
         frames.append(steps)
     known = [each for each in frames if len(each)] or frames
     return pandas.concat(known, ignore_index=True), problems

@@ -13,6 +13,7 @@ from speedrunner.report.panels import (
     OUTPUT,
     ROLLOUTS,
     SCORE,
+    SPEND,
     USD,
     Figure,
     FigureBuilder,
@@ -49,7 +50,7 @@ def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
     """
     models = sorted(played_models(groups))
     main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
-    others = (*OTHERS.values(), _tokens, _cache)
+    others = (*OTHERS.values(), _spend, _tokens, _cache)
     made = (make(groups, model, options) for makers in (main, others) for model in models for make in makers)
     return [*name_apart(figure for figure in made if figure is not None)]
 
@@ -232,6 +233,30 @@ def _replay(groups: Sequence[Condition], model: str, options: str) -> Figure | N
         "Skill induction that verifies skills by replay, which breaks the rule of no replay, beside others."
     )
     return builder.figure("replay_ablation", "Verification by replay", text, [row])
+
+
+def _spend(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
+    builder = FigureBuilder(groups, model, "main", options)
+    columns = {
+        title: (envs, [name for name in _main(groups, envs, model) if _trained(builder, envs, name)])
+        for title, envs in _places(builder.groups).items()
+    }
+    rows = [
+        [_curves(builder, title, envs, names, measure) for title, (envs, names) in columns.items()]
+        for measure in (SPEND, "training_output")
+    ]
+    text = (
+        "USD and output tokens that training has taken after so many rollouts, by all roles, induction"
+        " included: means over seeds, bands one standard deviation. ReAct trains nothing. The table"
+        " break_even says after how many episodes this spend has paid off."
+    )
+    return builder.figure("training_spend", "What learning costs", text, rows)
+
+
+def _trained(builder: FigureBuilder, envs: Sequence[str], name: str) -> bool:
+    """Return whether a method has spent tokens on training at a finished checkpoint."""
+    spent = builder.curve(envs, name, "training_output").last
+    return spent is not None and spent.mean > 0
 
 
 def _tokens(groups: Sequence[Condition], model: str, options: str) -> Figure | None:

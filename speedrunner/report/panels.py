@@ -11,7 +11,7 @@ from speedrunner.results.conditions import Condition, Spread
 from speedrunner.results.paper import sweep_command
 from speedrunner.results.series import Curve, curve
 
-SCORE, OUTPUT, USD = "score", "output", "cost_usd"
+SCORE, OUTPUT, USD, SPEND = "score", "output", "cost_usd", "training_usd"
 LABELS = {
     "actor_usd": "USD per episode, without sleeps",
     SCORE: "score",
@@ -19,6 +19,8 @@ LABELS = {
     USD: "USD per episode",
     "uncached": "uncached tokens per episode",
     "combat": "share of functions about combat",
+    SPEND: "USD spent on training",
+    "training_output": "output tokens spent on training",
 }
 ROLLOUTS = "training rollouts"
 
@@ -112,7 +114,7 @@ class FigureBuilder:
         self._runs |= dict.fromkeys(found.runs)
         if not curve(self.groups, envs, method, self._model, SCORE).points:
             self._gaps[f"{method} on {' and '.join(envs)}"] = None
-        elif measure == USD and not any(each.mean for each in found.points.values()):
+        elif measure in (USD, SPEND) and not any(each.mean for each in found.points.values()):
             self._unpriced = True
             return Curve({}, found.runs)
         return found

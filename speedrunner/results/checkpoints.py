@@ -9,7 +9,10 @@ Definitions:
 - **Cost per episode** (`cost_usd`): the mean USD of the checkpoint's test episodes, with all roles of the
   method (`actor_usd`), plus the mean sleep share of the rollouts since the previous checkpoint (`sleep_usd`).
 - **Cost per rollout** (`rollout_usd`): the mean USD of the rollouts since the previous checkpoint, with their
-  sleep shares. `training_usd` is the sum of these over all rollouts up to the checkpoint.
+  sleep shares.
+- **Training spend** (`training_NAME` for each class of tokens and USD): the sum over all rollouts up to the
+  checkpoint, of all roles (actor, curriculum, critic, programmer), with their shares of the sleeps' amounts
+  (inducer, optimizer, guard). It has no wasted attempts and no prefix warm-up, like the other costs here.
 """
 
 from __future__ import annotations
@@ -26,10 +29,16 @@ from speedrunner.store.stored_run import sleep_key
 if TYPE_CHECKING:
     import pandas
 
-CUT = (Termination.WALL_CLOCK.value, Termination.CONTEXT_OVERFLOW.value)
-"""Terminations by a limit of the machinery, on which the score then depends."""
+LIMITS = tuple(each.value for each in Termination if each.is_limit)
+"""Terminations by a limit. A checkpoint has the share of its test episodes that each of them ended."""
 
-COSTS = ("llm_calls", "uncached", "cached", "output", "usd")
+CUT = (Termination.WALL_CLOCK.value, Termination.CONTEXT_OVERFLOW.value)
+"""The limits of the machinery, not of the environment. Tables flag scores that they affect."""
+
+SPENT = ("uncached", "cached", "output", "usd")
+"""Tokens by class, and USD, that an episode or a sleep takes."""
+
+COSTS = ("llm_calls", *SPENT)
 """Values that are missing for an episode without a request."""
 
 MEANS = ("score", "llm_calls", "actions", "uncached", "cached", "output", "usd")
@@ -42,7 +51,8 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
     Columns: `episode`, `number` (its last part, or -1), `phase`, `checkpoint`, `policy`, `task`,
     `termination`, `score`, `success`, `actions`, `skill_calls`, `llm_calls`, `uncached`, `cached`, `output`
     (tokens), `usd`, `seconds`, `unreported` (requests with unknown tokens), `at_most` (maximum tokens of
-    these requests). Unknown values are NaN.
+    these requests), `answers` and `thought_cut` (answers whose thinking was closed at its budget). Unknown
+    values are NaN.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
@@ -85,10 +95,13 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
                 "seconds": row.seconds,
                 "unreported": line.unreported,
                 "at_most": line.at_most.total,
+                "answers": line.answers,
+                "thought_cut": line.thought_cut,
             }
         )
     columns = ["episode", "number", "phase", "checkpoint", "policy", "task", "termination", "score"]
     columns += ["success", "actions", "skill_calls", *COSTS, "seconds", "unreported", "at_most"]
+    columns += ["answers", "thought_cut"]
     numbers = ["score", "success", *COSTS, "at_most"]
     return pandas.DataFrame(found, columns=columns).astype(dict.fromkeys(numbers, float))
 
@@ -100,13 +113,20 @@ def _number(episode: str) -> int:
 
 
 def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
-    """Return one row per sleep, by its number: edits, tokens, USD, seconds, and the change of the prefix."""
+    """Return one row per sleep, by its number: edits, tokens, USD, seconds, and the change of the prefix.
+
+    `thought_cut` is the share of the inducer's (or optimizer's) answers whose thinking was closed at its
+    budget; NaN without an answer.
+    """
     import pandas
 
     nan = float("nan")
     found = []
     for record in run.sleeps:
-        line = Line() if costs is None else costs.episodes.get(sleep_key(record.sleep), Line())
+        line, inducer = Line(), Line()
+        if costs is not None:
+            line = costs.episodes.get(sleep_key(record.sleep), line)
+            inducer = costs.sleeping_roles.get(sleep_key(record.sleep), inducer)
         turns = [len(agent.turns) for agent in record.agents] + [
             len(again.turns) for again in record.attempts
         ]
@@ -122,6 +142,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
                 "uncached": line.useful.computed,
                 "cached": line.useful.cached,
                 "output": line.useful.reasoning + line.useful.action,
+                "thought_cut": inducer.thought_cut_share,
                 "cost_usd": nan if costs is None or costs.unpriced else line.useful_usd,
                 "seconds": record.seconds,
                 "prefix_before": prefix.before if prefix else None,
@@ -131,17 +152,20 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
             }
         )
     columns = ["sleep", "rollouts", "llm_calls", "accepted", "refused", "uncached", "cached", "output"]
-    columns += ["cost_usd", "seconds", "prefix_before", "prefix_after", "prefix_invalidated", "error"]
+    columns += ["thought_cut", "cost_usd", "seconds"]
+    columns += ["prefix_before", "prefix_after", "prefix_invalidated", "error"]
     kinds = dict.fromkeys(("prefix_before", "prefix_after", "prefix_invalidated"), "Int64")
-    return pandas.DataFrame(found, columns=columns).astype({"cost_usd": "float64", **kinds})
+    kinds |= dict.fromkeys(("thought_cut", "cost_usd"), "float64")
+    return pandas.DataFrame(found, columns=columns).astype(kinds)
 
 
 def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
     """Return one row per checkpoint that has a test episode, indexed by its rollouts, ascending.
 
-    Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `wall_clock`, `context_overflow` (shares of
-    the test episodes that they ended) and `cut` (the share of these and the unscored ones); the means
-    `MEANS`, with USD named `actor_usd`; `unreported` (sum) and `at_most` (tokens per episode).
+    Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `LIMITS` (the share of the test episodes
+    that each limit ended) and `limited` (their sum); `thought_cut` (the share of the actor's answers whose
+    thinking was closed at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`;
+    `unreported` (sum) and `at_most` (tokens per episode).
     """
     tests = episodes[episodes["phase"] == "test"]
     by = tests.groupby("checkpoint")
@@ -153,9 +177,11 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
         unreported=("unreported", "sum"),
         at_most=("at_most", "mean"),
     )
-    for name in CUT:
+    for name in LIMITS:
         found[name] = (tests["termination"] == name).groupby(tests["checkpoint"]).mean()
-    found["cut"] = found[list(CUT)].sum(axis=1) + found["unscored"] / found["episodes"]
+    found["limited"] = found[list(LIMITS)].sum(axis=1)
+    answers = by[["thought_cut", "answers"]].sum().astype(float)
+    found["thought_cut"] = answers["thought_cut"] / answers["answers"]
     means = tests[tests["score"].notna()].groupby("checkpoint")[list(MEANS)].mean()
     return found.join(means).rename(columns={"usd": "actor_usd"})
 
@@ -163,8 +189,9 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
 def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
     """Return the rows of `average_tests` with the costs and the size of the policies.
 
-    Further columns: `sleep_usd`, `cost_usd`, `rollout_usd`, `training_usd`; `public` and `skills` (counts),
-    `notes` (whether the policy has notes for the actor), `whole` (whether all planned episodes are finished).
+    Further columns: `sleep_usd`, `cost_usd`, `rollout_usd`; `training_NAME` for each of `SPENT`; `public` and
+    `skills` (counts), `notes` (whether the policy has notes for the actor), `whole` (whether all planned
+    episodes are finished).
     """
     return add_costs(run, frame_episodes(run.episodes, costs), frame_sleeps(run, costs))
 
@@ -180,8 +207,10 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     found["sleep_usd"] = means["sleep_usd"].fillna(0.0)
     found["cost_usd"] = found["actor_usd"] + found["sleep_usd"]
     found["rollout_usd"] = means["usd"]
-    spent = since["usd"].sum(min_count=1).reindex(found.index)
-    found["training_usd"] = spent.where(found["actor_usd"].isna(), spent.fillna(0.0)).cumsum()
+    spent = since[list(SPENT)].sum(min_count=1).reindex(found.index)
+    spent["usd"] = spent["usd"].where(found["actor_usd"].isna(), spent["usd"].fillna(0.0))
+    spent = spent.fillna(dict.fromkeys(SPENT[:-1], 0.0)).cumsum()
+    found[[f"training_{name}" for name in SPENT]] = spent
     libraries = {version: _count_skills(run, int(version)) for version in found["policy"].unique()}
     for column, name in enumerate(("public", "skills", "notes")):
         found[name] = [libraries[version][column] for version in found["policy"]]
@@ -196,11 +225,15 @@ def _count_skills(run: RunData, version: int) -> tuple[int, int, bool]:
 
 
 def share_sleeps(episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the training rollouts: `episode`, `number`, `sleep_usd` (share of the next sleep), and `usd`,
-    which includes it."""
-    shares = (sleeps["cost_usd"] / sleeps["rollouts"]).set_axis(sleeps["sleep"] - 1)
-    train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", "usd"]].copy()
-    train["sleep_usd"] = train["policy"].map(shares.to_dict()).fillna(0.0).astype(float)
-    if train["usd"].notna().any():  # otherwise no price is known
-        train["usd"] = train["usd"].fillna(0.0) + train["sleep_usd"]
+    """Return the training rollouts: `episode`, `number`, `sleep_usd` (share of the next sleep), and `SPENT`
+    with their shares of that sleep."""
+    train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", *SPENT]].copy()
+    for name in SPENT:
+        per_rollout = sleeps["cost_usd" if name == "usd" else name] / sleeps["rollouts"]
+        by_policy = per_rollout.set_axis(sleeps["sleep"] - 1).to_dict()
+        share = train["policy"].map(by_policy).fillna(0.0).astype(float)
+        if name == "usd":
+            train["sleep_usd"] = share
+        if name != "usd" or train[name].notna().any():  # otherwise no price is known
+            train[name] = train[name].fillna(0.0) + share
     return train.drop(columns="policy")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from speedrunner.config.schema import Config, differences
-from speedrunner.results.checkpoints import frame_episodes
+from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes
 from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.ledger import RunCosts
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
@@ -48,10 +48,19 @@ class Compared(msgspec.Struct, frozen=True):
     difference: Estimate | None
 
 
+class Limited(msgspec.Struct, frozen=True):
+    """The share of one run's test episodes at one checkpoint that limits ended, by limit, without zeros."""
+
+    rollouts: int
+    run: str
+    shares: dict[str, float]
+
+
 class Comparison(msgspec.Struct, frozen=True):
     """The result of a comparison; `notes` are caveats."""
 
     rows: list[Compared]
+    limits: list[Limited]
     notes: list[str]
 
 
@@ -68,6 +77,15 @@ class _Side:
         counts = self.tests.groupby("checkpoint").size()
         planned = self.config.run.test_episodes
         return [point for point in self.run.checkpoints if counts.get(point, 0) >= planned]
+
+    @cached_property
+    def limits(self) -> dict[int, dict[str, float]]:
+        """Return, by checkpoint, the share of test episodes that each limit ended, without zeros."""
+        shares = average_tests(self.tests)[[*LIMITS]]
+        return {
+            int(point): {name: share for name, share in own.items() if share}
+            for point, own in zip(shares.index, shares.to_dict("records"), strict=True)
+        }
 
     def average_tasks(self, point: int, metric: str) -> pandas.Series[float]:
         """Return the mean of the scored episodes of each test task that has a value."""
@@ -99,8 +117,9 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
             "no checkpoint was finished by all runs: "
             + "; ".join(f"{side.run.path} has {_listed(side.whole) or 'none'}" for side in sides)
         )
-    rows = []
+    rows, limits = [], []
     for point in points:
+        limits += [Limited(point, str(side.run.path), side.limits[point]) for side in sides]
         for metric in METRICS:
             base = first.average_tasks(point, metric)
             for side in sides:
@@ -109,7 +128,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
                 mean, difference = bootstrap_mean(own.tolist()), bootstrap_mean(pairs)
                 rows.append(Compared(point, metric, str(side.run.path), mean, difference))
     notes = [note for side in sides for note in _notes(side, first, points)]
-    return Comparison(rows, notes + caveats(each for side in sides for each in side.run.processes))
+    return Comparison(rows, limits, notes + caveats(each for side in sides for each in side.run.processes))
 
 
 def _side(run: RunData, costs: RunCosts) -> _Side:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from serving.engine.metrics import Counters
 from serving.reconciliation import Reconciliation
-from speedrunner.results.checkpoints import CUT
+from speedrunner.results.checkpoints import LIMITS
 from speedrunner.results.ledger import Classes, Line, RunCosts
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.stored_reconciliation import StoredReconciliations
@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 COLUMNS: dict[str, Callable[[Row], str]] = {
     "roll-\nouts": lambda row: str(row["checkpoint"]),
     "score": lambda row: _or_dash(row["score"], 3),
-    "cut": lambda row: f"{row['cut']:.0%}",
+    "cut": lambda row: f"{row['limited']:.0%}",
     "test\nepisodes": lambda row: (
         f"{row['episodes']}" + (f" (-{row['unscored']})" if row["unscored"] else "")
     ),
@@ -83,12 +83,12 @@ def limit_lines(costs: RunCosts) -> list[str]:
             " these sums."
         )
     cut = [
-        f"{line.thought_cut} of {line.requests} of {role} ({line.thought_cut / line.requests:.0%})"
+        f"{line.thought_cut} of {line.answers} of {role} ({line.thought_cut_share:.0%})"
         for role, line in costs.roles.items()
         if line.thought_cut
     ]
     if cut:
-        lines.append(f"Requests whose thinking was closed at its budget: {', '.join(cut)}.")
+        lines.append(f"Answers whose thinking was closed at its budget: {', '.join(cut)}.")
     return lines
 
 
@@ -125,14 +125,7 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         left_out = f" {unscored} test episodes (-n) ended by an infrastructure error and have no score."
     if silent:
         left_out += f" {silent} sent no request: their score counts, their calls, tokens and USD do not."
-    cut = [
-        f"{row[name] * row['episodes']:.0f} of {row['episodes']} after {row['checkpoint']} rollouts by {name}"
-        for row in rows
-        for name in CUT
-        if row[name]
-    ]
-    if cut:
-        left_out += f" Ended by a limit: {', '.join(cut)}."
+    left_out += limit_text(rows)
     unreported = [
         f"{row['unreported']} after {row['checkpoint']} rollouts (at most {row['at_most']:.0f} tokens per"
         " episode)"
@@ -144,12 +137,26 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         left_out += f" {', '.join(unreported)}."
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
-        " test episodes. Cut: the share of these that an infrastructure error, the wall clock or the context"
-        " ended."
+        " test episodes. Cut: the share of these that a limit ended."
         f"{left_out} USD per rollout: the training rollouts since the previous checkpoint, with"
         f" their share of the sleeps. Skills: public/all, or notes if there are none. Prices:"
         f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."
     )
+
+
+def limit_text(rows: Sequence[Row]) -> str:
+    """Return a sentence, after a space, with the number of test episodes that each limit ended, by rollouts
+    before the checkpoint; empty if no limit ended one."""
+    parts = []
+    for name in LIMITS:
+        ended = [
+            f"{row[name] * row['episodes']:.0f} of {row['episodes']} after {row['checkpoint']}"
+            for row in rows
+            if row[name]
+        ]
+        if ended:
+            parts.append(f"by {name} {', '.join(ended)} rollouts")
+    return f" Ended by a limit: {'; '.join(parts)}." if parts else ""
 
 
 def price_text(book: PriceBook) -> str:

@@ -115,7 +115,7 @@ def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
 
 
 def frame_steps(run: RunData, costs: RunCosts) -> pandas.DataFrame:
-    """Return the amounts of each episode and sleep of a run, with its `kind`; unknown ones are NaN.
+    """Return the amounts of each episode and sleep of a run by its key, with its `kind`; NaN if unknown.
 
     Other amounts of the run are spread evenly over all episodes and sleeps. The bytes of a kind's files are
     spread over that kind. Raises `StorageError`.
@@ -126,7 +126,8 @@ def frame_steps(run: RunData, costs: RunCosts) -> pandas.DataFrame:
     kinds |= {sleep_key(record.sleep): "sleep" for record in run.sleeps}
     names, nothing = list(MEASURES[:-1]), dict.fromkeys(MEASURES, 0.0)
     lines = [costs.episodes.get(key, Line()) for key in kinds]
-    own = pandas.DataFrame([_amounts(each) if each.requests else nothing for each in lines], columns=names)
+    amounts = [_amounts(each) if each.requests else nothing for each in lines]
+    own = pandas.DataFrame(amounts, index=list(kinds), columns=names)
     found = own + (pandas.Series(_amounts(costs.total), names) - own.sum()) / len(kinds)
     found["kind"] = list(kinds.values())
     sizes = file_sizes(run.path)

@@ -78,15 +78,33 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     mean, count = float(numpy.mean([own.mean() for own in seeds])), sum(map(len, seeds))
     if count < 2:
         return Estimate(mean, None, None, count)
+    _, means = resample_seeds(values)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = numpy.quantile(means.mean(axis=0), [tail, 1 - tail])
+    return Estimate(mean, float(low), float(high), count)
+
+
+def resample_seeds(values: Mapping[int, Sequence[float]]) -> tuple[ndarray, ndarray]:
+    """Resample seeds with replacement, then episodes within each drawn seed.
+
+    Seeds without a value are left out; at least one must have a value. The same values always give the same
+    resamples.
+
+    Returns:
+        Two arrays of shape (number of seeds, `RESAMPLES`): the drawn seeds by their place among those with
+        values, and the means of the episodes drawn within each.
+    """
+    import numpy
+
+    seeds = [numpy.asarray(own, dtype=float) for own in values.values() if len(own)]
     random = numpy.random.default_rng(SEED)
     drawn: ndarray = numpy.stack([numpy.concatenate([*_resampled_means(own, random)]) for own in seeds])
-    if len(seeds) > 1:  # new episodes for each drawn seed, also if a seed is drawn twice
-        chosen = random.integers(len(seeds), size=(len(seeds), RESAMPLES))
-        which = numpy.stack([random.permutation(RESAMPLES) for _ in seeds])
-        drawn = drawn[chosen, which]
-    tail = (1 - CONFIDENCE) / 2
-    low, high = numpy.quantile(drawn.mean(axis=0), [tail, 1 - tail])
-    return Estimate(mean, float(low), float(high), count)
+    if len(seeds) == 1:
+        return numpy.zeros(drawn.shape, dtype=int), drawn
+    # New episodes for each drawn seed, also if a seed is drawn twice.
+    chosen = random.integers(len(seeds), size=(len(seeds), RESAMPLES))
+    which = numpy.stack([random.permutation(RESAMPLES) for _ in seeds])
+    return chosen, drawn[chosen, which]
 
 
 def _resampled_means(values: ndarray, random: Generator) -> Iterator[ndarray]:

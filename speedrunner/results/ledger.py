@@ -23,6 +23,8 @@ from speedrunner.store.stored_run import RunDirectoryError
 
 Key = TypeVar("Key", bound=Hashable)
 
+ACTOR = "actor"
+
 NONE = "(none)"
 """Stands for the missing role or phase of a request."""
 
@@ -78,7 +80,8 @@ class Line(msgspec.Struct, frozen=True):
         cacheable: prompt tokens that an ideal prefix cache could have provided, if known.
         from_cache: prompt tokens that the engine's cache provided for the same requests.
         cacheable_in: number of these requests.
-        thought_cut: answers with reasoning that was closed at its budget.
+        answers: answered requests that were not wasted.
+        thought_cut: answers whose thinking region was closed at its budget (completions API only).
     """
 
     requests: int = 0
@@ -94,6 +97,7 @@ class Line(msgspec.Struct, frozen=True):
     cacheable: int = 0
     from_cache: int = 0
     cacheable_in: int = 0
+    answers: int = 0
     thought_cut: int = 0
 
     def __add__(self, other: Line) -> Line:
@@ -113,6 +117,11 @@ class Line(msgspec.Struct, frozen=True):
     def cache_share(self) -> float | None:
         """Return `from_cache` as a share of `cacheable`; `None` if that is 0 or unknown."""
         return self.from_cache / self.cacheable if self.cacheable else None
+
+    @property
+    def thought_cut_share(self) -> float | None:
+        """Return `thought_cut` as a share of `answers`; `None` without answers."""
+        return self.thought_cut / self.answers if self.answers else None
 
 
 @dataclass(frozen=True)
@@ -151,6 +160,15 @@ class RunCosts:
         """Return the lines by episode or sleep (`sleep_key`), with all attempts and roles; `useful` is the
         attempt that counts."""
         found = self._grouped(lambda labels: labels.episode)
+        return {key: line for key, line in found.items() if key is not None}
+
+    @cached_property
+    def sleeping_roles(self) -> dict[str, Line]:
+        """Return the lines by sleep of the roles that learn (inducer, optimizer), without actors that try
+        skills."""
+        found = self._grouped(
+            lambda labels: labels.episode if labels.phase == "sleep" and labels.role != ACTOR else None
+        )
         return {key: line for key, line in found.items() if key is not None}
 
     @cached_property
@@ -227,6 +245,7 @@ def _line(
     usd = by_class.total if by_class else usd_by_time
     most = _tokens(row.at_most for row in rows if row.usage is None)
     known = [row for row in rows if row.cacheable is not None]
+    answers = [row for row in rows if row.usage is not None and not row.wasted]
     return Line(
         requests=len(rows),
         tokens=tokens,
@@ -241,7 +260,8 @@ def _line(
         cacheable=sum(row.cacheable or 0 for row in known),
         from_cache=sum(row.usage.cached for row in known if row.usage),
         cacheable_in=len(known),
-        thought_cut=sum(row.thought_cut for row in rows),
+        answers=len(answers),
+        thought_cut=sum(row.thought_cut for row in answers),
     )
 
 

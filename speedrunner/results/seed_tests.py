@@ -92,7 +92,7 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, An
         ]
         for a, b in _pair_methods(own):
             for metric in TESTED:
-                compared = _compare(a, b, metric)
+                compared = compare_last(a, b, metric)
                 if compared is not None:
                     names = {"env": env, "model": model, "metric": metric}
                     methods = {"a": a.condition_name.method, "b": b.condition_name.method}
@@ -112,8 +112,8 @@ def _pool(parts: Sequence[Differences]) -> Differences:
     return {seed: [value for part in parts for value in part[seed]] for seed in sorted(seeds)}
 
 
-def _compare(a: Condition, b: Condition, metric: str) -> tuple[int, Differences] | None:
-    """Return the last checkpoint that a seed of both has finished, and the differences there."""
+def compare_last(a: Condition, b: Condition, metric: str) -> tuple[int, Differences] | None:
+    """Return the last checkpoint that a seed of both has finished, and the differences a minus b there."""
     others = {run.seed: run for run in b.runs}
     pairs = [(run, others[run.seed]) for run in a.runs if run.seed in others]
     common = [

@@ -6,18 +6,21 @@ from collections.abc import Sequence
 
 import pandas
 
+from speedrunner.results.break_even import UNPRICED, break_even_table
 from speedrunner.results.cache_effects import cache_table, share_table
+from speedrunner.results.checkpoints import CUT, LIMITS, SPENT
 from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, stack_frames
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, bootstrap_seeds
 from speedrunner.results.run_result import LIBRARY
 from speedrunner.results.seed_tests import TESTED, make_test_tables, select_tests
 from speedrunner.results.writing import Table, table_of
 
-MEASURES = ("score", "llm_calls", "actions", "uncached", "cached", "output", "cost_usd")
-"""Per test episode; tokens are those of all roles, without wasted requests."""
+MEASURES = ("score", "llm_calls", "actions", "uncached", "cached", "output", "cost_usd", "thought_cut")
+"""Per test episode; tokens are those of all roles, without wasted requests. `thought_cut` is a share of the
+answers."""
 
 COUNTS = ("episodes", "unscored", "silent")
-CUT = ("wall_clock", "context_overflow")
+TRAINING = tuple(f"training_{name}" for name in SPENT)
 CONDITION = [*KEYS, "checkpoint"]
 
 
@@ -33,6 +36,7 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
         _performance(checkpoints, prices),
         _seeds(checkpoints),
         _training(checkpoints, prices),
+        break_even_table(conditions, prices),
         _intervals(conditions),
         *make_test_tables(conditions, corrected),
         share_table(conditions),
@@ -55,17 +59,18 @@ def average_seeds(frame: pandas.DataFrame, columns: Sequence[str]) -> pandas.Dat
 
 def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     means = average_seeds(checkpoints, MEASURES)
-    ended = checkpoints[[*CUT]].mul(checkpoints["episodes"], axis=0)
-    sums = checkpoints.assign(**ended).groupby(CONDITION)[[*COUNTS, *CUT]].sum()
-    shares = sums[[*CUT]].div(sums["episodes"], axis=0)
+    ended = checkpoints[[*LIMITS]].mul(checkpoints["episodes"], axis=0)
+    sums = checkpoints.assign(**ended).groupby(CONDITION)[[*COUNTS, *LIMITS]].sum()
+    shares = sums[[*LIMITS]].div(sums["episodes"], axis=0)
     found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds")])
-    flagged = frozenset((shares.sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
+    flagged = frozenset((shares[[*CUT]].sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
     text = (
         "Means after so many training rollouts (checkpoint): over the test episodes of a seed, then mean and"
         " standard deviation over seeds, of score, LLM calls, primitive actions, tokens (uncached and cached"
         " prompt, output) and USD per test episode. Unscored episodes ended by an infrastructure error and"
         " are in no mean. Silent ones sent no request: their score counts; calls, tokens and USD are in no"
-        " mean. wall_clock and context_overflow are the shares of test episodes that these limits ended."
+        f" mean. {', '.join(LIMITS)}: shares of test episodes that these limits ended. thought_cut: share of"
+        " the actor's answers whose thinking was closed at its budget."
         " USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint."
         f" Prices: {prices}.{DAGGER}"
     )
@@ -75,18 +80,21 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
 def _seeds(checkpoints: pandas.DataFrame) -> Table:
     ordered = checkpoints.sort_values([*KEYS, "checkpoint", "seed"], kind="stable")
     text = "The values of each seed, of which the table performance has the means."
-    columns = [*KEYS, "seed", "checkpoint", *COUNTS, *CUT, *MEASURES, "training_usd"]
+    columns = [*KEYS, "seed", "checkpoint", *COUNTS, *LIMITS, *MEASURES, *TRAINING]
     return table_of("seeds", text, ordered[columns])
 
 
 def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
-    found = average_seeds(checkpoints, ("rollout_usd", "training_usd"))
+    found = average_seeds(checkpoints, (*TRAINING, "rollout_usd"))
     text = (
-        "USD per training rollout since the previous checkpoint (rollout_usd) and of all rollouts until the"
-        " checkpoint (training_usd), with their shares of sleeps: mean and standard deviation over seeds."
-        f" Prices: {prices}."
+        "The spend on training, induction included: tokens (uncached and cached prompt, output) and USD of"
+        " all rollouts until the checkpoint (training_NAME), and USD per rollout since the previous one"
+        " (rollout_usd). All roles count (actor, curriculum, critic, programmer, optimizer, inducer, guard),"
+        " a sleep in equal shares for the rollouts of its batch. Mean and standard deviation over seeds."
+        f" {UNPRICED} Prices: {prices}."
     )
-    return table_of("training", text, found[found["seeds"] > 0].reset_index())
+    trained = found[[*TRAINING]].fillna(0.0).to_numpy().any(axis=1)
+    return table_of("training", text, found[trained].reset_index())
 
 
 def _intervals(conditions: Sequence[Condition]) -> Table:
@@ -139,7 +147,8 @@ def _terminations(episodes: pandas.DataFrame) -> Table:
 def _sleeps(sleeps: pandas.DataFrame) -> Table:
     text = (
         "Sleeps: edits accepted and refused, tokens, USD, and how many tokens of the prompt prefix each sleep"
-        " invalidated."
+        " invalidated. thought_cut: share of the inducer's (or optimizer's) answers whose thinking was closed"
+        " at its budget."
     )
     return table_of("sleeps", text, sleeps.drop(columns="run"))
 

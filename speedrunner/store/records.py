@@ -50,6 +50,16 @@ class Termination(enum.StrEnum):
         """Return whether this is an infrastructure error, which says nothing about the agent."""
         return self in (Termination.ENVIRONMENT_ERROR, Termination.ENGINE_ERROR)
 
+    @property
+    def is_limit(self) -> bool:
+        """Return whether a limit ended the agent's work before the agent or the environment did."""
+        return self in (
+            Termination.CALL_LIMIT,
+            Termination.ACTION_LIMIT,
+            Termination.WALL_CLOCK,
+            Termination.CONTEXT_OVERFLOW,
+        )
+
 
 class Message(msgspec.Struct, frozen=True):
     """One message of a conversation, as the agent was shown it."""

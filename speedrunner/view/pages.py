@@ -22,7 +22,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
-from speedrunner.results.checkpoints import average_tests, frame_episodes
+from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.skill_table import SkillHistory, skill_events
 from speedrunner.runs.stored_setup import usable
@@ -109,6 +109,7 @@ def run_page(run: RunData) -> Context:
         **heading(run),
         "curves": {name: curve(name, values) for name, values in curves.items() if values},
         "points": points,
+        "limits": LIMITS,
         "whole": run.settings.run.test_episodes,
         "sleeps": [slept(msgspec.to_builtins(record)) for record in run.sleeps],
         "terminations": Counter((row.phase, row.termination.value) for row in run.rows),

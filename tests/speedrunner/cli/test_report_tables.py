@@ -25,7 +25,7 @@ PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_epi
 SETTINGS = ((("env=babyai",), "method=react"), (("env=babyai",), "method=speedrunner"))
 COLUMNS = (
     *("env", "method", "model", "checkpoint", "seeds", "episodes", "unscored", "silent"),
-    *("wall_clock", "context_overflow"),
+    *("call_limit", "action_limit", "wall_clock", "context_overflow"),
     *(f"{name}{part}" for name in MEASURES for part in ("", "_std")),
 )
 
@@ -65,6 +65,7 @@ def test_the_files_are_there_in_both_kinds(made: Path) -> None:
             "performance",
             "seeds",
             "training",
+            "break_even",
             "ttests",
             "paper_ttests",
             "libraries",
@@ -102,6 +103,33 @@ def test_performance_is_what_the_frames_of_the_runs_say(sweep: Path, made: Path)
     assert {(row.method, row.checkpoint) for row in table.itertuples()} == {
         (method, point) for method in ("react", "speedrunner") for point in (0, 2, 4)
     }
+
+
+def test_training_and_break_even_are_what_the_ledgers_say(sweep: Path, made: Path) -> None:
+    spent, saved = [], []
+    for seed in (0, 1):
+        ours, react = (
+            load(sweep / f"babyai-{method}-gpt-5.4-mini-seed{seed}") for method in ("speedrunner", "react")
+        )
+        useful = [
+            row for row in ours.requests if row.labels["phase"] in ("train", "sleep") and not row.wasted
+        ]
+        spent.append(sum(row.usage.completion for row in useful if row.usage))
+        first, second = (run.frame("episodes").set_index("episode") for run in (react, ours))
+        last = [key for key in first.index if key.startswith("test/0004/")]
+        saved.append(float((first.usage_completion - second.usage_completion)[last].mean()))
+    training = pandas.read_csv(made / "training.csv")
+    row = training[(training.method == "speedrunner") & (training.checkpoint == 4)].iloc[0]
+    assert row["training_output"] == pytest.approx(fmean(spent))
+    table = pandas.read_csv(made / "break_even.csv")
+    assert set(zip(table.method, table.against, table.checkpoint, strict=True)) == {
+        ("speedrunner", "react", 4)
+    }
+    found = table.set_index("amount").loc["output"]
+    assert (found["training"], found["saved"]) == pytest.approx((fmean(spent), fmean(saved)))
+    assert (found["seeds"], found["pairs"]) == (2, 6)
+    expected = math.floor(fmean(spent) / fmean(saved)) + 1 if fmean(saved) > 0 else None
+    assert (None if math.isnan(found["break_even"]) else found["break_even"]) == expected
 
 
 def test_ttests_are_those_of_the_episodes(sweep: Path, made: Path) -> None:

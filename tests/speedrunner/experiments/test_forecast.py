@@ -56,7 +56,7 @@ def known(setup: Setup, train: list[float], test: list[float], sleep: list[float
     rows = [
         (own, budgets, kind, *[each] * len(MEASURES)) for kind, values in kinds.items() for each in values
     ]
-    return pandas.DataFrame(rows, columns=COLUMNS)
+    return pandas.DataFrame(rows, columns=COLUMNS[: 3 + len(MEASURES)]).reindex(columns=COLUMNS)
 
 
 class TestTheSum:

@@ -149,6 +149,32 @@ def test_what_the_cache_saved_stands_on_both_evaluations_and_names_those_that_la
     assert "asi on babyai" not in figure.missing
 
 
+def trained(env: str, method: str, *usd: float) -> RunResult:
+    """A run with a checkpoint every 50 rollouts until which training took these USD and as many kTokens."""
+    spent = [{"usd": each, "uncached": 0.0, "cached": 0.0, "output": 1000 * each} for each in usd]
+    points = [checkpoint(50 * n, [{}], spent=each) for n, each in enumerate(spent)]
+    return summary(env, method, 0, *points)
+
+
+def test_the_spend_on_training_is_drawn_over_rollouts_for_each_environment() -> None:
+    figure = drawn(
+        trained("crafter", "react", 0.0, 0.0),
+        trained("crafter", "voyager", 0.0, 2.0, 5.0),
+        trained("babyai", "opo", 0.0, 0.5),
+    )["training_spend_tiny_random"]
+    assert [[panel.title for panel in row] for row in figure.rows] == [["Crafter", "BabyAI"]] * 2
+    (voyager,) = figure.rows[0][0].lines
+    assert (voyager.name, voyager.x, voyager.y) == ("voyager", [0, 50, 100], [0.0, 2.0, 5.0])
+    assert figure.rows[1][0].lines[0].y == [0.0, 2000.0, 5000.0]
+
+
+def test_without_prices_the_spend_on_training_is_drawn_in_tokens_alone() -> None:
+    run = summary("babyai", "opo", 0, checkpoint(50, [{}], spent={"usd": 0.0, "output": 30.0}))
+    figure = drawn(run)["training_spend_tiny_random"]
+    assert [panel.y for (panel,) in figure.rows] == ["output tokens spent on training"]
+    assert figure.missing.endswith("speedrunner report DIR --prices NAME")
+
+
 def test_tokens_are_stacked_by_class() -> None:
     ((panel,),) = drawn(run("babyai", "react", 0, 0.2))["tokens_tiny_random"].rows
     assert [(line.name, line.x, line.y) for line in panel.lines] == [

@@ -12,7 +12,7 @@ from envs import Task
 from serving.usage import Usage
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import ClassConfig, Config, ModelOptions, RunConfig
-from speedrunner.results.checkpoints import average_tests, frame_episodes
+from speedrunner.results.checkpoints import SPENT, average_tests, frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
 from speedrunner.store.records import EpisodeRow, Termination
@@ -30,6 +30,7 @@ class Evaluation:
         values: of the scored test episodes, where they differ from the usual ones.
         unscored: test episodes without a score.
         wall_clock: test episodes of the scored ones that it ended.
+        spent: on training until then, by class of tokens and USD; unknown if missing.
     """
 
     rollouts: int
@@ -38,6 +39,7 @@ class Evaluation:
     wall_clock: int = 0
     sleep_usd: float = 0.0
     library: LibraryStatistics = field(default=EMPTY)
+    spent: Mapping[str, float] = field(default_factory=dict)
 
 
 def checkpoint(rollouts: int, values: Sequence[Mapping[str, float]], **more: object) -> Evaluation:
@@ -67,7 +69,9 @@ def summary(
     found = [by_rollouts[rollouts] for rollouts in checkpoints.index]
     checkpoints["sleep_usd"] = [point.sleep_usd for point in found]
     checkpoints["cost_usd"] = checkpoints["actor_usd"] + checkpoints["sleep_usd"]
-    checkpoints[["rollout_usd", "training_usd"]] = float("nan")
+    checkpoints["rollout_usd"] = float("nan")
+    for amount in SPENT:
+        checkpoints[f"training_{amount}"] = [point.spent.get(amount, float("nan")) for point in found]
     libraries = [msgspec.structs.astuple(point.library) for point in found]
     table = pandas.DataFrame(libraries, checkpoints.index, [*LIBRARY])
     return RunResult(

@@ -6,14 +6,21 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
 from envs import Outcome
 from serving.usage import Prices, Usage
-from speedrunner.results.checkpoints import frame_checkpoints, frame_episodes, frame_sleeps, share_sleeps
+from speedrunner.results.checkpoints import (
+    SPENT,
+    frame_checkpoints,
+    frame_episodes,
+    frame_sleeps,
+    share_sleeps,
+)
 from speedrunner.results.cost_text import notes
-from speedrunner.results.ledger import run_costs
+from speedrunner.results.ledger import Classes, run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.records import Policy, Skill, Termination
@@ -89,9 +96,12 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
         "silent": 0,
         "unreported": 0,
         "at_most": 0.0,
+        "call_limit": 0.0,
+        "action_limit": 0.0,
         "wall_clock": 0.0,
         "context_overflow": 0.0,
-        "cut": 0.0,
+        "limited": 0.0,
+        "thought_cut": 0.0,
         "score": 1.0,
         "llm_calls": 1.0,
         "actions": 0.0,
@@ -102,6 +112,9 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
         "sleep_usd": pytest.approx(sleep),
         "cost_usd": pytest.approx(actor + sleep),
         "rollout_usd": pytest.approx(1000e-6 + sleep),
+        "training_uncached": 2000.0,
+        "training_cached": 0.0,
+        "training_output": 400.0,
         "training_usd": pytest.approx(2 * (1000e-6 + sleep)),
         "public": 1,
         "skills": 2,
@@ -133,15 +146,55 @@ def test_an_episode_without_a_request_keeps_its_score_and_is_in_no_mean_of_costs
     )
 
 
-def test_what_a_limit_of_the_machinery_ended_is_counted(run: RunDirectory) -> None:
-    for number, termination in enumerate(
-        (Termination.WALL_CLOCK, Termination.CONTEXT_OVERFLOW, Termination.CALL_LIMIT)
-    ):
+LIMITS = (
+    Termination.CALL_LIMIT,
+    Termination.ACTION_LIMIT,
+    Termination.WALL_CLOCK,
+    Termination.CONTEXT_OVERFLOW,
+)
+
+
+def test_each_limit_has_the_share_of_test_episodes_that_it_ended(run: RunDirectory) -> None:
+    for number, termination in enumerate((*LIMITS, Termination.CALL_LIMIT, Termination.FAILURE)):
         play(run, f"test/0004/{number:04d}", Usage(10, 0, 1), policy=1, termination=termination)
-    assert [row["cut"] for row in rows(run)] == [0.5, 0.0, pytest.approx(2 / 3)]
-    assert " Ended by a limit: 1 of 3 after 4 rollouts by wall_clock, 1 of 3 after" in notes(
-        rows(run), [BOOK]
-    )
+    first, _, last = rows(run)
+    assert [last[name.value] for name in LIMITS] == pytest.approx([2 / 6, 1 / 6, 1 / 6, 1 / 6])
+    assert (first["limited"], last["limited"]) == (0.0, pytest.approx(5 / 6))
+    assert (
+        " Ended by a limit: by call_limit 2 of 6 after 4 rollouts; by action_limit 1 of 6 after 4 rollouts;"
+    ) in notes(rows(run), [BOOK])
+
+
+def test_thinking_closed_at_its_budget_is_a_share_of_the_answers_that_count(run: RunDirectory) -> None:
+    usages = Usage(10, 0, 1), Usage(20, 0, 1), Usage(30, 0, 1)
+    play(run, "test/0004/0000", *usages, policy=1)
+    close_thinking(run, "test/0004/0000", answers=2)
+    labels = {"phase": "test", "episode": "test/0004/0000", "attempt": "1"}
+    wasted = row(9.0, Usage(5, 0, 5), status="aborted", **labels)
+    run.append_request(msgspec.structs.replace(wasted, thought_cut=True))
+    *before, last = rows(run)
+    assert last["thought_cut"] == pytest.approx(2 / 3)
+    assert [row["thought_cut"] for row in before] == [0.0, 0.0]
+
+
+def test_a_sleep_has_the_share_of_the_inducer_s_answers_without_those_of_trial_actors(
+    run: RunDirectory,
+) -> None:
+    labels = {"phase": "sleep", "episode": sleep_key(1), "attempt": "1"}
+    trial = row(2.0, Usage(10, 0, 1), "actor", **labels)
+    run.append_request(msgspec.structs.replace(trial, thought_cut=True))
+    second = row(3.0, Usage(10, 0, 1), "inducer", **labels)
+    run.append_request(msgspec.structs.replace(second, thought_cut=True))
+    data = load(run.path)
+    assert frame_sleeps(data, *run_costs([data], [BOOK]))["thought_cut"].tolist() == [0.5]
+
+
+def close_thinking(run: RunDirectory, episode: str, answers: int) -> None:
+    """Mark the thinking of an episode's first answers in the ledger as closed at its budget."""
+    found = [msgspec.json.decode(line) for line in (run.path / "requests.jsonl").read_bytes().splitlines()]
+    for each in [each for each in found if each["labels"].get("episode") == episode][:answers]:
+        each["thought_cut"] = True
+    (run.path / "requests.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in found))
 
 
 def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirectory) -> None:
@@ -215,6 +268,27 @@ def test_all_shares_of_a_sleep_make_up_its_cost(empty: RunDirectory) -> None:
         play(empty, f"train/{number:04d}", Usage())
     learn(empty, 1, 7, usage)
     assert sum(rollouts(empty).values()) == pytest.approx(LIST.cost(usage))
+
+
+def test_training_has_taken_the_tokens_of_all_roles_and_sleeps_until_a_checkpoint(
+    empty: RunDirectory,
+) -> None:
+    for point, version in ((0, 0), (2, 1), (3, 2)):
+        play(empty, f"test/{point:04d}/0000", Usage(1, 0, 1), policy=version)
+    for number, policy in enumerate([0, 0, 1]):
+        play(empty, f"train/{number:04d}", Usage(100, 40, 10), policy=policy)
+        # The curriculum and the critic of a rollout work under its key.
+        labels = {"phase": "train", "episode": f"train/{number:04d}", "attempt": "1"}
+        empty.append_request(row(2.0, Usage(50, 0, 5), "critic", **labels))
+    learn(empty, 1, 2, Usage(1000, 200, 30))
+    learn(empty, 2, 1, Usage(2000, 0, 60))
+    for version in (1, 2):
+        empty.write_policy(Policy(version=version))
+    found = [tuple(row[f"training_{name}"] for name in SPENT[:-1]) for row in rows(empty)]
+    assert found == [(0, 0, 0), (2 * 110 + 800, 2 * 40 + 200, 2 * 15 + 30), (3130, 320, 135)]
+    by_token = [Classes(cached, uncached, 0, output).times(LIST).total for uncached, cached, output in found]
+    assert [row["training_usd"] for row in rows(empty)] == pytest.approx(by_token)
+    assert rows(empty, PriceBook("none", {}))[-1]["training_output"] == 135
 
 
 def test_test_episodes_bear_no_sleep(empty: RunDirectory) -> None:

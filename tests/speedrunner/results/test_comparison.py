@@ -77,6 +77,21 @@ def test_scores_are_means_and_their_differences_are_paired_by_task(tmp_path: Pat
     assert find(found, other, 10, "score").difference == Estimate(0.5, 0.0, 1.0, 2)
 
 
+def test_each_score_has_the_shares_of_test_episodes_that_limits_ended(tmp_path: Path) -> None:
+    one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", {0: SAME[0]})
+    outcome, task = Outcome(0.0, False, {}), Task("babyai", "go", 1)
+    with RunDirectory.open_for_writing(other.path) as directory:
+        for number, end in enumerate((Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW)):
+            play(directory, f"test/0010/{number:04d}", USUAL, task=task, termination=end, outcome=outcome)
+    found = compared(one, load(other.path)).limits
+    assert [(each.rollouts, each.run, each.shares) for each in found] == [
+        (0, str(one.path), {}),
+        (0, str(other.path), {}),
+        (10, str(one.path), {}),
+        (10, str(other.path), {"call_limit": 0.5, "context_overflow": 0.5}),
+    ]
+
+
 def test_tokens_and_usd_are_of_each_class_per_test_episode(tmp_path: Path) -> None:
     one = run(tmp_path / "one", SAME)
     other = run(tmp_path / "other", SAME, Usage(100, 90, 10))

@@ -30,14 +30,24 @@ FIRST = {
         "episodes": 2,
         "unscored": 1,
         "silent": 0,
+        "call_limit": 0.5,
+        "action_limit": 0.0,
         "wall_clock": 0.0,
         "context_overflow": 0.0,
     },
-    **{"cut": 0.5, "score": 0.5, "llm_calls": 1.0, "uncached": 25.0, "cached": 90.0, "output": 15.0},
+    **{"limited": 0.5, "score": 0.5, "llm_calls": 1.0, "uncached": 25.0, "cached": 90.0, "output": 15.0},
     **{"actor_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False, "unreported": 0},
 }
 SECOND = FIRST | {
-    **{"checkpoint": 2, "unscored": 0, "cut": 0.0, "score": 1.0, "uncached": 200.0, "cached": 800.0},
+    **{
+        "checkpoint": 2,
+        "unscored": 0,
+        "call_limit": 0.0,
+        "limited": 0.0,
+        "score": 1.0,
+        "uncached": 200.0,
+        "cached": 800.0,
+    },
     **{"output": 10.0, "actor_usd": 0.0007, "rollout_usd": 0.003, "public": 1, "skills": 2},
 }
 
@@ -88,10 +98,10 @@ def test_what_is_not_measured_is_told(tmp_path: Path) -> None:
 def test_budgets_of_thinking_that_were_too_little_are_told_by_role(tmp_path: Path) -> None:
     cut = msgspec.structs.replace(row(7.0, Usage(5, 0, 5)), thought_cut=True)
     (costs,) = run_costs([stored(tmp_path / "run", [*ROWS, cut])], [BY_TOKEN])
-    of = costs.roles["actor"].requests
+    of = costs.roles["actor"].answers
     (line,) = (each for each in cost_lines(costs) if "thinking" in each)
     share = f"{1 / of:.0%}"
-    assert line == f"Requests whose thinking was closed at its budget: 1 of {of} of actor ({share})."
+    assert line == f"Answers whose thinking was closed at its budget: 1 of {of} of actor ({share})."
     (usual,) = run_costs([stored(tmp_path / "usual", ROWS)], [BY_TOKEN])
     assert not any("thinking" in each for each in cost_lines(usual))
 

@@ -10,7 +10,8 @@ from urllib.parse import urldefrag, urlsplit
 
 import pytest
 
-from speedrunner.store.records import CallNode
+from envs import Outcome
+from speedrunner.store.records import CallNode, EpisodeRow, Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.pages import TURNS
 from speedrunner.view.site import HTML, Site
@@ -62,6 +63,22 @@ def test_a_run_has_its_curve_its_sleeps_and_its_endings(site: Site, base: str) -
     assert 'aria-label="score over training rollouts: 1 after 0, 1 after 2, 1 after 4"' in text
     assert "write to_flag" in text
     assert "train, success</a>: " in text
+
+
+def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "runs/run") as run:
+        run.write_config(CONFIG)
+        run.write_policy(Policy(version=0))
+        limits = Termination.CALL_LIMIT, Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW
+        for number, termination in enumerate((*limits, Termination.SUBMITTED)):
+            key = f"test/0000/{number:04d}"
+            played = trajectory(key, termination=termination, outcome=Outcome(0.5, False, {}))
+            run.append_trajectory("test", 0, played)
+            run.append_episode(EpisodeRow.of(played, "test", 0))
+    site = Site(tmp_path / "runs")
+    shown = page(site, "runs/run/index.html")
+    assert '<td class="number">75% (call limit 50%, context overflow 25%)</td>' in shown
+    assert "0.500 after 0, 75% ended by a limit" in page(site, "index.html")
 
 
 def test_a_turn_has_what_was_told_written_called_and_what_it_took(
