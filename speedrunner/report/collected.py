@@ -12,9 +12,12 @@ import msgspec
 
 from speedrunner.config.schema import InvalidConfig, RunConfig
 from speedrunner.console import Status
+from speedrunner.results.claim_tables import claim_tables, count_verdicts
+from speedrunner.results.claims import Judged, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.paper import Beside, beside, published
+from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.paper_tables import paper_tables
 from speedrunner.results.pricing import GPU_HOURS, price_list
 from speedrunner.results.read_runs import read_results
@@ -34,6 +37,7 @@ class Collected:
         runs: in the order of their folders.
         conditions: the same runs, grouped.
         beside: the paper's numbers and the measured ones.
+        judged: the paper's claims with their verdicts.
         tables: all tables.
         notes: runs that are left out because another one has their condition and seed.
         caveats: notes on the results from the model configs.
@@ -44,6 +48,7 @@ class Collected:
     runs: list[RunResult]
     conditions: list[Condition]
     beside: list[Beside]
+    judged: list[Judged]
     tables: list[Table]
     notes: list[str]
     caveats: list[str]
@@ -76,13 +81,16 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
     rows = beside(published(), conditions, options)
-    made = [*make_tables(conditions, prices=names, corrected=corrected), *paper_tables(rows)]
+    status("judging the paper's claims")
+    judged = judge_claims(CLAIMS, conditions, options)
+    made = make_tables(conditions, prices=names, corrected=corrected)
+    made += [*claim_tables(judged), *paper_tables(rows)]
     try:
         made.append(forecast_table(runs))
     except DAMAGED as error:
         problems.append(f"the forecasts of runs cannot be used: {error or type(error).__name__}")
     caveats = sorted({caveat for run in runs for caveat in run.caveats})
-    return Collected(runs, conditions, rows, made, notes, caveats, problems, options)
+    return Collected(runs, conditions, rows, judged, made, notes, caveats, problems, options)
 
 
 def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
@@ -138,6 +146,7 @@ def describe(found: Collected) -> list[str]:
             lines.append(
                 f"{run.path}: {unscored} test episodes ended by an infrastructure error and are in no mean"
             )
+    lines.append(f"claims of the paper: {count_verdicts(found.judged)} (tables/claims.csv)")
     if flagged := {(row.model, row.paper.env, row.paper.method) for row in rows if row.flag}:
         lines.append(
             f"{len(flagged)} cells are flagged: the wall clock or the context ended over 2% of their test"

@@ -8,7 +8,7 @@ test treats all pairs of seed and episode as independent. It is included for com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -72,26 +72,51 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     """
     import numpy
 
-    seeds = [numpy.asarray(own, dtype=float) for own in values.values() if len(own)]
-    if not seeds:
+    columns = {seed: [numpy.asarray(own, dtype=float)[:, None]] for seed, own in values.items() if len(own)}
+    return bootstrap_statistic(columns, lambda means: means[0])
+
+
+def bootstrap_statistic(
+    samples: Mapping[int, Sequence[ndarray]], statistic: Callable[[ndarray], ndarray]
+) -> Estimate | None:
+    """Return the mean over seeds of a statistic of means, with the interval of `bootstrap_seeds`.
+
+    Args:
+        samples: by seed, arrays of shape (rows, columns). Rows are drawn together, arrays independently.
+        statistic: receives the means of all columns of all arrays, of shape (columns, n), and returns n
+            values.
+    """
+    import numpy
+
+    if not samples:
         return None
-    mean, count = float(numpy.mean([own.mean() for own in seeds])), sum(map(len, seeds))
+    each = [statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None])
+            for arrays in samples.values()]  # fmt: skip
+    mean, count = float(numpy.mean(each)), sum(len(own) for arrays in samples.values() for own in arrays)
     if count < 2:
         return Estimate(mean, None, None, count)
     random = numpy.random.default_rng(SEED)
-    drawn: ndarray = numpy.stack([numpy.concatenate([*_resampled_means(own, random)]) for own in seeds])
-    if len(seeds) > 1:  # new episodes for each drawn seed, also if a seed is drawn twice
-        chosen = random.integers(len(seeds), size=(len(seeds), RESAMPLES))
-        which = numpy.stack([random.permutation(RESAMPLES) for _ in seeds])
+    drawn: ndarray = numpy.stack([statistic(_resample_means(arrays, random)) for arrays in samples.values()])
+    if len(drawn) > 1:  # new episodes for each drawn seed, also if a seed is drawn twice
+        chosen = random.integers(len(drawn), size=(len(drawn), RESAMPLES))
+        which = numpy.stack([random.permutation(RESAMPLES) for _ in drawn])
         drawn = drawn[chosen, which]
     tail = (1 - CONFIDENCE) / 2
     low, high = numpy.quantile(drawn.mean(axis=0), [tail, 1 - tail])
     return Estimate(mean, float(low), float(high), count)
 
 
+def _resample_means(arrays: Sequence[ndarray], random: Generator) -> ndarray:
+    """Return the means of the columns of all arrays in each resample, of shape (columns, resamples)."""
+    import numpy
+
+    means: ndarray = numpy.hstack([numpy.concatenate([*_resampled_means(own, random)]) for own in arrays])
+    return means.T
+
+
 def _resampled_means(values: ndarray, random: Generator) -> Iterator[ndarray]:
-    """Yield the means of `RESAMPLES` resamples, as many at a time as `DRAWN` allows."""
-    at_once = max(DRAWN // len(values), 1)
+    """Yield the means of the columns of `RESAMPLES` resamples, as many at a time as `DRAWN` allows."""
+    at_once = max(DRAWN // values.size, 1)
     for first in range(0, RESAMPLES, at_once):
         size = min(at_once, RESAMPLES - first), len(values)
         yield values[random.integers(len(values), size=size)].mean(axis=1)

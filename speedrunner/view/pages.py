@@ -85,6 +85,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                 {
                     "slug": slug,
                     **heading(run),
+                    "env": condition_name(run.settings).env,
                     "path": str(path),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
