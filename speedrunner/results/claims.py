@@ -38,7 +38,7 @@ EPISODE_MEASURES = ("score", "output", "llm_calls", "cost_usd", "usd")
 PRICED = ("cost_usd", "usd")
 
 MIN_SEEDS = 2
-"""Fewer seeds give no interval that holds for other libraries."""
+"""Fewer seeds give no interval for other libraries of the same method."""
 
 
 class Mean(msgspec.Struct, frozen=True):

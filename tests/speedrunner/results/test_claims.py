@@ -239,7 +239,7 @@ class TestRuns:
         assert (none.verdict, none.has_runs) == ("undecided", False)
         assert none.commands == ["speedrunner sweep experiment=models model=gemini-3-flash-preview"]
 
-    def test_a_variant_of_a_model_config_stands_for_the_model(self) -> None:
+    def test_a_variant_of_a_model_config_counts_as_the_model(self) -> None:
         runs = [
             run
             for method, score in (("speedrunner", 0.5), ("opo", 0.7))
