@@ -280,7 +280,7 @@ def _compare(comparison: Comparison, runs: _Runs) -> Compared:
         return undecided("the other value is 0 in some episodes, so the ratio has no interval", around.mean)
     low, high = min(ends), max(ends)
     verdict = _place(low, high, comparison)
-    reason = f"the interval has values inside and outside the range ({comparison.range})"
+    where = "is at the end of the range" if low == high else "has values inside and outside the range"
     return Compared(
         comparison,
         verdict,
@@ -289,7 +289,7 @@ def _compare(comparison: Comparison, runs: _Runs) -> Compared:
         high,
         len(samples),
         found,
-        reason if verdict == "undecided" else "",
+        f"the interval {where} ({comparison.range})" if verdict == "undecided" else "",
     )
 
 
@@ -299,7 +299,7 @@ def _place(low: float, high: float, comparison: Comparison) -> Verdict:
     most = float("inf") if comparison.high is None else comparison.high
     if least < low and high < most:
         return "supported"
-    return "contradicted" if high <= least or low >= most else "undecided"
+    return "contradicted" if high < least or low > most else "undecided"
 
 
 def _explain_gap(comparison: Comparison, runs: _Runs) -> str:

@@ -135,6 +135,11 @@ class TestVerdict:
         assert found.deciding.value == pytest.approx((900 / 20 + 1000 / 22 + 1100 / 24) / 3)
         assert judge("voyager-graph", ours + theirs).verdict == "contradicted"
 
+    def test_seeds_that_are_all_at_the_end_of_the_range_decide_nothing(self) -> None:
+        found = judge("voyager-graph", libraries("speedrunner", [3] * 3) + libraries("voyager", [3] * 3))
+        assert (found.verdict, found.deciding.value) == ("undecided", 0.0)
+        assert found.deciding.reason == "the interval is at the end of the range (above 0)"
+
     def test_of_retention_pairs_a_run_with_its_later_evaluation(self) -> None:
         env = FAMILIES[0]
         runs: list[RunResult] = []
