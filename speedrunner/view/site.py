@@ -106,7 +106,7 @@ class Site:
 
     def _runs(self, query: Mapping[str, str]) -> Answer:
         found = pages.runs_page(self.runs())
-        envs = sorted({each["env"] for each in found["runs"] if "env" in each})
+        envs = sorted({each["env"] for each in found["runs"] if each.get("env")})
         return self._page("runs.jinja", 0, found | {"envs": {_address((env,)): env for env in envs}})
 
     def _most_called(self, query: Mapping[str, str], place: str) -> Answer:
