@@ -20,10 +20,10 @@ RUNS = 24
 """Shown runs of an environment."""
 
 
-def find_best(runs: Mapping[str, Path]) -> dict[str, list[tuple[str, float]]]:
+def find_best(runs: Mapping[str, Path]) -> dict[str, list[tuple[str, float | None]]]:
     """Return, by environment, the run of each method and model with the highest last score.
 
-    Runs without a score, and those that cannot be read, are left out.
+    A run without a score counts as the lowest. Runs that cannot be read are left out.
 
     Args:
         runs: by their names in addresses.
@@ -31,7 +31,7 @@ def find_best(runs: Mapping[str, Path]) -> dict[str, list[tuple[str, float]]]:
     Returns:
         Names in addresses and scores, in the order of methods and models.
     """
-    best: dict[str, dict[tuple[str, str], tuple[str, float]]] = {}
+    best: dict[str, dict[tuple[str, str], tuple[str, float | None]]] = {}
     for slug, path in runs.items():
         try:
             run = load(path)
@@ -39,16 +39,19 @@ def find_best(runs: Mapping[str, Path]) -> dict[str, list[tuple[str, float]]]:
             scores = average_tests(frame_episodes(run.rows))["score"].dropna()
         except DAMAGED:
             continue
-        if len(scores):
-            own = best.setdefault(named.env, {})
-            score = float(scores.iloc[-1])
-            key = named.method, named.model
-            if key not in own or score > own[key][1]:
-                own[key] = slug, score
+        score = float(scores.iloc[-1]) if len(scores) else None
+        own = best.setdefault(named.env, {})
+        before = own.get((named.method, named.model))
+        if before is None or _rank(score) > _rank(before[1]):
+            own[named.method, named.model] = slug, score
     return {env: [own[key] for key in sorted(own)] for env, own in best.items()}
 
 
-def describe_run(slug: str, score: float, run: RunData, history: SkillHistory) -> dict[str, Any]:
+def _rank(score: float | None) -> float:
+    return float("-inf") if score is None else score
+
+
+def describe_run(slug: str, score: float | None, run: RunData, history: SkillHistory) -> dict[str, Any]:
     """Return the most called skills of a run for the template, with their changes."""
     evolutions = [each for each in follow_skills(history) if each.calls]
     batches = sorted({row.policy for row in run.rows if row.phase == "train"})

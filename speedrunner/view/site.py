@@ -114,10 +114,16 @@ class Site:
         env = next((env for env in best if _address((env,)) == place), None)
         if env is None:
             raise NotFound("no run here plays this environment (any more)")
-        found = [(slug, score, self._load(slug)) for slug, score in best[env][: most_called.RUNS]]
-        shown = [most_called.describe_run(slug, score, run, self._history(run)) for slug, score, run in found]
-        context = {"env": env, "shown": shown, "left": len(best[env]) - len(found)}
-        return self._page("most_called.jinja", 1, context | {"top": most_called.TOP})
+        shown, problems = [], []
+        for slug, score in best[env][: most_called.RUNS]:
+            try:
+                run = self._load(slug)
+                shown.append(most_called.describe_run(slug, score, run, self._history(run)))
+            except DAMAGED as error:
+                problems.append(f"{slug}: {' '.join(str(error).split()) or type(error).__name__}")
+        context = {"env": env, "shown": shown, "problems": problems, "top": most_called.TOP}
+        left = max(len(best[env]) - most_called.RUNS, 0)
+        return self._page("most_called.jinja", 1, context | {"left": left})
 
     def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
         content = (files(__package__) / "templates" / asset).read_bytes()
