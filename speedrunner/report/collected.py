@@ -19,9 +19,12 @@ from speedrunner.results.attribution import (
     make_attribution_tables,
     shows_part,
 )
+from speedrunner.results.claim_tables import claim_tables, count_verdicts
+from speedrunner.results.claims import Judged, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.paper import Beside, beside, published
+from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.paper_tables import paper_tables
 from speedrunner.results.pricing import GPU_HOURS, price_list
 from speedrunner.results.read_runs import read_results
@@ -44,6 +47,7 @@ class Collected:
         subjects: the policies that were evaluated without some of their skills.
         transfers: the evaluations of libraries by other models and seeds.
         beside: the paper's numbers and the measured ones.
+        judged: the paper's claims with their verdicts.
         tables: all tables.
         notes: runs that are left out because another one has their condition and seed, and missing
             evaluations of parts of libraries.
@@ -57,6 +61,7 @@ class Collected:
     subjects: list[Subject]
     transfers: list[Transfer]
     beside: list[Beside]
+    judged: list[Judged]
     tables: list[Table]
     notes: list[str]
     caveats: list[str]
@@ -92,10 +97,13 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
     rows = beside(published(), conditions, options)
+    status("judging the paper's claims")
+    judged = judge_claims(CLAIMS, conditions, options)
     made = [
         *make_tables(conditions, prices=names, corrected=corrected),
         *make_attribution_tables(subjects),
         transfer_table(transfers),
+        *claim_tables(judged),
         *paper_tables(rows),
     ]
     try:
@@ -103,7 +111,9 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     except DAMAGED as error:
         problems.append(f"the forecasts of runs cannot be used: {error or type(error).__name__}")
     caveats = sorted({caveat for run in runs for caveat in run.caveats})
-    return Collected(runs, conditions, subjects, transfers, rows, made, notes, caveats, problems, options)
+    return Collected(
+        runs, conditions, subjects, transfers, rows, judged, made, notes, caveats, problems, options
+    )
 
 
 def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
@@ -159,6 +169,7 @@ def describe(found: Collected) -> list[str]:
             lines.append(
                 f"{run.path}: {unscored} test episodes ended by an infrastructure error and are in no mean"
             )
+    lines.append(f"claims of the paper: {count_verdicts(found.judged)} (tables/claims.csv)")
     if flagged := {(row.model, row.paper.env, row.paper.method) for row in rows if row.flag}:
         lines.append(
             f"{len(flagged)} cells are flagged: the wall clock or the context ended over 2% of their test"

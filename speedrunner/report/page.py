@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import msgspec
 from markupsafe import Markup
 
 from speedrunner.markup import templates
@@ -16,6 +18,7 @@ from speedrunner.report.facts import Facts
 from speedrunner.report.inline import draw_inline
 from speedrunner.report.panels import Figure
 from speedrunner.report.styles import palette_css
+from speedrunner.results.claim_tables import CLAIMS, COMPARISONS
 from speedrunner.results.writing import Cell, Table
 
 ROWS = 200
@@ -71,6 +74,7 @@ def page(
         figures=[(figure, draw_inline(figure)) for figure in figures],
         sections=[
             *([Section("records", "Measured on this hardware", [*records], "")] if records else []),
+            *_claims({table.name: table for table in tables}),
             *_sections(tables, NO_EFFECT + "; ".join(cache)),
         ],
         rows=ROWS,
@@ -85,8 +89,23 @@ def page(
     )
 
 
+def _claims(tables: Mapping[str, Table]) -> Iterator[Section]:
+    """Yield the section of the claims: those with a run, then the number of the others, by command."""
+    if CLAIMS not in tables:
+        return
+    table = tables[CLAIMS]
+    has_runs, command = (table.columns.index(name) for name in ("has_runs", "command"))
+    shown = [row for row in table.rows if row[has_runs]]
+    hidden = Counter(row[command] for row in table.rows if not row[has_runs])
+    found = [msgspec.structs.replace(table, rows=shown), tables[COMPARISONS]] if shown else []
+    missing = "; ".join(f"{count}: {command}" for command, count in hidden.items())
+    text = f"{hidden.total()} claims have no run yet. These commands play theirs: {missing}" if hidden else ""
+    yield Section("claims", "The paper's claims", found, text)
+
+
 def _sections(tables: Sequence[Table], no_effect: str) -> Iterator[Section]:
-    left = {table.name: table for table in tables if table.rows}
+    claims = (CLAIMS, COMPARISONS)
+    left = {table.name: table for table in tables if table.rows and table.name not in claims}
     for id_, title, names, missing in (
         ("cache", "The prefix cache", ("cache_shares", "cache"), no_effect),
         ("forecast", "Forecast beside truth", ("forecast",), NO_FORECAST),

@@ -33,7 +33,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from speedrunner.results.checkpoints import SPENT
 from speedrunner.results.conditions import KEYS, Condition
-from speedrunner.results.inference import CONFIDENCE, RESAMPLES, resample_seeds
+from speedrunner.results.inference import CONFIDENCE, RESAMPLES, as_samples, resample_seeds
 from speedrunner.results.seed_tests import compare_last
 from speedrunner.results.writing import Table, table_of
 
@@ -91,7 +91,7 @@ def find_break_even(spent: Mapping[int, float], saved: Mapping[int, Sequence[flo
     found = BreakEven(len(known), pairs, training, saving, _whole(_count_episodes(training, saving)))
     if pairs < 2:
         return found
-    drawn, savings = resample_seeds(known)
+    drawn, savings = resample_seeds(as_samples(known))
     counts = _count_episodes(spends[drawn].mean(axis=0), savings.mean(axis=0))
     tail = (1 - CONFIDENCE) / 2
     low, high = numpy.quantile(counts, [tail, 1 - tail], method="inverted_cdf")  # never between two counts

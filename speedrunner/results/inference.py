@@ -8,7 +8,7 @@ test treats all pairs of seed and episode as independent. It is included for com
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -70,46 +70,83 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     Args:
         values: values of the test episodes, by seed.
     """
+    return bootstrap_statistic(as_samples(values), _first)
+
+
+Statistic = Callable[["ndarray"], "ndarray"]
+"""Receives the means of all columns of all arrays of a seed, of shape (columns, n), and returns n values."""
+
+
+def as_samples(values: Mapping[int, Sequence[float]]) -> dict[int, list[ndarray]]:
+    """Return the values of each seed as one array with one column, without seeds that have no value."""
     import numpy
 
-    seeds = [numpy.asarray(own, dtype=float) for own in values.values() if len(own)]
-    if not seeds:
-        return None
-    mean, count = float(numpy.mean([own.mean() for own in seeds])), sum(map(len, seeds))
-    if count < 2:
-        return Estimate(mean, None, None, count)
-    _, means = resample_seeds(values)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = numpy.quantile(means.mean(axis=0), [tail, 1 - tail])
-    return Estimate(mean, float(low), float(high), count)
+    return {seed: [numpy.asarray(own, dtype=float)[:, None]] for seed, own in values.items() if len(own)}
 
 
-def resample_seeds(values: Mapping[int, Sequence[float]]) -> tuple[ndarray, ndarray]:
-    """Resample seeds with replacement, then episodes within each drawn seed.
+def bootstrap_statistic(samples: Mapping[int, Sequence[ndarray]], statistic: Statistic) -> Estimate | None:
+    """Return the mean over seeds of a statistic of means, with the interval of `bootstrap_seeds`.
 
-    Seeds without a value are left out; at least one must have a value. The same values always give the same
-    resamples.
-
-    Returns:
-        Two arrays of shape (number of seeds, `RESAMPLES`): the drawn seeds by their place among those with
-        values, and the means of the episodes drawn within each.
+    Args:
+        samples: by seed, arrays of shape (rows, columns). Rows are drawn together, arrays independently.
     """
     import numpy
 
-    seeds = [numpy.asarray(own, dtype=float) for own in values.values() if len(own)]
+    if not samples:
+        return None
+    each = [statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None])
+            for arrays in samples.values()]  # fmt: skip
+    mean, count = float(numpy.mean(each)), sum(len(own) for arrays in samples.values() for own in arrays)
+    if count < 2:
+        return Estimate(mean, None, None, count)
+    _, drawn = resample_seeds(samples, statistic)
+    tail = (1 - CONFIDENCE) / 2
+    low, high = numpy.quantile(drawn.mean(axis=0), [tail, 1 - tail])
+    return Estimate(mean, float(low), float(high), count)
+
+
+def _first(means: ndarray) -> ndarray:
+    first: ndarray = means[0]
+    return first
+
+
+def resample_seeds(
+    samples: Mapping[int, Sequence[ndarray]], statistic: Statistic = _first
+) -> tuple[ndarray, ndarray]:
+    """Resample seeds with replacement, then rows within each drawn seed.
+
+    The same samples always give the same resamples.
+
+    Args:
+        samples: by seed, as in `bootstrap_statistic`; not empty.
+
+    Returns:
+        Two arrays of shape (number of seeds, `RESAMPLES`): the drawn seeds by their place in `samples`, and
+        the statistic of the rows drawn within each.
+    """
+    import numpy
+
     random = numpy.random.default_rng(SEED)
-    drawn: ndarray = numpy.stack([numpy.concatenate([*_resampled_means(own, random)]) for own in seeds])
-    if len(seeds) == 1:
+    drawn: ndarray = numpy.stack([statistic(_resample_means(arrays, random)) for arrays in samples.values()])
+    if len(drawn) == 1:
         return numpy.zeros(drawn.shape, dtype=int), drawn
     # New episodes for each drawn seed, also if a seed is drawn twice.
-    chosen = random.integers(len(seeds), size=(len(seeds), RESAMPLES))
-    which = numpy.stack([random.permutation(RESAMPLES) for _ in seeds])
+    chosen = random.integers(len(drawn), size=(len(drawn), RESAMPLES))
+    which = numpy.stack([random.permutation(RESAMPLES) for _ in drawn])
     return chosen, drawn[chosen, which]
 
 
+def _resample_means(arrays: Sequence[ndarray], random: Generator) -> ndarray:
+    """Return the means of the columns of all arrays in each resample, of shape (columns, resamples)."""
+    import numpy
+
+    means: ndarray = numpy.hstack([numpy.concatenate([*_resampled_means(own, random)]) for own in arrays])
+    return means.T
+
+
 def _resampled_means(values: ndarray, random: Generator) -> Iterator[ndarray]:
-    """Yield the means of `RESAMPLES` resamples, as many at a time as `DRAWN` allows."""
-    at_once = max(DRAWN // len(values), 1)
+    """Yield the means of the columns of `RESAMPLES` resamples, as many at a time as `DRAWN` allows."""
+    at_once = max(DRAWN // values.size, 1)
     for first in range(0, RESAMPLES, at_once):
         size = min(at_once, RESAMPLES - first), len(values)
         yield values[random.integers(len(values), size=size)].mean(axis=1)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,6 +25,7 @@ from speedrunner.results.conditions import (
     share_cut,
     spread,
 )
+from speedrunner.results.quantities import QUANTITIES
 from speedrunner.results.run_result import RunResult
 
 FILE = Path(__file__).with_name("paper.csv")
@@ -40,7 +41,7 @@ class Published(msgspec.Struct, frozen=True):
         table: the label of its table or figure, or `prose`.
         place: the section.
         experiment: the experiment that measures the number here.
-        quantity: see `QUANTITIES`.
+        quantity: see `speedrunner.results.quantities`.
         relation: `about`, `under` and so on; empty for an exact number.
         value: `None` if the paper shows it only in a figure.
     """
@@ -74,115 +75,6 @@ class Beside(msgspec.Struct, frozen=True):
     rollouts: int | None
     flag: str
     missing: str
-
-
-Find = Callable[[str, str], Mapping[int, RunResult]]
-"""Returns the runs of an environment and method, by seed."""
-
-Quantity = Callable[[Find, str, str], Mapping[int, float | None]]
-"""Returns a value of an environment and method, by seed."""
-
-
-def _each(value: Callable[[RunResult], float | None]) -> Quantity:
-    return lambda find, env, method: {seed: value(run) for seed, run in find(env, method).items()}
-
-
-def _mean(run: RunResult, measure: str, point: int | None = None) -> float | None:
-    """Return a column of a run's checkpoint, the last one by default."""
-    column = run.checkpoints[measure].dropna()
-    if point is None:
-        return float(column.iloc[-1]) if len(column) else None
-    return float(column[point]) if point in column.index else None
-
-
-def _scaled(measure: str, factor: float, point: int | None = None) -> Quantity:
-    return _each(lambda run: _times(_mean(run, measure, point), factor))
-
-
-def _combat_functions(run: RunResult) -> float | None:
-    combat, functions = _mean(run, "combat"), _mean(run, "functions")
-    return None if combat is None or functions is None else combat * functions
-
-
-def _times(value: float | None, factor: float) -> float | None:
-    return None if value is None else factor * value
-
-
-def _compared(
-    measure: str, other: Callable[[str], str], form: Callable[[float, float], float | None]
-) -> Quantity:
-    """Compare a method's runs with those of another method with the same seeds, by the measure `measure`."""
-
-    def quantity(find: Find, env: str, method: str) -> dict[int, float | None]:
-        theirs = find(env, other(method))
-        found: dict[int, float | None] = {}
-        for seed, run in find(env, method).items():
-            if seed in theirs:
-                own, their = _mean(run, measure), _mean(theirs[seed], measure)
-                found[seed] = None if own is None or their is None else form(own, their)
-        return found
-
-    return quantity
-
-
-def _ratio(own: float, other: float) -> float | None:
-    return own / other if other else None
-
-
-def _percent(own: float, other: float) -> float | None:
-    return 100 * (own / other - 1) if other else None
-
-
-def _returned(method: str) -> str:
-    """Return the method name of the evaluation on ScienceWorld 3 after training on 4 as well."""
-    return f"{method}-from_scienceworld-family4-{method}-from_scienceworld-family3"
-
-
-def _change_of_calls(run: RunResult) -> float | None:
-    first, last = _mean(run, "llm_calls", 0), _mean(run, "llm_calls")
-    return None if first is None or last is None else _percent(last, first)
-
-
-def _truncated(value: Callable[[RunResult], float | None]) -> Quantity:
-    """Use the seeds with a truncated library, or all seeds if there are none."""
-
-    def quantity(find: Find, env: str, method: str) -> dict[int, float | None]:
-        truncated = find(env, f"{method}-visible_last50-from_{env}")
-        runs = find(env, method)
-        return {seed: value(run) for seed, run in runs.items() if seed in truncated or not truncated}
-
-    return quantity
-
-
-def _unsolved_by_best(find: Find, env: str, method: str) -> dict[int, float | None]:
-    scores = {
-        seed: score for seed, run in find(env, method).items() if (score := _mean(run, "score")) is not None
-    }
-    best = max(scores, key=lambda seed: scores[seed], default=None)
-    return {} if best is None else {best: 100 * (1 - scores[best])}
-
-
-QUANTITIES: dict[str, Quantity] = {
-    **{name: _scaled(name, 1.0) for name in ("functions", "max_depth", "mean_depth", "density")},
-    "cyclomatic": _scaled("cyclomatic", 1.0),
-    "combat_percent": _scaled("combat", 100),
-    "combat_functions": _each(_combat_functions),
-    **{name: _scaled(name, 1.0) for name in ("score", "output", "cost_usd")},
-    "score_percent": _scaled("score", 100),
-    "score_percent_at_0": _scaled("score", 100, 0),
-    "score_without_library": _truncated(lambda run: _mean(run, "score", 0)),
-    "score_with_whole_library": _truncated(lambda run: _mean(run, "score")),
-    "unsolved_percent_of_best_seed": _unsolved_by_best,
-    "llm_calls_change_percent": _each(_change_of_calls),
-    "output_of_react": _compared("output", lambda method: "react", _ratio),
-    "asi_output_ratio": _compared("output", lambda method: "asi", lambda own, other: _ratio(other, own)),
-    "opo_output_ratio": _compared("output", lambda method: "opo", lambda own, other: _ratio(other, own)),
-    "output_percent_to_asi": _compared("output", lambda method: "asi", _percent),
-    "output_percent_to_asi_replay": _compared("output", lambda method: "asi_replay", _percent),
-    "retention_points": _compared("score", _returned, lambda own, later: 100 * (later - own)),
-    "retention_cost_percent": _compared("actor_usd", _returned, lambda own, later: _percent(later, own)),
-}
-"""By name; docs/results.md describes each. Most use the last checkpoint."""
 
 
 def published() -> list[Published]:
@@ -228,7 +120,7 @@ def _beside(number: Published, model: str, command: str, conditions: Sequence[Co
     asked: dict[tuple[str, str], Mapping[int, RunResult]] = {}
 
     def find(env: str, method: str) -> Mapping[int, RunResult]:
-        asked[env, method] = runs = _alike(_runs(conditions, env, method, model))
+        asked[env, method] = runs = _alike(find_runs(conditions, env, method, model))
         return runs
 
     quantity = QUANTITIES[number.quantity]
@@ -238,7 +130,7 @@ def _beside(number: Published, model: str, command: str, conditions: Sequence[Co
     runs = [run for each in asked.values() for run in each.values()]
     last = [run.checkpoints.iloc[-1] for run in runs if len(run.checkpoints)]
     cut = max((share_cut([row]) for row in last), default=0.0)
-    gaps = _gaps(asked, SEEDS.get(number.experiment, 3))
+    gaps = list_gaps(asked, SEEDS.get(number.experiment, 3))
     return Beside(
         paper=number,
         model=model,
@@ -249,7 +141,7 @@ def _beside(number: Published, model: str, command: str, conditions: Sequence[Co
     )
 
 
-def _runs(conditions: Sequence[Condition], env: str, method: str, model: str) -> Mapping[int, RunResult]:
+def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str) -> Mapping[int, RunResult]:
     """Return the runs of a condition; if several differ in more than seeds, those with the most rollouts."""
     fitting = [
         each
@@ -271,7 +163,8 @@ def _alike(runs: Mapping[int, RunResult]) -> Mapping[int, RunResult]:
     return {seed: replace(run, checkpoints=run.checkpoints.loc[: max(common)]) for seed, run in runs.items()}
 
 
-def _gaps(asked: Mapping[tuple[str, str], Mapping[int, RunResult]], seeds: int) -> Iterable[str]:
+def list_gaps(asked: Mapping[tuple[str, str], Mapping[int, RunResult]], seeds: int) -> list[str]:
+    """Return the missing and unfinished runs, by environment and method, as text."""
     gaps = []
     for (env, method), runs in asked.items():
         name = f"{method} on {env}"

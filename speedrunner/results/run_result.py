@@ -20,6 +20,7 @@ from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.pricing import OWN, price_book
 from speedrunner.results.server_time import ServerUse, server_uses
 from speedrunner.results.skill_costs import SkillCost, skill_costs
+from speedrunner.results.skill_evolution import count_edited_combat, follow_skills, frame_calls
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Process
@@ -38,10 +39,12 @@ class RunResult:
 
     Attributes:
         prices: name of the price list.
-        checkpoints: rows of `frame_checkpoints` that are `whole`, with the columns `LIBRARY`.
+        checkpoints: rows of `frame_checkpoints` that are `whole`, with the columns `LIBRARY` and
+            `edited_combat`, the functions about combat that were not when first written.
         unfinished: planned checkpoints that are not whole.
         episodes, sleeps: see `speedrunner.results.checkpoints`.
         skills: one row per skill, with the fields of `SkillCost`.
+        skill_calls: one row per skill and training batch; see `frame_calls`.
         processes: oldest first.
         taken: amounts that the run used, by measure of `forecast_records`; without engine time, which depends
             on all runs of a server.
@@ -58,6 +61,7 @@ class RunResult:
     episodes: pandas.DataFrame
     sleeps: pandas.DataFrame
     skills: pandas.DataFrame
+    skill_calls: pandas.DataFrame
     processes: list[Process] = field(default_factory=list)
     taken: dict[str, float] = field(default_factory=dict)
     servers: list[ServerUse] = field(default_factory=list)
@@ -116,6 +120,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         episodes=episodes,
         sleeps=sleeps,
         skills=frame_skills(skills),
+        skill_calls=frame_calls(follow_skills(history)),
         processes=run.processes,
         taken={measure: amount for measure, amount in taken.items() if measure != "engine_s"},
         servers=list(server_uses(run)),
@@ -124,13 +129,16 @@ def read_result(path: Path, prices: str | None) -> RunResult:
 
 
 def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:
-    """Return checkpoints with the columns `LIBRARY` of their policies."""
+    """Return checkpoints with the columns `LIBRARY` and `edited_combat` of their policies."""
+    evolutions = follow_skills(history)
     statistics = {
         policy: library_statistics(history.libraries[policy].definitions)
         for policy in checkpoints["policy"].unique()
     }
     rows = [msgspec.structs.astuple(statistics[policy]) for policy in checkpoints["policy"]]
-    return checkpoints.join(pandas.DataFrame(rows, checkpoints.index, [*LIBRARY]).astype(float))
+    edited = [float(count_edited_combat(history, evolutions, policy)) for policy in checkpoints["policy"]]
+    libraries = pandas.DataFrame(rows, checkpoints.index, [*LIBRARY]).astype(float)
+    return checkpoints.join(libraries.assign(edited_combat=edited))
 
 
 def frame_skills(skills: list[SkillCost]) -> pandas.DataFrame:

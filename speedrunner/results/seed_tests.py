@@ -129,12 +129,12 @@ def compare_last(a: Condition, b: Condition, metric: str) -> tuple[int, Differen
 
 def _differ(own: RunResult, other: RunResult, point: int, metric: str) -> list[float]:
     """Return the difference of each test episode that has a score and a value on both sides."""
-    first, second = (_list_values(run, point, metric) for run in (own, other))
+    first, second = (list_values(run, point, metric) for run in (own, other))
     pairs = first.to_frame("first").join(second.rename("second"), how="inner")
     return (pairs["first"] - pairs["second"]).dropna().tolist()
 
 
-def _list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]:
+def list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]:
     """Return the metric of each scored test episode by number and task; USD include the share of sleeps."""
     tests = select_tests(run.episodes, point).set_index(["number", "task"])
     if metric != "cost_usd":

@@ -15,6 +15,7 @@ from speedrunner.store.records import CallNode, Skill, Trajectory
 from speedrunner.store.run_data import RunData
 
 START = "from the start"
+RENAMED = "renamed from "
 
 HISTORY_BYTES = 192 * 2**20
 """Maximum bytes of memory of all versions of a run's library. Unchanged definitions count once."""
@@ -67,13 +68,15 @@ class Use(msgspec.Struct, frozen=True):
 
     Attributes:
         turns: turns of the actor.
-        saved: steps saved by each skill that it called.
+        saved: steps saved by each skill that the actor called.
+        calls: calls of each skill, by the actor and by other code.
     """
 
     episode: str
     policy: int
     turns: int
     saved: dict[str, int]
+    calls: dict[str, int]
 
 
 @dataclass(frozen=True)
@@ -212,7 +215,7 @@ def _change(
         length = len(after.named[name].source)
         place = bisect_left(same, (length, ""))
         nearest = min(same[max(place - 1, 0) : place + 1], key=lambda each: abs(each[0] - length))
-        return f"renamed from {nearest[1]}"
+        return f"{RENAMED}{nearest[1]}"
     own: tuple[Definition, ...] = before.named[name], after.named[name]
     if own[0] != own[1]:
         return "edited"
@@ -224,6 +227,7 @@ def _change(
 def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
     """Count an episode's calls for the skill versions of that time."""
     saved: dict[str, int] = {}
+    calls: dict[str, int] = {}
     for turn in played.turns:
         if turn.executed is None:
             continue
@@ -231,9 +235,11 @@ def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
             skill.calls += 1
             skill.actions += turn.executed.actions
             saved[skill.name] = saved.get(skill.name, 0) + turn.executed.actions - 1
+            calls[skill.name] = calls.get(skill.name, 0) + 1
         for node in turn.executed.below():
             if skill := _skill(node, there):
                 skill.inner_calls += 1
+                calls[skill.name] = calls.get(skill.name, 0) + 1
     for name in saved:
         skill = there[name]
         skill.episodes += 1
@@ -241,7 +247,7 @@ def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
             skill.scored += 1
             skill.score += played.outcome.score
     turns = sum(turn.role == "actor" for turn in played.turns)
-    return Use(played.episode, played.policy, turns, saved)
+    return Use(played.episode, played.policy, turns, saved, calls)
 
 
 def _skill(node: CallNode, there: dict[str, SkillVersion]) -> SkillVersion | None:

@@ -59,14 +59,17 @@ class NotFound(Exception):
 
 def heading(run: RunData) -> Context:
     """Return the heading of all pages of a run."""
+    env = ""
     try:
         played = condition_name(run.settings)
+        env = played.env
         named = f"{played.env}, {played.method}, {played.model}, seed {run.settings.run.seed}"
     except InvalidConfig as error:
         named = str(error)
     owner = owner_of(run.path / "lock")
     return {
         "name": run.path.name,
+        "env": env,
         "condition_name": named,
         "state": f"played by {owner}" if owner else "not running now",
         "growing": SOON_S if owner else LATER_S,

@@ -20,7 +20,7 @@ from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.view import pages
+from speedrunner.view import most_called, pages
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.turns import shown
@@ -70,6 +70,7 @@ class Site:
             for pattern, answer in (
                 (r"index\.html", self._runs),
                 (r"(?P<asset>view\.css|view\.js)", self._asset),
+                (r"skills/(?P<place>[\w.-]+)\.html", self._most_called),
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
                 (rf"{RUN}/skills\.html", self._skills),
@@ -100,16 +101,29 @@ class Site:
         found: dict[str, Path] = {}
         for path in runs_below(self._folder):
             inside = path.relative_to(self._folder).parts or (path.resolve().name,)
-            slug = re.sub(r"[^\w.-]|^\.+", "-", "-".join(inside), flags=re.ASCII)
-            if (slug,) != inside:  # independent of the other runs
-                slug += (
-                    f"-{hashlib.sha256('/'.join(inside).encode(errors='surrogateescape')).hexdigest()[:8]}"
-                )
-            found[slug] = path
+            found[_address(inside)] = path
         return found
 
     def _runs(self, query: Mapping[str, str]) -> Answer:
-        return self._page("runs.jinja", 0, pages.runs_page(self.runs()))
+        found = pages.runs_page(self.runs())
+        envs = sorted({each["env"] for each in found["runs"] if each.get("env")})
+        return self._page("runs.jinja", 0, found | {"envs": {_address((env,)): env for env in envs}})
+
+    def _most_called(self, query: Mapping[str, str], place: str) -> Answer:
+        best = most_called.find_best(self.runs())
+        env = next((env for env in best if _address((env,)) == place), None)
+        if env is None:
+            raise NotFound("no run here plays this environment (any more)")
+        shown, problems = [], []
+        for slug, score in best[env][: most_called.RUNS]:
+            try:
+                run = self._load(slug)
+                shown.append(most_called.describe_run(slug, score, run, self._history(run)))
+            except DAMAGED as error:
+                problems.append(f"{slug}: {' '.join(str(error).split()) or type(error).__name__}")
+        context = {"env": env, "shown": shown, "problems": problems, "top": most_called.TOP}
+        left = max(len(best[env]) - most_called.RUNS, 0)
+        return self._page("most_called.jinja", 1, context | {"left": left})
 
     def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
         content = (files(__package__) / "templates" / asset).read_bytes()
@@ -123,9 +137,7 @@ class Site:
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
-        with self._reading:  # one at a time: all episodes are read
-            history = self._histories(data.path, _stamp(data), len(data.rows), len(data.sleeps))
-        return self._page("skills.jinja", 2, pages.skills_page(data, history))
+        return self._page("skills.jinja", 2, pages.skills_page(data, self._history(data)))
 
     def _library(self, query: Mapping[str, str], run: str, version: str) -> Answer:
         return self._page("library.jinja", 3, pages.library_page(self._load(run), int(version)))
@@ -146,6 +158,10 @@ class Site:
         seen = self._seen(self._load(run), episode)
         drawn = pages.pictures(seen.trajectory, seen.world, int(page))
         return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
+
+    def _history(self, run: RunData) -> SkillHistory:
+        with self._reading:  # one at a time: all episodes are read
+            return self._histories(run.path, _stamp(run), len(run.rows), len(run.sleeps))
 
     def _seen(self, run: RunData, episode: str) -> _Seen:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
@@ -194,6 +210,14 @@ class _Seen:
     def world(self) -> dict[int, dict[str, Any]]:
         """Return its snapshots, by turn."""
         return snapshots(self.run, self.trajectory)
+
+
+def _address(parts: tuple[str, ...]) -> str:
+    """Return a name for addresses, which depends on nothing else."""
+    slug = re.sub(r"[^\w.-]|^\.+", "-", "-".join(parts), flags=re.ASCII)
+    if (slug,) != parts:
+        slug += f"-{hashlib.sha256('/'.join(parts).encode(errors='surrogateescape')).hexdigest()[:8]}"
+    return slug
 
 
 def _stamp(run: RunData) -> object:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -37,7 +39,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     out, figures = tmp_path / "out", tmp_path / "out" / "figures"
     done = in_process("report", str(learnt.dir), "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 19 tables, 4 figures"
+    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 21 tables, 4 figures"
     text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
     assert process.machine is not None
@@ -62,6 +64,24 @@ def test_without_a_name_the_report_is_in_the_folder(copied: Path) -> None:
     assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
     assert "No finished run had a forecast" in text
     assert "as well: speedrunner sweep experiment=cache model=gpt-5.4-mini run.rollouts=4" in text
+
+
+def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(copied: Path) -> None:
+    done = in_process("report", str(copied))
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("claims of the paper: "))
+    with (copied / "report/tables/claims.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    counts = Counter(row["verdict"] if row["has_runs"] == "1" else "without runs" for row in rows)
+    assert counts["supported"] == counts["contradicted"] == 0  # one seed decides nothing
+    expected = f"0 supported, 0 contradicted, {counts['undecided']} undecided"
+    assert (
+        line == f"claims of the paper: {expected}, {counts['without runs']} without runs (tables/claims.csv)"
+    )
+    (row,) = (row for row in rows if row["claim"] == "babyai-eighth")
+    assert row["reason"] == "one seed, and 2 are needed: play others with run.seed=N"
+    assert row["command"].startswith("speedrunner sweep experiment=main model=gpt-5.4-mini run.rollouts=4")
+    (row,) = (row for row in rows if row["claim"] == "gemini-calls")
+    assert row["command"].startswith("speedrunner sweep experiment=models model=gemini-3-flash-preview")
 
 
 def test_commands_have_the_scale_of_the_sweep_there(copied: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from serving.model_configs import load_model_config
 from speedrunner.config.compose import group_choices, group_file
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, InvalidConfig
@@ -302,7 +303,8 @@ class TestThePaper_sExperiments:
     @pytest.mark.parametrize(
         ("name", "count"),
         [
-            *(("main", 51), ("models", 153), ("ablations", 15), ("interpreter", 24), ("zombies", 36)),
+            *(("main", 51), ("models", 153), ("open-models", 153), ("ablations", 15), ("interpreter", 24)),
+            ("zombies", 36),
             *(("shift", 24 + 9), ("replay", 9), ("truncation", 6), ("cache", 30)),
         ],
     )
@@ -315,7 +317,7 @@ class TestThePaper_sExperiments:
 
     def test_all_are_known(self) -> None:
         assert set(group_choices("experiment")) == {
-            *("main", "models", "ablations", "interpreter", "zombies"),
+            *("main", "models", "open-models", "ablations", "interpreter", "zombies"),
             *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
             *("sensitivity", "guard", "cost-aware"),
             *("attribution", "shapley", "transfer"),
@@ -378,6 +380,14 @@ class TestThePaper_sExperiments:
         methods = ("react", "opo", "asi", "speedrunner")
         expected = {ConditionName(env, method, "gpt-5.4-mini") for env in settings for method in methods}
         assert found == expected | {ConditionName("crafter", "voyager", "gpt-5.4-mini")}
+
+    def test_open_models_are_played_without_an_api_key(self) -> None:
+        runs = experiment("open-models")
+        models = {run.config.model.name for run in runs}
+        assert models == {"qwen3.5-27b", "qwen3.5-9b", "qwen3-8b"}
+        assert all(load_model_config(name).api_key_env is None for name in models)
+        one = {run.config.run.dir for run in experiment("open-models", "model=qwen3.5-27b")}
+        assert one == {run.config.run.dir for run in experiment("models", "model=qwen3.5-27b")}
 
     def test_truncation_evaluates_the_last_skills_of_one_run(self) -> None:
         first, *others = experiment("truncation")

@@ -12,7 +12,10 @@ import pytest
 from speedrunner.report.facts import Facts, RunFacts, Shared
 from speedrunner.report.figures import figures
 from speedrunner.report.page import ROWS, page
+from speedrunner.results.claim_tables import claim_tables
+from speedrunner.results.claims import judge_claims
 from speedrunner.results.conditions import group_runs
+from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from tests.page_elements import HOSTILE, Elements
@@ -106,6 +109,17 @@ def test_a_figure_s_numbers_stand_below_it() -> None:
         "<td>BabyAI</td><td>score</td><td>react</td>"
         '<td class="number">0</td><td class="number">0.5</td><td>–</td>'
     ) in whole()
+
+
+def test_claims_without_a_run_are_counted_by_their_command() -> None:
+    runs = [summary("babyai", "react", seed, checkpoint(0, [{"score": 0.7}])) for seed in range(3)]
+    groups, _ = group_runs(runs)
+    tables = claim_tables(judge_claims(CLAIMS, groups))
+    text = page("", figures(groups), tables, facts(), [], [], [], [])
+    assert "<td>babyai-start</td>" in text
+    assert "<td>supported</td>" in text
+    assert "<td>zombies-ours</td>" not in text
+    assert "6: speedrunner sweep experiment=zombies model=tiny-random" in text
 
 
 def test_combat_stands_among_the_numbers_as_what_it_is() -> None:

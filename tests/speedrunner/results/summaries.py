@@ -15,6 +15,7 @@ from speedrunner.config.schema import ClassConfig, Config, ModelOptions, RunConf
 from speedrunner.results.checkpoints import SPENT, average_tests, frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
+from speedrunner.results.skill_evolution import frame_calls
 from speedrunner.store.records import EpisodeRow, Termination
 
 EMPTY = LibraryStatistics(0, 0, None, 0.0, None, None)
@@ -74,6 +75,7 @@ def summary(
         checkpoints[f"training_{amount}"] = [point.spent.get(amount, float("nan")) for point in found]
     libraries = [msgspec.structs.astuple(point.library) for point in found]
     table = pandas.DataFrame(libraries, checkpoints.index, [*LIBRARY])
+    table["public"], table["edited_combat"] = table["functions"], 0
     return RunResult(
         path=f"runs/{name}",
         config=config,
@@ -84,6 +86,7 @@ def summary(
         episodes=episodes,
         sleeps=pandas.DataFrame(),
         skills=frame_skills([]),
+        skill_calls=frame_calls([]),
     )
 
 

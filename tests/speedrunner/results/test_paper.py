@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 
+import msgspec
+import pandas
 import pytest
 
 from speedrunner.config.names import condition_name
 from speedrunner.experiments.grid import grid_of
 from speedrunner.results.conditions import Spread, group_runs
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.paper import FAMILIES, QUANTITIES, Beside, Published, beside, published
+from speedrunner.results.paper import FAMILIES, Beside, Published, beside, published
+from speedrunner.results.quantities import QUANTITIES
 from speedrunner.results.run_result import RunResult
-from tests.speedrunner.results.summaries import checkpoint, summary
+from speedrunner.results.skill_evolution import Evolution, frame_calls
+from speedrunner.results.skill_table import SkillVersion
+from tests.speedrunner.results.summaries import EMPTY, checkpoint, summary
 
 FAMILY = "scienceworld-family"
 
@@ -47,7 +53,7 @@ class TestFile:
             "tab:complexity_global": 13 * 5,
             "tab:zombie_library_methods": 6 * 6,
             "tab:voyager_truncation": 7,
-            "prose": 26,
+            "prose": 44,
         }
 
     def test_the_summary_averages_the_two_families_of_the_whole_table(self) -> None:
@@ -155,6 +161,66 @@ class TestOurs:
         ]
         found = ours(number("unsolved_percent_of_best_seed", "react"), *runs)
         assert found.ours == Spread(pytest.approx(10), None, 1)
+
+    def test_one_seed_s_value_by_its_rank(self) -> None:
+        libraries = [msgspec.structs.replace(EMPTY, functions=count) for count in (909, 1707, 615)]
+        runs = [
+            summary("crafter", "voyager", seed, checkpoint(200, [{}], library=library))
+            for seed, library in enumerate(libraries)
+        ]
+        for name, value in (("smallest", 615), ("middle", 909), ("largest", 1707)):
+            assert ours(number(f"public_{name}", "voyager", "crafter"), *runs).ours == Spread(value, None, 1)
+
+    def test_the_library_of_the_best_seed(self) -> None:
+        def run(method: str, seed: int, score: float, size: int) -> RunResult:
+            library = msgspec.structs.replace(EMPTY, functions=size)
+            point = checkpoint(200, [{"score": score}], library=library)
+            return summary(f"{FAMILY}3", method, seed, point)
+
+        off = "speedrunner-interpreter_off"
+        runs = [
+            run("speedrunner", 0, 0.9, 21),
+            run("speedrunner", 1, 0.8, 40),
+            run(off, 0, 0.1, 9),
+            run(off, 2, 0.5, 28),
+        ]
+        size = ours(number("functions_of_best_seed", env=f"{FAMILY}3"), *runs)
+        assert size.ours == Spread(21, None, 1)
+        change = number("functions_of_best_seed_percent_to_interpreter_off", env=f"{FAMILY}3")
+        assert ours(change, *runs).ours == Spread(pytest.approx(-25), None, 1)
+
+    def test_near_identical_functions_of_the_best_seed(self) -> None:
+        run = summary("crafter", "voyager", 0, checkpoint(200, [{"score": 0.5}]))
+        names = ["collect_one_wood_log_east", "collect_one_wood_log_west", "collect_one_wood_log", "drink"]
+        names += ["collect_one_wood_log_gone"]
+        skills = pandas.DataFrame(
+            {"skill": names, "removed": pandas.array([pandas.NA] * 4 + [7], dtype="Int64")}
+        )
+        found = ours(
+            number("variants_of_best_seed", "voyager", "crafter"), dataclasses.replace(run, skills=skills)
+        )
+        assert found.ours == Spread(3, None, 1)
+
+    def test_calls_per_batch_of_the_most_called_skill_in_the_later_half(self) -> None:
+        run = summary("crafter", "speedrunner", 0, checkpoint(200, [{}]))
+        train = run.episodes.iloc[[0] * 4].assign(phase="train", policy=[0, 1, 2, 3])
+        travel = Evolution([SkillVersion("travel", 1, "written", True)], Counter({1: 900, 2: 116, 3: 250}))
+        rest = Evolution([SkillVersion("rest", 1, "written", True)], Counter({1: 5, 3: 300}))
+        run = dataclasses.replace(
+            run, episodes=pandas.concat([run.episodes, train]), skill_calls=frame_calls([travel, rest])
+        )
+        for name, value in (("least", 116), ("most", 250)):
+            assert ours(number(f"calls_a_batch_{name}", env="crafter"), run).ours == Spread(value, None, 1)
+
+    def test_domination_counts_the_paper_s_environments(self) -> None:
+        runs = []
+        for env, score in (("crafter", 0.6), (f"{FAMILY}3", 0.3), (f"{FAMILY}4", 0.6), ("babyai", 0.6)):
+            for method in ("react", "opo", "asi", "voyager"):
+                runs.append(summary(env, method, 0, checkpoint(200, [{"score": 0.5, "output": 40}])))
+            runs.append(summary(env, "speedrunner", 0, checkpoint(200, [{"score": score, "output": 10}])))
+        found = ours(number("dominated_settings_percent", env="all"), *runs)
+        assert found.ours == Spread(pytest.approx(200 / 3), None, 1)
+        assert ours(number("dominated_settings_percent", env="all"), *runs[:10]).ours is None
 
 
 class TestGaps:

@@ -1,0 +1,358 @@
+"""Judge the paper's claims by measured runs.
+
+A claim compares means, such as the score of one method with that of another at the last checkpoint, and
+places each comparison in a range. A comparison is supported if its whole interval is in the range,
+contradicted if all of it is outside, and undecided otherwise. A claim about several comparisons needs all of
+them, or as many as it says.
+
+The interval is the smallest one that contains two: the bootstrap that resamples seeds, then episodes, and
+Student's t over the seeds' values. The bootstrap alone is too narrow below five seeds, t alone ignores the
+episodes if the seeds happen to be equal.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+import pandas
+
+from speedrunner.config.schema import ModelOptions
+from speedrunner.results.conditions import FAMILIES, Condition
+from speedrunner.results.inference import bootstrap_statistic, ttest_seeds
+from speedrunner.results.paper import SEEDS, find_runs, list_gaps, played_models, sweep_command
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.seed_tests import list_values
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+Verdict = Literal["supported", "contradicted", "undecided"]
+
+EPISODE_MEASURES = ("score", "output", "llm_calls", "cost_usd", "usd")
+"""Measures of test episodes; others are columns of checkpoints."""
+
+PRICED = ("cost_usd", "usd")
+
+MIN_SEEDS = 2
+"""Fewer seeds give no interval for other libraries of the same method."""
+
+
+class Mean(msgspec.Struct, frozen=True):
+    """The mean of a measure over the test episodes of a checkpoint, or the measure of its library.
+
+    Attributes:
+        env: `scienceworld`: the mean of the comparison over both families.
+    """
+
+    measure: str
+    method: str
+    env: str
+    at: Literal["first", "last"] = "last"
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A mean, its difference from another or its ratio to another, and the claimed range.
+
+    Attributes:
+        low, high: the range; `None`: unbounded.
+        model: the model of the claim; empty: each played model.
+    """
+
+    form: Literal["value", "difference", "ratio"]
+    own: Mean
+    other: Mean | None = None
+    low: float | None = None
+    high: float | None = None
+    model: str = ""
+
+    @property
+    def text(self) -> str:
+        """Return the comparison in words."""
+        own, other = self.own, self.other
+        words = [f"{own.measure} of {own.method} on {own.env}"]
+        if other is not None:
+            words.append("minus" if self.form == "difference" else "divided by")
+            words.append("that" if other.method == own.method else other.method)
+            words += [f"on {other.env}"] * (other.env != own.env) + ["at the start"] * (other.at == "first")
+        words += [f"with {self.model}"] * bool(self.model)
+        return " ".join([*words, f"is {self.range}"])
+
+    @property
+    def range(self) -> str:
+        """Return the range in words."""
+        if self.low is not None and self.high is not None:
+            return f"between {self.low:.3g} and {self.high:.3g}"
+        return f"above {self.low:.3g}" if self.low is not None else f"below {self.high:.3g}"
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """One claim of the paper.
+
+    Attributes:
+        text: the claim in our words.
+        place: section of the paper, and figure or table.
+        experiment: the experiment with its runs.
+        paper: the paper's value, as printed; empty if it prints none.
+        groups: comparisons. A group is supported if all of its comparisons are, and contradicted if one is.
+        needed: number of groups that must be supported; `None`: all.
+    """
+
+    name: str
+    text: str
+    place: str
+    experiment: str
+    paper: str
+    groups: tuple[tuple[Comparison, ...], ...]
+    needed: int | None = None
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """A comparison with its measured value.
+
+    Attributes:
+        low, high: the interval; `None` if there is none.
+        seeds: finished seeds that have all of its values.
+        runs: number of finished runs found.
+        reason: why it is undecided; otherwise empty.
+    """
+
+    comparison: Comparison
+    verdict: Verdict
+    value: float | None
+    low: float | None
+    high: float | None
+    seeds: int
+    runs: int
+    reason: str
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A claim with its verdict.
+
+    Attributes:
+        model: the model of the runs; several for a claim about several.
+        groups: as in the claim.
+        deciding: the comparison that explains the verdict.
+        missing: missing and unfinished runs; empty if there are none.
+        commands: the commands that produce these.
+    """
+
+    claim: Claim
+    model: str
+    verdict: Verdict
+    groups: list[list[Compared]]
+    deciding: Compared
+    missing: str
+    commands: list[str]
+
+    @property
+    def compared(self) -> list[Compared]:
+        """Return all comparisons."""
+        return [each for group in self.groups for each in group]
+
+    @property
+    def has_runs(self) -> bool:
+        """Return whether a comparison has a finished run."""
+        return any(each.runs for each in self.compared)
+
+
+def judge_claims(claims: Sequence[Claim], conditions: Sequence[Condition], options: str = "") -> list[Judged]:
+    """Judge each claim for each played model; a claim about certain models once.
+
+    Args:
+        options: further options of the command that fills a gap, such as ` scale=pilot`.
+    """
+    played = played_models(conditions)
+    judged = []
+    for claim in claims:
+        named = [each.model for group in claim.groups for each in group if each.model]
+        for model in [", ".join(dict.fromkeys(named))] if named else played:
+            judged.append(_judge(claim, model, played, conditions, options))
+    return judged
+
+
+@dataclass(frozen=True)
+class _Runs:
+    """Finds the runs of one model, and remembers which were needed."""
+
+    conditions: Sequence[Condition]
+    model: str
+    asked: dict[tuple[str, str], Mapping[int, RunResult]]
+
+    def finished(self, env: str, method: str) -> dict[int, RunResult]:
+        """Return the finished runs of an environment and method, by seed."""
+        if (env, method) not in self.asked:
+            self.asked[env, method] = find_runs(self.conditions, env, method, self.model)
+        runs = self.asked[env, method]
+        return {seed: run for seed, run in runs.items() if len(run.checkpoints) and not run.unfinished}
+
+
+def _judge(
+    claim: Claim,
+    model: str,
+    played: Mapping[str, ModelOptions],
+    conditions: Sequence[Condition],
+    options: str,
+) -> Judged:
+    finders: dict[str, _Runs] = {}
+
+    def find(wanted: str) -> _Runs:
+        name = next((each for each in played if each == wanted or each.startswith(f"{wanted}-")), wanted)
+        return finders.setdefault(name, _Runs(conditions, name, {}))
+
+    groups = [[_compare(each, find(each.model or model)) for each in group] for group in claim.groups]
+    verdict = _verdict(groups, len(groups) if claim.needed is None else claim.needed)
+    gaps = {name: list_gaps(runs.asked, SEEDS.get(claim.experiment, 3)) for name, runs in finders.items()}
+    return Judged(
+        claim=claim,
+        model=model,
+        verdict=verdict,
+        groups=groups,
+        deciding=_choose(groups, verdict),
+        missing="; ".join(dict.fromkeys(gap for own in gaps.values() for gap in own)),
+        commands=[
+            sweep_command(claim.experiment, played.get(name) or ModelOptions(name), options)
+            for name, own in gaps.items()
+            if own
+        ],
+    )
+
+
+def _verdict(groups: Sequence[Sequence[Compared]], needed: int) -> Verdict:
+    verdicts = Counter(map(_verdict_of_group, groups))
+    if verdicts["supported"] >= needed:
+        return "supported"
+    return "contradicted" if len(groups) - verdicts["contradicted"] < needed else "undecided"
+
+
+def _verdict_of_group(group: Sequence[Compared]) -> Verdict:
+    verdicts = {each.verdict for each in group}
+    if "contradicted" in verdicts:
+        return "contradicted"
+    return "undecided" if "undecided" in verdicts else "supported"
+
+
+def _choose(groups: Sequence[Sequence[Compared]], verdict: Verdict) -> Compared:
+    """Return a comparison that explains the claim's verdict, preferably a measured one."""
+    fitting = [each for group in groups if _verdict_of_group(group) == verdict for each in group]
+    alike = [each for each in fitting if each.verdict == verdict] or [
+        each for group in groups for each in group
+    ]
+    return next((each for each in alike if each.value is not None), alike[0])
+
+
+def _compare(comparison: Comparison, runs: _Runs) -> Compared:
+    import numpy
+
+    samples, found = _collect(comparison, runs)
+
+    def undecided(reason: str, value: float | None = None) -> Compared:
+        return Compared(comparison, "undecided", value, None, None, len(samples), found, reason)
+
+    if not samples:
+        return undecided(_explain_gap(comparison, runs))
+    if comparison.own.measure in PRICED and not any(own.any() for each in samples.values() for own in each):
+        return undecided("all prices are zero: speedrunner report DIR --prices NAME")
+
+    def statistic(means: ndarray) -> ndarray:
+        own, other = (means, means) if comparison.other is None else (means[::2], means[1::2])
+        combined = own - other if comparison.form == "difference" else own / other
+        averaged: ndarray = (own if comparison.form == "value" else combined).mean(axis=0)
+        return averaged
+
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        around = bootstrap_statistic(samples, statistic)
+        values = {
+            seed: statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None]).tolist()
+            for seed, arrays in samples.items()
+        }
+        test = ttest_seeds(values)
+    if around is None or test is None or not numpy.isfinite(around.mean):
+        return undecided("the other value is 0, so there is no ratio")
+    if len(samples) < MIN_SEEDS:
+        return undecided(f"one seed, and {MIN_SEEDS} are needed: play others with run.seed=N", around.mean)
+    ends = [end for end in (around.low, around.high, test.low, test.high) if end is not None]
+    if not numpy.isfinite(ends).all():
+        return undecided("the other value is 0 in some episodes, so the ratio has no interval", around.mean)
+    low, high = min(ends), max(ends)
+    verdict = _place(low, high, comparison)
+    where = "is at the end of the range" if low == high else "has values inside and outside the range"
+    return Compared(
+        comparison,
+        verdict,
+        around.mean,
+        low,
+        high,
+        len(samples),
+        found,
+        f"the interval {where} ({comparison.range})" if verdict == "undecided" else "",
+    )
+
+
+def _place(low: float, high: float, comparison: Comparison) -> Verdict:
+    """Return the verdict of an interval."""
+    least = -float("inf") if comparison.low is None else comparison.low
+    most = float("inf") if comparison.high is None else comparison.high
+    if least < low and high < most:
+        return "supported"
+    return "contradicted" if high < least or low > most else "undecided"
+
+
+def _explain_gap(comparison: Comparison, runs: _Runs) -> str:
+    """Return why a comparison has no value."""
+    means = [mean for mean in (comparison.own, comparison.other) if mean is not None]
+    lacking = [
+        f"{mean.method} on {env}"
+        for mean in means
+        for env in _list_envs(mean)
+        if not runs.finished(env, mean.method)
+    ]
+    if lacking:
+        return f"no finished run of {', '.join(dict.fromkeys(lacking))}"
+    return "no seed has all values: runs without a common seed, without prices, or without requests"
+
+
+def _list_envs(mean: Mean) -> Sequence[str]:
+    return FAMILIES if mean.env == "scienceworld" else (mean.env,)
+
+
+def _collect(comparison: Comparison, runs: _Runs) -> tuple[dict[int, list[ndarray]], int]:
+    """Return the values by seed, as `bootstrap_statistic` expects them, and the number of runs found.
+
+    The columns are own and other mean (if there is one), for each environment. Both are drawn together if
+    they have test episodes in common.
+    """
+    means = [mean for mean in (comparison.own, comparison.other) if mean is not None]
+    by_env = [
+        *zip(
+            *([(mean, runs.finished(env, mean.method)) for env in _list_envs(mean)] for mean in means),
+            strict=True,
+        )
+    ]
+    everything = [found for cell in by_env for _, found in cell]
+    samples = {}
+    for seed in sorted(set.intersection(*map(set, everything))):
+        arrays = [
+            array for cell in by_env for array in _pair([_list_values(own[seed], mean) for mean, own in cell])
+        ]
+        if all(map(len, arrays)):
+            samples[seed] = arrays
+    return samples, len({id(run) for found in everything for run in found.values()})
+
+
+def _pair(columns: Sequence[pandas.Series[float]]) -> list[ndarray]:
+    """Return the columns as one array of their common rows, or as an array each if they have none."""
+    joined = pandas.concat(columns, axis=1, join="inner")
+    return [joined.to_numpy()] if len(joined) else [each.to_numpy()[:, None] for each in columns]
+
+
+def _list_values(run: RunResult, mean: Mean) -> pandas.Series[float]:
+    """Return the known values of a measure: of the test episodes, or the one of the library."""
+    point = int(run.checkpoints.index[0 if mean.at == "first" else -1])
+    if mean.measure in EPISODE_MEASURES:
+        return list_values(run, point, mean.measure).dropna()
+    return pandas.Series([float(run.checkpoints[mean.measure][point])]).dropna()

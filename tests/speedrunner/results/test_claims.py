@@ -1,0 +1,289 @@
+"""Verdicts on claims: supported, contradicted, undecided, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from speedrunner.config.names import condition_name
+from speedrunner.experiments.grid import grid_of
+from speedrunner.results.claim_tables import claim_tables, count_verdicts
+from speedrunner.results.claims import Judged, judge_claims
+from speedrunner.results.conditions import FAMILIES, group_runs
+from speedrunner.results.libraries import LibraryStatistics
+from speedrunner.results.paper_claims import CLAIMS
+from speedrunner.results.run_result import RunResult
+from tests.speedrunner.results.summaries import checkpoint, summary
+
+BY_NAME = {claim.name: claim for claim in CLAIMS}
+MODEL = "tiny-random"
+
+
+def judge(name: str, runs: Sequence[RunResult]) -> Judged:
+    (found,) = judge_claims([BY_NAME[name]], group_runs(runs)[0])
+    return found
+
+
+def runs_of(
+    method: str,
+    measure: str,
+    seeds: Sequence[Sequence[float]],
+    env: str = "babyai",
+    start: float = 40.0,
+    model: str = MODEL,
+    **more: object,
+) -> list[RunResult]:
+    """One run for each seed, with these values of the last test episodes."""
+    return [
+        summary(
+            env, method, seed,
+            checkpoint(0, [{measure: start}] * len(values)),
+            checkpoint(200, [{measure: value} for value in values]),
+            model=model, **more,  # type: ignore[arg-type]
+        )
+        for seed, values in enumerate(seeds)
+    ]  # fmt: skip
+
+
+def libraries(method: str, sizes: Sequence[int], env: str = "crafter") -> list[RunResult]:
+    found = []
+    for seed, size in enumerate(sizes):
+        library = LibraryStatistics(size, size, float(size), size / 100, float(size), 0.5)
+        found.append(summary(env, method, seed, checkpoint(200, [{}], library=library)))
+    return found
+
+
+class TestVerdict:
+    """Each claim with runs whose answer is known."""
+
+    def test_is_supported_if_the_whole_interval_is_in_the_range(self) -> None:
+        found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1, 1], [1, 1], [0.98, 1]]))
+        assert (found.verdict, found.deciding.seeds, found.missing) == ("supported", 3, "")
+        assert found.deciding.value == pytest.approx((1 + 1 + 0.99) / 3)
+
+    def test_is_contradicted_if_the_whole_interval_is_outside(self) -> None:
+        found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[0.5, 0.6]] * 3))
+        assert found.verdict == "contradicted"
+        assert found.deciding.high is not None
+        assert found.deciding.high < 0.95
+
+    def test_is_undecided_if_the_interval_has_both(self) -> None:
+        found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1, 1], [1, 0.6], [0.9, 1]]))
+        assert found.verdict == "undecided"
+        assert found.deciding.reason == "the interval has values inside and outside the range (above 0.95)"
+
+    def test_of_one_seed_is_undecided_however_clear_it_looks(self) -> None:
+        found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1.0] * 30]))
+        assert (found.verdict, found.deciding.value) == ("undecided", 1.0)
+        assert found.deciding.reason == "one seed, and 2 are needed: play others with run.seed=N"
+
+    def test_three_seeds_that_agree_by_chance_do_not_decide(self) -> None:
+        # The bootstrap's interval is above 0: 0.05 to 0.45. Student's t with two degrees of freedom is not.
+        theirs = runs_of("asi", "score", [[0.0] * 30] * 3, FAMILIES[0])
+        ours = runs_of("asi_replay", "score", [[0.05] * 30, [0.2] * 30, [0.45] * 30], FAMILIES[0])
+        found = judge("replay-score", ours + theirs)
+        assert found.verdict == "undecided"
+        assert found.deciding.value == pytest.approx(0.7 / 3)
+
+    def test_equal_seeds_do_not_hide_the_chance_of_their_episodes(self) -> None:
+        # Student's t over three equal means is a point, 0.97. The bootstrap draws episodes as well.
+        found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1.0] * 32 + [0.0]] * 3))
+        assert (found.verdict, found.deciding.value) == ("undecided", pytest.approx(32 / 33))
+
+    def test_of_a_difference_pairs_the_episodes_of_a_seed(self) -> None:
+        scores = [[0.1 * n for n in range(10)]] * 3
+        ours = runs_of("asi_replay", "score", [[each + 0.05 for each in own] for own in scores], FAMILIES[0])
+        found = judge("replay-score", ours + runs_of("asi", "score", scores, FAMILIES[0]))
+        assert found.verdict == "supported"
+        assert (found.deciding.low, found.deciding.high) == (pytest.approx(0.05), pytest.approx(0.05))
+
+    @pytest.mark.parametrize(
+        ("tokens", "verdict"),
+        [((10, 10.5, 11), "supported"), ((30, 31, 30), "contradicted"), ((4, 30, 9), "undecided")],
+    )
+    def test_of_about_an_eighth(self, tokens: tuple[float, ...], verdict: str) -> None:
+        ours = runs_of("speedrunner", "output", [[each] * 2 for each in tokens])
+        found = judge("babyai-eighth", [*ours, *runs_of("react", "output", [[84, 84]] * 3)])
+        assert found.verdict == verdict
+        assert found.deciding.value == pytest.approx(sum(tokens) / 3 / 84)
+
+    def test_of_scienceworld_averages_its_families(self) -> None:
+        runs = [
+            run
+            for family, score in zip(FAMILIES, (0.2, 0.6), strict=True)
+            for method, value in (("speedrunner", score), ("opo", 0.4))
+            for run in runs_of(method, "score", [[value]] * 3, family)
+        ]
+        found = judge("scienceworld-tie", runs)
+        assert (found.verdict, found.deciding.value) == ("supported", pytest.approx(0.0))
+        assert judge("scienceworld-tie", runs[:6]).deciding.reason == (
+            f"no finished run of speedrunner on {FAMILIES[1]}, opo on {FAMILIES[1]}"
+        )
+
+    def test_of_a_change_compares_the_last_checkpoint_with_the_first(self) -> None:
+        grows = runs_of("opo", "output", [[90, 110], [95, 105], [99, 101]], "crafter", start=40)
+        found = judge("opo-grows", grows)
+        assert (found.verdict, found.deciding.value) == ("supported", pytest.approx(60))
+        falls = runs_of("opo", "output", [[9, 11], [9, 10], [9, 9]], "crafter", start=40)
+        assert judge("opo-grows", falls).verdict == "contradicted"
+
+    def test_of_libraries_has_one_value_for_each_seed(self) -> None:
+        ours, theirs = libraries("speedrunner", [20, 22, 24]), libraries("voyager", [900, 1000, 1100])
+        found = judge("voyager-size", ours + theirs)
+        assert found.verdict == "supported"
+        assert found.deciding.value == pytest.approx((900 / 20 + 1000 / 22 + 1100 / 24) / 3)
+        assert judge("voyager-graph", ours + theirs).verdict == "contradicted"
+
+    def test_seeds_that_are_all_at_the_end_of_the_range_decide_nothing(self) -> None:
+        found = judge("voyager-graph", libraries("speedrunner", [3] * 3) + libraries("voyager", [3] * 3))
+        assert (found.verdict, found.deciding.value) == ("undecided", 0.0)
+        assert found.deciding.reason == "the interval is at the end of the range (above 0)"
+
+    def test_of_retention_pairs_a_run_with_its_later_evaluation(self) -> None:
+        env = FAMILIES[0]
+        runs: list[RunResult] = []
+        for method, usd in (("speedrunner", 0.007), ("asi", 0.014), ("opo", 0.011)):
+            runs += runs_of(method, "usd", [[0.01, 0.01]] * 3, env)
+            later = f"{method}-from_{FAMILIES[1]}-{method}-from_{env}"
+            runs += runs_of(later, "usd", [[usd, usd]] * 3, env, start=usd, start_from="x", rollouts=0)
+        assert judge("retention-cost", runs).verdict == "supported"
+
+    def test_needs_prices_for_usd(self) -> None:
+        runs = [
+            run
+            for method in ("speedrunner", "react", "opo", "asi", "voyager")
+            for run in runs_of(method, "usd", [[0.0]] * 3, "crafter", start=0.0)
+        ]
+        found = judge("dominates-in-usd", runs)
+        costs = [each for each in found.compared if each.comparison.own.measure == "cost_usd" and each.runs]
+        assert {each.reason for each in costs} == {
+            "all prices are zero: speedrunner report DIR --prices NAME"
+        }
+
+
+class TestSeveralComparisons:
+    def scores(self, *values: float) -> list[RunResult]:
+        methods = ("react", "opo", "asi", "voyager", "speedrunner")
+        return [
+            run
+            for method, value in zip(methods, values, strict=False)
+            for run in runs_of(method, "score", [[value]] * 3, "crafter")
+        ]
+
+    def test_all_must_be_supported(self) -> None:
+        found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.2, 0.14, 0.25))
+        assert (found.verdict, len(found.compared)) == ("supported", 5)
+
+    def test_one_that_is_contradicted_contradicts_the_claim_and_explains_it(self) -> None:
+        found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.35, 0.14, 0.25))
+        assert found.verdict == "contradicted"
+        assert found.deciding.comparison.text == "score of asi on crafter is below 0.3"
+
+    def test_a_missing_one_leaves_the_claim_undecided_and_names_the_command(self) -> None:
+        found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.2, 0.14))
+        assert (found.verdict, found.missing) == ("undecided", "no run of speedrunner on crafter")
+        assert found.commands == [f"speedrunner sweep experiment=main model={MODEL}"]
+        assert found.deciding.reason == "no finished run of speedrunner on crafter"
+
+    @pytest.mark.parametrize(
+        ("scores", "verdict"),
+        [((0.4, 0.4, 0.6), "supported"), ((0.4, 0.6, 0.6), "contradicted"), ((0.4, 0.6, None), "undecided")],
+    )
+    def test_two_of_three_environments_are_enough_if_the_claim_says_so(
+        self, scores: tuple[float | None, ...], verdict: str
+    ) -> None:
+        runs = []
+        for envs, score in zip((("crafter",), FAMILIES, ("babyai",)), scores, strict=True):
+            for env in envs if score is not None else ():
+                runs += runs_of("speedrunner", "score", [[0.5]] * 3, env)
+                runs += runs_of("speedrunner-interpreter_off", "score", [[float(score or 0)]] * 3, env)
+        assert judge("interpreter-score", runs).verdict == verdict
+
+    def test_dominating_5_of_9_settings_counts_over_the_paper_s_models(self) -> None:
+        runs = []
+        models = ("gpt-5.4-mini", "gemini-3-flash-preview", "qwen3.5-27b")
+        envs = (("crafter",), FAMILIES, ("babyai",))
+        for number, (model, places) in enumerate((model, places) for model in models for places in envs):
+            for env in places:
+                names = ["react", "opo", "asi", *(["voyager"] if env == "crafter" else [])]
+                for name in names:
+                    runs += runs_of(name, "score", [[0.5]] * 2, env, model=model)
+                runs += [
+                    summary(
+                        env, "speedrunner", seed,
+                        checkpoint(200, [{"score": 0.6 if number < 5 else 0.4, "output": 4.0}]), model=model,
+                    )
+                    for seed in range(2)
+                ]  # fmt: skip
+        found = judge("dominates-in-tokens", runs)
+        assert (found.verdict, found.model) == ("supported", ", ".join(models))
+        fewer = [
+            run
+            for run in runs
+            if (run.condition_name.env, run.condition_name.model) != ("crafter", models[0])
+        ]
+        assert judge("dominates-in-tokens", fewer).verdict == "undecided"
+
+
+class TestRuns:
+    def test_an_unfinished_seed_does_not_count_and_is_named(self) -> None:
+        runs = runs_of("speedrunner", "score", [[1.0], [1.0]])
+        runs += [summary("babyai", "speedrunner", 2, checkpoint(150, [{"score": 0.0}]), unfinished=[200])]
+        found = judge("babyai-near-perfect", runs)
+        assert (found.verdict, found.deciding.seeds) == ("supported", 2)
+        assert found.missing == "seed 2 of speedrunner on babyai unfinished"
+
+    def test_a_claim_about_one_model_uses_its_runs_alone(self) -> None:
+        def calls(model: str, last: float) -> list[RunResult]:
+            return runs_of("speedrunner", "llm_calls", [[last]] * 3, "crafter", start=100.0, model=model)
+
+        runs = calls("gemini-3-flash-preview", 6.0) + calls("qwen", 90.0)
+        assert judge("gemini-calls", runs).verdict == "supported"
+        none = judge("gemini-calls", calls("qwen", 6.0))
+        assert (none.verdict, none.has_runs) == ("undecided", False)
+        assert none.commands == ["speedrunner sweep experiment=models model=gemini-3-flash-preview"]
+
+    def test_a_variant_of_a_model_config_counts_as_the_model(self) -> None:
+        runs = [
+            run
+            for method, score in (("speedrunner", 0.5), ("opo", 0.7))
+            for family in FAMILIES
+            for run in runs_of(method, "score", [[score]] * 3, family, model="qwen3.5-27b-fp8")
+        ]
+        first = judge("models-opo", runs).groups[0][0]
+        assert (first.verdict, first.value) == ("supported", pytest.approx(-0.2))
+
+    @pytest.mark.parametrize("name", sorted({claim.experiment for claim in CLAIMS}))
+    def test_each_experiment_has_the_runs_of_its_claims(self, name: str) -> None:
+        runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
+        there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
+        for claim in CLAIMS:
+            for comparison in (each for group in claim.groups for each in group):
+                for mean in (comparison.own, comparison.other):
+                    if claim.experiment == name and mean is not None:
+                        envs = FAMILIES if mean.env == "scienceworld" else (mean.env,)
+                        assert {(env, mean.method) for env in envs} <= there, claim.name
+
+
+class TestTables:
+    def test_have_a_row_for_each_claim_and_model(self) -> None:
+        runs = runs_of("speedrunner", "score", [[1.0]] * 3) + runs_of(
+            "react", "score", [[0.7]] * 3, model="b"
+        )
+        judged = judge_claims(CLAIMS, group_runs(runs)[0])
+        claims, comparisons = claim_tables(judged)
+        assert len(claims.rows) == len(judged)
+        rows = [dict(zip(claims.columns, row, strict=True)) for row in claims.rows]
+        (row,) = (each for each in rows if (each["claim"], each["model"]) == ("babyai-start", "b"))
+        assert (row["verdict"], row["measured"], row["low"], row["high"], row["seeds"]) == (
+            "supported", pytest.approx(0.7), pytest.approx(0.7), pytest.approx(0.7), 3,
+        )  # fmt: skip
+        (row,) = (each for each in rows if (each["claim"], each["model"]) == ("zombies-ours", "b"))
+        assert (row["verdict"], row["has_runs"]) == ("undecided", 0)
+        assert row["command"] == "speedrunner sweep experiment=zombies model=b"
+        assert {row[0] for row in comparisons.rows} < {claim.name for claim in CLAIMS}
+        assert count_verdicts(judged).endswith("without runs")
+
+    def test_names_of_claims_differ(self) -> None:
+        assert len(BY_NAME) == len(CLAIMS)
