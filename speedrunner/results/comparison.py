@@ -13,6 +13,7 @@ from speedrunner.config.schema import Config, differences
 from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes
 from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.ledger import RunCosts
+from speedrunner.results.plain_rows import list_rows
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
 from speedrunner.store.run_data import RunData
 
@@ -83,8 +84,8 @@ class _Side:
         """Return, by checkpoint, the share of test episodes that each limit ended, without zeros."""
         shares = average_tests(self.tests)[[*LIMITS]]
         return {
-            int(point): {name: share for name, share in own.items() if share}
-            for point, own in zip(shares.index, shares.to_dict("records"), strict=True)
+            int(row["checkpoint"]): {name: row[name] for name in LIMITS if row[name]}
+            for row in list_rows(shares)
         }
 
     def average_tasks(self, point: int, metric: str) -> pandas.Series[float]:

@@ -39,7 +39,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     out, figures = tmp_path / "out", tmp_path / "out" / "figures"
     done = in_process("report", str(learnt.dir), "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 21 tables, 4 figures"
+    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 22 tables, 5 figures"
     text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
     assert process.machine is not None
@@ -52,7 +52,10 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     }
     assert names == {
         f"{name}_scripted"
-        for name in ("combined_performance", "combined_performance_pareto", "pareto_frontier", "tokens")
+        for name in (
+            *("combined_performance", "combined_performance_pareto", "pareto_frontier"),
+            *("training_spend", "tokens"),
+        )
     }
 
 
