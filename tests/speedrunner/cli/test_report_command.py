@@ -37,7 +37,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     out, figures = tmp_path / "out", tmp_path / "out" / "figures"
     done = in_process("report", str(learnt.dir), "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 19 tables, 4 figures"
+    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 22 tables, 4 figures"
     text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
     assert process.machine is not None
