@@ -23,7 +23,7 @@ pytestmark = pytest.mark.process
 async def test_a_skill_that_saves_six_and_seven_calls_adds_minus_six_and_a_half(
     learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> None:
-    """Without its skill, the scripted actor walks to the flag by seven single calls in one task, by eight in the other."""
+    """Without its skill, the scripted actor takes seven single calls in one task, eight in the other."""
     with ScriptedEngine(tiny_tokenizer, learnt.server.script) as engine:
         played = ScriptedRun(tmp_path, learnt.model_config, engine)
         given = [f"run.start_from={learnt.dir}:1", f"env={CORRIDOR}", "run.seed=0", *played.arguments]
