@@ -20,10 +20,10 @@ from tests.scripted_runs import CORRIDOR, ScriptedRun, in_process
 pytestmark = pytest.mark.process
 
 
-async def test_a_skill_that_saves_six_calls_adds_minus_six(
+async def test_a_skill_that_saves_six_and_seven_calls_adds_minus_six_and_a_half(
     learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> None:
-    """Without its skill, the scripted actor walks to the flag by seven single calls."""
+    """Without its skill, the scripted actor takes seven single calls in one task, eight in the other."""
     with ScriptedEngine(tiny_tokenizer, learnt.server.script) as engine:
         played = ScriptedRun(tmp_path, learnt.model_config, engine)
         given = [f"run.start_from={learnt.dir}:1", f"env={CORRIDOR}", "run.seed=0", *played.arguments]
@@ -38,11 +38,11 @@ async def test_a_skill_that_saves_six_calls_adds_minus_six(
     found = {row["metric"]: row for row in rows}
     calls = found["llm_calls"]
     assert (calls["skill"], calls["change"], calls["pairs"]) == ("to_flag", "hidden", 2)
-    assert (calls["with_skill"], calls["without"]) == (1, 7)
-    assert (calls["added"], calls["low"], calls["high"]) == (-6, -6, -6)
+    assert (calls["with_skill"], calls["without"]) == (1, 7.5)
+    assert (calls["added"], calls["low"], calls["high"]) == (-6.5, -7, -6)
     assert found["score"]["added"] == 0
     shares = [dict(zip(shapley.columns, row, strict=True)) for row in shapley.rows]
-    assert [row["value"] for row in shares if row["metric"] == "llm_calls"] == [-6]
+    assert [row["value"] for row in shares if row["metric"] == "llm_calls"] == [-6.5]
 
 
 def test_run_names_the_command_that_plays_all_of_them(learnt: ScriptedRun) -> None:

@@ -69,7 +69,7 @@ def test_dots_have_an_axis_around_their_intervals_and_zero() -> None:
 def test_a_cell_of_a_matrix_has_its_texts_and_a_missing_one_is_empty() -> None:
     axes = Canvas().add_subplot()
     drawn = draw_panel(axes, MATRIX)
-    assert drawn.values["cell0_0"] == ["large, large: 1\n40 tokens"]
-    assert {*drawn.values} == {"cell0_0", "cell0_1", "cell1_1"}
+    assert drawn.values["cell0_1"] == ["large, large: 1\n40 tokens"]
+    assert {*drawn.values} == {"cell0_0", "cell0_1", "cell1_0"}
     opacities = [patch.get_alpha() or 0 for patch in axes.patches]
     assert opacities[0] > opacities[1] > opacities[2] > 0
