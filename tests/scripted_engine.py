@@ -203,6 +203,7 @@ class ScriptedEngine:
         self.likely: Callable[[tuple[int, ...], int], dict[int, float]] = lambda prompt, cached: {}
         self._served = 0
         self._tokenizer = tokenizer
+        self._salt = ""
         self._blocks: set[tuple[str, tuple[int, ...]]] = set()
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), self)
@@ -314,7 +315,8 @@ class ScriptedEngine:
         if only := body.get("allowed_token_ids"):
             kept = only[:1]
         complete = len(kept) == len(ids)
-        usage = self._count(request.prompt, kept, body.get("cache_salt", ""))
+        self._salt = str(body.get("cache_salt", ""))
+        usage = self._count(request.prompt, kept)
         if request.path.endswith("/responses"):
             return _response(request.number, answer, complete, usage)
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop" if complete else "length"}
@@ -352,9 +354,9 @@ class ScriptedEngine:
         }
         return {**content, "usage": usage} if answer.usage else content
 
-    def _count(self, prompt: tuple[int, ...], generated: list[int], salt: str) -> dict[str, Any]:
+    def _count(self, prompt: tuple[int, ...], generated: list[int]) -> dict[str, Any]:
         """The usage, with whole blocks from the cache, never the prompt's last token."""
-        cached = 0
+        cached, salt = 0, self._salt
         while cached + BLOCK < len(prompt) and (salt, prompt[: cached + BLOCK]) in self._blocks:
             cached += BLOCK
         # The last token that was generated was never computed on.
