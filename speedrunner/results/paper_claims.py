@@ -12,7 +12,7 @@ from itertools import product
 
 import msgspec
 
-from speedrunner.results.claims import Claim, Comparison, Mean
+from speedrunner.results.claim_records import Claim, Comparison, Mean
 from speedrunner.results.conditions import FAMILIES
 
 CRAFTER, SCIENCEWORLD, BABYAI = "crafter", "scienceworld", "babyai"
