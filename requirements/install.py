@@ -170,8 +170,8 @@ def install_bubblewrap() -> None:
     if failed:
         print(
             f"bubblewrap, which isolates skills, is not installed ({failed}). SpeedRunner uses user"
-            " namespaces instead if this machine allows them. Otherwise ask for bubblewrap (Debian, Ubuntu: apt install"
-            " bubblewrap; Fedora: dnf install bubblewrap), or see docs/sandbox.md",
+            " namespaces instead if this machine allows them. Otherwise ask for bubblewrap (Debian,"
+            " Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or see docs/sandbox.md",
             flush=True,
         )
 

@@ -214,13 +214,13 @@ def from_mapping(content: object) -> Config:
     visible_last, run = config.library.visible_last, config.run
     if visible_last is not None and run.rollouts:
         raise InvalidConfig(
-            f"library.visible_last={visible_last} is for evaluations of a stored library:"
+            f"library.visible_last={visible_last} works only in evaluations of a stored library:"
             f" `speedrunner run run.start_from=RUN run.rollouts=0 library.visible_last={visible_last}`"
         )
     if config.serving.url is not None and config.serving.port is not None:
         raise InvalidConfig(
-            f"serving.port={config.serving.port} is for a server that is started, and "
-            f"serving.url={config.serving.url} reaches one that runs: give one of them"
+            f"serving.port={config.serving.port} starts a server, but serving.url={config.serving.url}"
+            " uses a running one: remove one of them"
         )
     return config
 
@@ -240,7 +240,7 @@ def from_yaml(text: str) -> Config:
     try:
         return from_mapping(read_plain(text))
     except NotPlain as error:
-        raise InvalidConfig(f"the configuration cannot be read: {error}") from None
+        raise InvalidConfig(f"cannot read the configuration: {error}") from None
 
 
 def to_yaml(config: Config) -> str:

@@ -179,4 +179,4 @@ def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -
     assert done.returncode == 0, done.stdout
     done = in_process("check", "env", Unsplit.name, "task.name=maze")
     assert done.returncode == 1
-    assert "name='maze', index=0) raised UnknownTask: no task 'maze' in" in done.stdout
+    assert "name='maze', index=0) raised UnknownTask: unknown task 'maze' of" in done.stdout

@@ -104,7 +104,7 @@ class TestPrinting:
         (
             ["model=gpt-5.4-mini"],
             InvalidModelConfig,
-            "'gpt-5.4-mini' is hosted at .*: it cannot be started here",
+            "'gpt-5.4-mini' is hosted at .*, so no server can be started for it",
         ),
         (
             ["model=tiny-random", "model.load_format=dummy"],

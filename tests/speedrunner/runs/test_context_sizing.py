@@ -132,4 +132,4 @@ class TestWithAServer:
         run = corridor(script(walker, LEARN))
         run.server.context = 2048
         line = complaint(run.cli())
-        assert "takes 2,048 tokens, and an answer of 'tiny-random' may need 3,001: start it with" in line
+        assert "takes 2,048 tokens, but an answer of 'tiny-random' may need 3,001: start it with" in line

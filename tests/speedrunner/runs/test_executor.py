@@ -385,7 +385,7 @@ async def test_an_engine_that_hangs_stops_the_run_which_goes_on(corridor: Runs) 
         return HANG if hangs and flag(request) == 4 and request.turn == 1 else walker(request)
 
     run = corridor(script(actor))
-    with pytest.raises(EngineDead, match="it hangs: none of its counters moves any more"):
+    with pytest.raises(EngineDead, match="it hangs: its counters no longer change"):
         await run.play("serving.hang_timeout_s=0.5", "run.test_episodes=0")
     hangs = False
     run.server.restart()
