@@ -36,7 +36,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
     configure_logging(config)
     if config.task != TaskConfig():
         single = "`episode`, `library try` and `check env`"
-        raise InvalidConfig(f"task.name and task.index are for {single}; a run plays its split")
+        raise InvalidConfig(f"task.name and task.index work only with {single}; a run plays its split")
     setup = set_up(config)
     if dry_run:
         print_outline(setup)
@@ -58,7 +58,7 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
         asked = [each for each in grid.runs() if each.asked]
         if len(asked) != 1:
             raise InvalidConfig(
-                f"{len(asked)} runs of {grid.file} are meant: `speedrunner sweep` plays several; or choose"
+                f"{len(asked)} runs of {grid.file} match: play them with `speedrunner sweep`, or choose"
                 f" one, such as {' '.join(asked[0].overrides)}"
             )
         return asked[0].config
@@ -70,6 +70,7 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
             return evaluation_config(chosen.start_from, others, trust)
     if trust:
         raise InvalidConfig(
-            f"--trust {trust[0]} is for evaluations of a stored policy: add {START}=RUN:VERSION {ROLLOUTS}=0"
+            f"--trust {trust[0]} works only in evaluations of a stored policy: add {START}=RUN:VERSION"
+            f" {ROLLOUTS}=0"
         )
     return compose(given)

@@ -69,7 +69,7 @@ def _worked_with(process: Process, sandbox: str) -> dict[str, str]:
     hardware = "not recorded" if process.machine is None else _hardware(process.machine)
     return {
         "Hardware": f"{process.host}: {hardware}",
-        "Sandbox": process.sandbox or f"{sandbox}, as configured (its version was not recorded)",
+        "Sandbox": process.sandbox or f"{sandbox}, as configured (version not recorded)",
         "Versions": ", ".join(f"{name} {version}" for name, version in process.versions.items()),
     }
 

@@ -132,7 +132,7 @@ class TestCommands:
             assert each.stat().st_mode & 0o777 == (0o700 if each.is_dir() else 0o600), each
         again = run.cli()
         assert again.returncode == 0
-        assert f"{run.dir} is finished: nothing is left to play" in again.stdout
+        assert f"{run.dir} is finished: nothing to play" in again.stdout
         assert [
             line.split() for line in again.stdout.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)
         ] == rows
@@ -228,8 +228,8 @@ class TestBadInput:
         run.model_config = msgspec.structs.replace(run.model_config, path="/no/such/weights")
         line = complaint(run.cli())
         assert line == (
-            "model 'tiny-random': there is no folder /no/such/weights; "
-            "download it or correct the model config's `path`"
+            "model 'tiny-random': no folder at /no/such/weights; download it or correct the model"
+            " config's `path`"
         )
 
     def test_a_port_in_use(self, corridor: Runs) -> None:
@@ -245,7 +245,7 @@ class TestBadInput:
         (run.dir / "thesis.tex").write_text("All of it.")
         line = complaint(run.cli())
         assert line == (
-            f"{run.dir} holds no run (it has thesis.tex, but no config.yaml): name another directory"
+            f"{run.dir} contains no run (it has thesis.tex, but no config.yaml): choose another directory"
         )
         assert [path.name for path in run.dir.iterdir()] == ["thesis.tex"]
 
@@ -279,7 +279,7 @@ class TestBadInput:
             return complaint(in_process("run", f"run.start_from={source}", "run.rollouts=0"))
 
         run = corridor(script())
-        assert evaluated(f"{run.dir}:1") == f"{run.dir} does not exist: name a run's directory"
+        assert evaluated(f"{run.dir}:1") == f"{run.dir} does not exist: give the directory of a run"
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_config(to_yaml(compose(run.overrides())))
         for name in (run.dir, f"{run.dir}:1"):
@@ -289,7 +289,9 @@ class TestBadInput:
         assert evaluated(f"{run.dir}:7") == f"{run.dir} has no policy v0007; it has v0000 to v0000"
         assert "names no policy; write RUN or RUN:VERSION" in evaluated(f"{run.dir}:newest")
         line = complaint(in_process("run", f"run.start_from={run.dir}", "--trust", "a:B"))
-        assert line.startswith("--trust a:B is for evaluations of a stored policy: add run.start_from=")
+        assert line.startswith(
+            "--trust a:B works only in evaluations of a stored policy: add run.start_from="
+        )
 
     async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, killed: ScriptedRun) -> None:
         run = killed.copy()

@@ -54,7 +54,7 @@ def test_a_stored_version_that_breaks_the_rules_is_one_error(
 def test_a_fifo_is_not_waited_for(module: Path) -> None:
     module.unlink()
     os.mkfifo(module)
-    reason = "cannot be read: it is no regular file but a folder, a pipe or a device"
+    reason = "cannot be read: it is a folder, a pipe or a device, not a regular file"
     assert in_process("library", "check", str(module)).stdout == f"{module}: {reason}\n"
 
 

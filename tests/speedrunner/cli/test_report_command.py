@@ -58,7 +58,7 @@ def test_without_a_name_the_report_is_in_the_folder(copied: Path) -> None:
     last = in_process("report", str(copied)).stdout.splitlines()[-1]
     assert last.startswith(f"the report is in {copied / 'report'}: ")
     text = (copied / "report" / "report.html").read_text()
-    assert "One seed alone, so no deviation: react, speedrunner." in text
+    assert "Only one seed, so no deviation: react, speedrunner." in text
     assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
     assert "No finished run had a forecast" in text
     assert "as well: speedrunner sweep experiment=cache model=gpt-5.4-mini run.rollouts=4" in text
@@ -77,7 +77,7 @@ def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(copied: Path) -
     again = Path(shutil.copytree(run, copied / "zz-again"))
     done = in_process("report", str(copied))
     assert (done.returncode, done.stderr) == (0, "")
-    said = f"{again} is left out: it has the setting and the seed of {run}"
+    said = f"{again} is left out: it has the condition and seed of {run}"
     assert said in done.stdout
     text = (copied / "report" / "report.html").read_text()
     assert f'<p class="caveat">{said}</p>' in text
@@ -150,7 +150,7 @@ def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path)
         in_process("report", str(sweep), "--out", out, "--prices", "dear")
     )
     hours = complaint(in_process("report", str(sweep), "--out", out, "--prices", "gpu-hours"))
-    assert hours == "--prices gpu-hours is for `speedrunner cost`: here runs are priced by the token"
+    assert hours == "--prices gpu-hours works only with `speedrunner cost`: reports price runs by token"
     assert not Path(out).exists()
 
 
@@ -194,7 +194,7 @@ def test_a_damaged_record_hides_no_run(
     assert (done.returncode, problem or "") == (int(problem is not None), problem or done.stderr)
     assert (problem or "") in done.stderr
     assert (
-        "One seed alone, so no deviation: react, speedrunner."
+        "Only one seed, so no deviation: react, speedrunner."
         in (copied / "report" / "report.html").read_text()
     )
 

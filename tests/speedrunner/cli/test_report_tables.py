@@ -228,7 +228,7 @@ class TestHostile:
         (run / "episodes.jsonl").write_text("".join(row for row in rows if "test/0004" not in row))
         done = in_process("report", str(copied), "--out", str(tmp_path))
         assert done.returncode == 0
-        assert f"{run} is not finished: no whole evaluation after 4 rollouts" in done.stdout
+        assert f"{run} is not finished: no complete evaluation after 4 rollouts" in done.stdout
 
 
 @pytest.mark.slow

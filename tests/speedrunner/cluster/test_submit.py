@@ -225,7 +225,7 @@ def test_a_name_that_is_not_utf_8_is_refused(folder: Path, monkeypatch: pytest.M
     (odd := folder / os.fsdecode(b"\xff")).mkdir()
     shutil.copy(folder / "runs.yaml", odd)
     monkeypatch.chdir(odd)
-    assert refused("model=tiny", "cluster=cpu").startswith("a name is not UTF-8, which Slurm expects: ")
+    assert refused("model=tiny", "cluster=cpu").startswith("a name must be UTF-8 for Slurm: ")
 
 
 def test_options_that_sbatch_would_misread_are_refused() -> None:
@@ -302,7 +302,7 @@ class TestSubmitting:
         note_jobs(folder / "out", Submitted([JobPart("7_2", "7_2.log", [run])]))
         stand_in(folder, "squeue", "7_2|PENDING||0|Priority|\n")
         assert refused(*self.GIVEN) == (
-            "job 7_2, which is pending, plays babyai-react-tiny-seed1: wait for it, or end it with"
+            "job 7_2, which is pending, plays babyai-react-tiny-seed1: wait for it, or cancel it with"
             " `scancel 7_2`"
         )
         stand_in(folder, "squeue", "")

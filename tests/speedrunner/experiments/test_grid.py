@@ -146,7 +146,7 @@ def test_what_is_no_list_of_runs_is_refused(tmp_path: Path, text: str) -> None:
         ("- {method: {a: 1}}", "run 1 .*method: {'a': 1} is no single value"),
         ("- {run.start_from: {method: nope}}", "run 1 .*method=nope is not among"),
         ("- &a\n  method: asi\n  run.start_from: *a\n", "run 1: a setting contains itself"),
-        ("- {env: babyai, method: []}", "run 1: method is an empty list, which makes no run"),
+        ("- {env: babyai, method: []}", "run 1: method is an empty list, so no run results"),
     ],
 )
 def test_an_error_names_the_run(tmp_path: Path, text: str, words: str) -> None:

@@ -73,9 +73,9 @@ class TestOnGpus:
         with pytest.raises(RunDirectoryError) as error:
             await self.process(setup, "H100", monkeypatch, [before])
         assert str(error.value) == (
-            "runs/x was played with a context of 262,144 tokens, and qwen3.5-27b has 131,072 here: resume it"
-            " on larger GPUs, or with a server that was started with --max-model-len 262144, or name another"
-            " directory with run.dir"
+            "runs/x has a context of 262,144 tokens, and qwen3.5-27b has 131,072 here: resume it on"
+            " larger GPUs or with a server that has --max-model-len 262144, or start another run with"
+            " run.dir=NEW"
         )
 
     async def test_a_gpu_without_room_for_one_conversation_is_refused(

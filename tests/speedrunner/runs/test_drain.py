@@ -73,7 +73,7 @@ async def test_the_first_signal_lets_units_in_flight_end_and_nothing_new_begins(
     assert interrupted.value.number == number
     assert job.log == ["unit ended"]
     (line,) = job.said
-    assert line.startswith(f"{number.name}: 1 in flight may end within 6 s")
+    assert line.startswith(f"{number.name}: 1 in flight, waiting up to 6 s")
 
 
 async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
@@ -84,7 +84,7 @@ async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
     with pytest.raises(Interrupted):
         await running
     assert job.log == ["cancelled"]
-    assert job.said[1:] == ["given up in flight, to be begun anew: 1 (train/0007)"]
+    assert job.said[1:] == ["aborted in flight, to be restarted on resume: 1 (train/0007)"]
 
 
 @pytest.mark.parametrize("failure", [None, ValueError("the disk is full")])
@@ -172,10 +172,10 @@ async def test_what_is_in_flight_when_the_time_is_over_is_given_up() -> None:
         time.sleep(0.5)  # noqa: ASYNC251 - the end, which is due then, is told only after the next unit begins
         await job.work()
 
-    with pytest.raises(TimeIsUp, match="the job's time is up") as interrupted:
+    with pytest.raises(TimeIsUp, match="the time limit of the job was reached") as interrupted:
         await job.drain.run(work())
     assert interrupted.value.number == signal.SIGUSR1
-    assert job.said == ["given up in flight, to be begun anew: 1 (train/0007)"]
+    assert job.said == ["aborted in flight, to be restarted on resume: 1 (train/0007)"]
 
 
 async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_again_for_ever() -> None:
@@ -283,4 +283,4 @@ def test_a_second_signal_ends_the_process_at_once(number: signal.Signals) -> Non
         assert process.stdout.readline().startswith(number.name)
         process.send_signal(number)
         assert process.wait() == 128 + number
-        assert process.stdout.read() == "given up in flight, to be begun anew: 1 (train/0007)\n"
+        assert process.stdout.read() == "aborted in flight, to be restarted on resume: 1 (train/0007)\n"

@@ -193,8 +193,8 @@ class TestNewTasksForSleeps:
         with pytest.raises(InvalidPlan) as error:
             plan_run(SPLIT, RunConfig("runs/one"), trains=True, fresh=5)
         assert str(error.value) == (
-            "the method takes 5 new training tasks in each of 20 sleeps, beside run.rollouts=200, and the"
-            " environment's split has 200 in all: lower one"
+            "the method takes 5 new training tasks in each of 20 sleeps, beside run.rollouts=200, but"
+            " the environment's split has only 200 in all: lower one"
         )
 
 

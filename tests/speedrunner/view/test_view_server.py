@@ -131,7 +131,7 @@ class TestFiles:
     def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
         run = long_run(tmp_path / "run", 1)
         told = complaint(in_process("view", str(run), "--static", str(run)))
-        assert told == f"--static {run} exists and is not an empty folder: name another one"
+        assert told == f"--static {run} is not an empty folder: choose another one"
 
     def test_pages_that_could_not_be_made_are_named(self, tmp_path: Path) -> None:
         run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
@@ -148,7 +148,10 @@ class TestFiles:
         long_run(tmp_path / "run", 1)
         done = in_process("view", str(tmp_path / "run"), "--static", str(tmp_path / "out"))
         assert done.returncode == 1
-        assert done.stderr == "error: runs/run/index.html could not be made: `speedrunner view` shows why\n"
+        assert (
+            done.stderr
+            == "error: runs/run/index.html could not be written: run `speedrunner view` to see why\n"
+        )
         assert (tmp_path / "out" / "index.html").exists()
 
     def test_no_key_of_an_episode_leads_out_of_the_folder(self, tmp_path: Path) -> None:

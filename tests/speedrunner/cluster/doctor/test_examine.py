@@ -65,7 +65,7 @@ class TestEnvironments:
     def test_without_a_family_it_is_java_alone(self) -> None:
         (found,) = environments(subject_of(["env=scienceworld"]))
         assert found.level == "ok"
-        assert found.text.startswith("it starts; no task of it was opened (option 'family' ")
+        assert found.text.startswith("it starts; none of its tasks was opened (option 'family' ")
 
     @pytest.mark.process
     def test_another_java_that_is_none(self) -> None:

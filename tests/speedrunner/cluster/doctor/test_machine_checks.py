@@ -22,7 +22,7 @@ def test_a_control_group_that_allows_few_processes(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(available_memory, "CGROUPS", tmp_path)
     monkeypatch.setattr(available_memory, "OWN_CGROUPS", own)
     (told,) = machine_checks.processes(subject_of(["model=tiny", "run.in_flight=16"]))
-    assert (told.level, told.text) == ("warning", "900 more can be started, and 1140 may be needed")
+    assert (told.level, told.text) == ("warning", "900 more can be started, but 1140 may be needed")
     (told,) = machine_checks.processes(subject_of(["model=tiny", "run.in_flight=4"]))
     assert told.level == "ok"
 
@@ -43,7 +43,7 @@ def test_a_limit_of_the_user_s_own_processes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(available_memory, "OWN_CGROUPS", Path("/nowhere"))
     (told,) = machine_checks.processes(subject_of(["model=tiny", "run.in_flight=1"]))
     assert told.level == "warning"
-    more, _, needed = told.text.partition(" more can be started, and ")
+    more, _, needed = told.text.partition(" more can be started, but ")
     assert int(more) < 64
     assert needed == "540 may be needed"
 

@@ -283,7 +283,7 @@ async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(corrido
     run = corridor(roles(pupil), RACETRACK, *SHORT)
     await run.play("method=voyager")
     (run.dir / "policies" / "v0001" / "method.json").write_text(damage)
-    with pytest.raises(InvalidPolicy, match="policy v0000 holds no objectives and programs of voyager's: "):
+    with pytest.raises(InvalidPolicy, match="policy v0000 contains no objectives and programs of Voyager: "):
         await ScriptedRun(run.folder, run.model_config, run.server, run.settings, "other").play(
             "method=voyager", f"run.start_from={run.dir}"
         )
