@@ -199,7 +199,7 @@ class Drain:
                 patience_s = left_s if number == signal.SIGUSR1 else min(patience_s, left_s)
             self._say(
                 f"{signal.Signals(number).name}: {len(self._units)} in flight, waiting up to"
-                f" {patience_s:.0f} s for them; send the signal again to stop immediately"
+                f" {patience_s:.0f} s for them; send the signal again to stop now"
             )
             self._timer = asyncio.get_running_loop().call_later(patience_s, self._cancel)
         else:

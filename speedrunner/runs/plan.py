@@ -107,7 +107,7 @@ def plan_run(
         ("run.test_episodes", run.test_episodes, len(split.test)),
     ):
         if wanted > there:
-            raise InvalidPlan(f"{name}={wanted}, but the environment's split has {there} of these tasks")
+            raise InvalidPlan(f"{name}={wanted}, but the split has only {there} of these tasks: lower it")
     test = split.test[: run.test_episodes]
     twice = [task for task, times in Counter(split.train + split.test).items() if times > 1]
     if twice:

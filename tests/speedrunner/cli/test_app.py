@@ -79,8 +79,11 @@ class TestSignals:
         process.send_signal(number)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert (process.returncode, err) == (128 + number, "")
-        assert re.search(rf"{number.name}: [12] in flight may end within 3 s; once more to stop at once", out)
-        assert re.search(r"given up in flight, to be begun anew: [12] \(.*train/0002", out)
+        assert re.search(
+            rf"{number.name}: [12] in flight, waiting up to 3 s for them; send the signal again to stop",
+            out,
+        )
+        assert re.search(r"aborted in flight, to be restarted on resume: [12] \(.*train/0002", out)
         stopped = f"stopped by {number.name}; finished work is recorded. Rerun the same command to resume"
         assert out.rstrip().endswith(stopped)
         assert not (run.dir / "lock").exists()
@@ -99,7 +102,7 @@ class TestSignals:
         process.send_signal(signal.SIGINT)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert (process.returncode, err) == (130, "")
-        assert re.fullmatch(r"given up in flight, to be begun anew: [12] \(.*train/0002.*\)\n", out)
+        assert re.fullmatch(r"aborted in flight, to be restarted on resume: [12] \(.*train/0002.*\)\n", out)
         assert (run.dir / "lock").exists()  # stale, which the next process finds out
         run.server.script = script(walker, LEARN)
         await run.play()

@@ -21,7 +21,9 @@ def test_numbers_are_ascending_and_none_comes_twice() -> None:
 
 @pytest.mark.parametrize("text", ["", "1,,4", "0,4", "many"])
 def test_what_is_no_list_of_numbers_is_told_with_the_option(text: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"--in-flight .*: write numbers with commas, such as 1,4,16"):
+    with pytest.raises(
+        InvalidConfig, match=r"--in-flight .*: write numbers separated by commas, such as 1,4,16"
+    ):
         numbers("--in-flight", text)
 
 

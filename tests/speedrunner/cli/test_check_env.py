@@ -149,7 +149,7 @@ class CannotBeSplit(Corridor):
             "call: walk() with task.name=default task.index=3 ended the process (exit status 7)",
         ),
         (Hangs, "call: walk() with task.name=default task.index=3 did not return within 5 s"),
-        (LeavesProcesses, "close: leaves processes behind: "),
+        (LeavesProcesses, "close: processes still run: "),
         (ClosesOnce, "close: a second call raised RuntimeError"),
         (CannotBeLoaded, "preload raised RuntimeError: no mortar (test_check_env.py, line"),
         (CannotBeSplit, "splits raised RuntimeError: no bricks (test_check_env.py, line"),

@@ -212,7 +212,7 @@ class TestHostile:
         (tmp_path / "file").write_text("")
         out = str(tmp_path / "out")
         lines = {
-            (str(tmp_path / "empty"), out): "holds no run: no folder in it has a config.yaml",
+            (str(tmp_path / "empty"), out): "contains no runs: no folder in it has a config.yaml",
             (str(tmp_path / "none"), out): "none could not be read: no such file or directory",
             (str(sweep), str(tmp_path / "file")): "could not be made: not a directory",
             (str(sweep), str(tmp_path / "file" / "out")): "could not be made: not a directory",

@@ -126,7 +126,7 @@ class TestSomebodysOwn:
         [
             ("Undecided", "trains must be True or False, not None"),
             ("Waiting", "sleep must be defined by `async def`"),
-            ("Empty", "sleep must return Policy, and has no `return` with a value"),
+            ("Empty", "sleep must return a Policy, but has no `return` with a value"),
         ],
     )
     def test_what_would_break_it_after_its_first_batch_is_told_at_once(self, name: str, message: str) -> None:

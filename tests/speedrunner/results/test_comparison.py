@@ -153,7 +153,7 @@ class TestRefused:
             played = msgspec.structs.replace(process(load_model_config("tiny-random")), env={"tasks": digest})
             with RunDirectory.open_for_writing(each.path) as directory:
                 directory.append_process(played)
-        with pytest.raises(CannotCompare, match=r"plays another environment than .*: env\.tasks: 1a -> 2b"):
+        with pytest.raises(CannotCompare, match=r"uses another environment than .*: env\.tasks: 1a -> 2b"):
             compared(one, other)
 
     def test_a_damaged_configuration(self, tmp_path: Path) -> None:

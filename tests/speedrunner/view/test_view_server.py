@@ -104,7 +104,9 @@ def test_a_strict_policy_goes_with_every_answer(server: Server) -> None:
 def test_a_port_in_use_is_told_in_a_line(server: Server, tmp_path: Path) -> None:
     done = in_process("view", str(long_run(tmp_path / "run", 1)), "--port", str(server.port))
     told = complaint(done)
-    assert told.startswith(f"port {server.port} cannot be had (address already in use): name another --port")
+    assert told.startswith(
+        f"port {server.port} is not available (address already in use): name another --port"
+    )
 
 
 def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:

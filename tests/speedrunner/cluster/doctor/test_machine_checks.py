@@ -33,7 +33,7 @@ def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "2000")  # MiB
     (told,) = machine_checks.memory(subject_of(["env=scienceworld", "run.in_flight=16"]))
     assert told.level == "failed"
-    assert told.text == "16 episodes of scienceworld take 9,120 MB, and 2,097 are free"
+    assert told.text == "16 episodes of scienceworld take 9,120 MB, but 2,097 MB are free"
     assert told.remedy.startswith("run.in_flight=3, ")
 
 
@@ -66,7 +66,7 @@ class TestSlurm:
         monkeypatch.delenv("SLURM_JOB_END_TIME")
         monkeypatch.setenv("PATH", "/nowhere")
         (told,) = machine_checks.slurm(subject_of([]))
-        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known end")
+        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known time limit")
 
     def test_a_login_node_is_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SLURM_JOB_ID", raising=False)

@@ -121,7 +121,7 @@ class TestFiles:
         model_config.write_text(
             (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", "/nowhere")
         )
-        assert the(files, f"model.name={model_config}").text == "there is no folder /nowhere"
+        assert the(files, f"model.name={model_config}").text == "the folder /nowhere does not exist"
 
     def test_a_hosted_model_needs_its_key_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)

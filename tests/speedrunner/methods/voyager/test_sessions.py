@@ -290,7 +290,7 @@ async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(corrido
 
 
 def test_an_environment_whose_tasks_differ_is_refused_in_one_line() -> None:
-    with pytest.raises(UnfitEnvironment, match=r"what is asked for in tests\.toy_env:Corridor differs"):
+    with pytest.raises(UnfitEnvironment, match=r"the goals of tests\.toy_env:Corridor differ"):
         make("voyager").check(Corridor())
 
 
