@@ -97,7 +97,7 @@ class TestSignals:
         assert await asyncio.to_thread(hanging.wait, 120)
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
-        while "in flight may end" not in (line := await asyncio.to_thread(process.stdout.readline)):
+        while "in flight, waiting up to" not in (line := await asyncio.to_thread(process.stdout.readline)):
             assert line, "it has ended"
         process.send_signal(signal.SIGINT)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
@@ -259,7 +259,9 @@ class TestBadInput:
         os.mkfifo(run.dir / name)
         assert f"{name} could not be " in complaint(run.cli())
         if name == "requests.jsonl":
-            assert f"{name} could not be read: it is no" in complaint(speedrunner("cost", str(run.dir)))
+            assert f"{name} could not be read: it is a folder, a pipe" in complaint(
+                speedrunner("cost", str(run.dir))
+            )
 
     def test_a_directory_with_something_else_in_a_files_place(self, killed: ScriptedRun) -> None:
         run = killed.copy()
@@ -267,7 +269,7 @@ class TestBadInput:
         (run.dir / "episodes.jsonl").mkdir()
         line = complaint(run.cli())
         assert str(run.dir) in line
-        assert "no regular file but a folder" in line
+        assert "it is a folder, a pipe or a device" in line
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may always read")
     def test_a_directory_that_may_not_be_read(self, corridor: Runs) -> None:
@@ -290,7 +292,7 @@ class TestBadInput:
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_policy(Policy(version=0))
         assert evaluated(f"{run.dir}:7") == f"{run.dir} has no policy v0007; it has v0000 to v0000"
-        assert "names no policy; write RUN or RUN:VERSION" in evaluated(f"{run.dir}:newest")
+        assert "is not a policy; write RUN or RUN:VERSION" in evaluated(f"{run.dir}:newest")
         line = complaint(in_process("run", f"run.start_from={run.dir}", "--trust", "a:B"))
         assert line.startswith(
             "--trust a:B works only in evaluations of a stored policy: add run.start_from="
@@ -320,7 +322,7 @@ class TestBadInput:
     def test_a_damaged_configuration(self, killed: ScriptedRun) -> None:
         run = killed.copy()
         (run.dir / "config.yaml").write_text("run: [1")
-        assert "config.yaml cannot be read: it is no YAML" in complaint(run.cli())
+        assert "config.yaml cannot be read: it is not valid YAML" in complaint(run.cli())
 
     async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
         self, corridor: Runs

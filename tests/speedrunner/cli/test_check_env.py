@@ -142,7 +142,7 @@ class CannotBeSplit(Corridor):
     [
         (ShowsAHash, "played in another process or order, differs in opening"),
         (JoinsASet, "played in another process or order, differs in opening"),
-        (ShowsNoText, "texts: hold a lone surrogate"),
+        (ShowsNoText, "texts: contain a lone surrogate"),
         (CountsItsResets, "differs in opening after 0 equal calls"),
         (
             EndsItsProcess,
@@ -173,7 +173,7 @@ class Unsplit(Corridor):
 
 def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -> None:
     line = complaint(in_process("check", "env", Unsplit.name))
-    assert "offers no split" in line
+    assert "has no split" in line
     assert "or name a task: task.name=... task.index=..." in line
     done = in_process("check", "env", Unsplit.name, "task.name=default", "task.index=4", "--calls", "20")
     assert done.returncode == 0, done.stdout

@@ -81,7 +81,7 @@ class KeepsASet(Learner):
     [
         (
             Remembers,
-            ["sleep: a new instance of the method in another process made another policy of the same"],
+            ["sleep: a new instance of the method in another process made another policy from the same"],
         ),
         (JoinsASet, ["agent: a new instance of the method in another process gave the actor another prompt"]),
         (

@@ -63,7 +63,7 @@ def test_arguments_that_are_no_json_are_refused(module: Path, arguments: str) ->
     words = ("library", "try", str(module), "twice", "--arguments", arguments, f"env={CORRIDOR}", "--json")
     done = in_process(*words)
     assert done.returncode == 1
-    assert "the arguments are no JSON object" in json.loads(done.stdout)["error"]
+    assert "the arguments must be a JSON object" in json.loads(done.stdout)["error"]
 
 
 def test_a_name_that_is_no_text_is_refused(module: Path) -> None:

@@ -62,8 +62,8 @@ def test_without_a_name_the_report_is_in_the_folder(copied: Path) -> None:
     text = (copied / "report" / "report.html").read_text()
     assert "Only one seed, so no deviation: react, speedrunner." in text
     assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
-    assert "No finished run had a forecast" in text
-    assert "as well: speedrunner sweep experiment=cache model=gpt-5.4-mini run.rollouts=4" in text
+    assert "No finished run has a forecast" in text
+    assert "without it: speedrunner sweep experiment=cache model=gpt-5.4-mini run.rollouts=4" in text
 
 
 def test_commands_have_the_scale_of_the_sweep_there(copied: Path) -> None:
@@ -94,7 +94,7 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(copied: Path) -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: {react}")
     text = (copied / "report" / "report.html").read_text()
-    assert f"<li>{react}/config.yaml cannot be read: it is no YAML" in text
+    assert f"<li>{react}/config.yaml cannot be read: it is not valid YAML" in text
     assert f"<td>{speedrunner}</td>" in text
 
 

@@ -100,7 +100,11 @@ class TestPrinting:
 @pytest.mark.parametrize(
     ("overrides", "error", "message"),
     [
-        (["serving.url=unix:/x"], InvalidConfig, "serving.url=unix:/x is a running server; `serve` starts"),
+        (
+            ["serving.url=unix:/x"],
+            InvalidConfig,
+            "serving.url=unix:/x is a running server",
+        ),
         (
             ["model=gpt-5.4-mini"],
             InvalidModelConfig,
@@ -109,7 +113,7 @@ class TestPrinting:
         (
             ["model=tiny-random", "model.load_format=dummy"],
             InvalidModelConfig,
-            "model.load_format=dummy does not go with",
+            "model.load_format=dummy does not work with",
         ),
     ],
 )

@@ -180,7 +180,7 @@ class TestAScript:
     def test_has_one_model_over_several_nodes(self, folder: Path) -> None:
         for name in ("one", "other"):
             write_spread_model(folder / f"{name}.yaml", nodes=2, name=name)
-        words = "one and other need several nodes each, and a job has one such model: "
+        words = "one and other each need several nodes, but a job can have one such model: "
         assert words in refused("model=one.yaml", "model.inducer_name=other.yaml", *CPU)
 
     def test_writes_nothing(self, folder: Path) -> None:
@@ -236,15 +236,18 @@ def test_options_that_sbatch_would_misread_are_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["model=tiny", "--dry-run"], r"^name one cluster, cluster=NAME "),
+        (["model=tiny", "--dry-run"], r"^name one cluster: cluster=NAME "),
         (["cluster=cpu", "cluster.minuets=9"], "minuets"),
         (["cluster=cpu", "cluster.options=[--qos=very long]"], "options"),
-        (["cluster=cpu", "model=qwen3.5-27b"], r"1 GPUs on a node are needed for qwen3\.5-27b, .* have 0"),
+        (["cluster=cpu", "model=qwen3.5-27b"], r"1 GPUs on one node are needed for qwen3\.5-27b, .* have 0"),
         (
             ["cluster=gpu", "cluster.gpus=3", "model=qwen3.5-27b-4x48gb"],
             r"4 GPUs .* have 3 \(cluster\.gpus\)",
         ),
-        (["cluster=cpu", "model=tiny", "--jobs=3"], r"^3 parts cannot be made: 1 at least, .* and 2 at most"),
+        (
+            ["cluster=cpu", "model=tiny", "--jobs=3"],
+            r"^3 parts are not possible: 1 at least.* and 2 at",
+        ),
         (["cluster=cpu", "model=tyni"], "tiny"),
     ],
 )
@@ -291,7 +294,7 @@ class TestSubmitting:
         assert [(job["job"], len(job["runs"])) for job in jobs] == [("12_1", 1), ("12_2", 1)]
 
     def test_says_why_slurm_does_not_take_it(self, folder: Path) -> None:
-        assert "there is no `sbatch` here" in refused(*self.GIVEN)
+        assert "`sbatch` is not installed here" in refused(*self.GIVEN)
         stand_in(folder, "sbatch", refuses="invalid partition specified: a100")
         assert refused(*self.GIVEN) == "`sbatch` refuses: invalid partition specified: a100"
         assert not (folder / "out" / JOBS).exists()

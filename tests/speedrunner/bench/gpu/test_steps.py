@@ -47,7 +47,7 @@ def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
 
 def test_a_level_that_the_server_caps_is_measured_once() -> None:
     found = steps("model=tiny-hybrid")
-    assert found["rollout-128"].skip == "the server takes 32 sequences at a time, as in rollout-64 measures"
+    assert found["rollout-128"].skip == "the server runs 32 sequences at a time, as in rollout-64"
     assert found["no-cache"].needs == "rollout-64"
 
 

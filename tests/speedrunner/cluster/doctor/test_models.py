@@ -82,7 +82,7 @@ class TestFiles:
         found = the(files, "model=qwen3-8b")
         assert found.level == "failed"
         assert f"is not in {tmp_path}" in found.text
-        assert found.remedy.endswith("with the same HF_HOME: speedrunner prepare model=qwen3-8b")
+        assert found.remedy.endswith("and the same HF_HOME: speedrunner prepare model=qwen3-8b")
 
     def test_one_of_the_hub_whose_weights_are_lost(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
