@@ -69,7 +69,7 @@ def test_the_record_of_something_else_is_refused_in_one_line(
     line = str(refused.value)
     assert line.startswith(f"--out {tmp_path} contains a record of qwen3.5-27b with other settings (")
     assert shown in line
-    assert line.endswith("name another folder")
+    assert line.endswith("choose another folder")
     assert "\n" not in line
 
 

@@ -54,7 +54,7 @@ def test_a_level_that_the_server_caps_is_measured_once() -> None:
 @pytest.mark.parametrize(
     ("overrides", "reason", "skipped"),
     [
-        (["model=tiny-random"], "the model configuration tiny-random-fp8", ["fp8"]),
+        (["model=tiny-random"], "the model configuration tiny-random-fp8 does not exist", ["fp8"]),
         (
             ["model=tiny-random", "model.prefix_caching=false"],
             UNCACHED,
