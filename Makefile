@@ -4,15 +4,17 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 # In the order that tests/conftest.py gives: the engine's tests on one worker, all others on the other.
 WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder
 
-.PHONY: help venv demo demo-full tiny paper-smoke check test test-slow check-gpu sbom lint clean
+NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "error: SpeedRunner \
+needs Python 3.11 or newer, not $(PYTHON). Name one: make $@ PYTHON=python3.12" >&2; exit 1; }
+
+.PHONY: help venv demo demo-full tiny paper-smoke docs check test test-slow check-gpu sbom lint clean
 .DEFAULT_GOAL := help
 
-help:  ## say what there is
+help:  ## list the targets
 	@sed -n 's/^\([a-z-]*\): .*##/\1\t/p; s/^\([a-z-]*\):  *##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
 
 venv:  ## build .venv if needed; `make venv KIND=gpu` for vLLM's GPU build
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
-		{ echo "error: SpeedRunner needs Python 3.11 or newer, not $(PYTHON): name one, as in make venv PYTHON=python3.12" >&2; exit 1; }
+	@$(NEW_ENOUGH)
 	@$(PYTHON) requirements/install.py $(KIND)
 
 demo: venv  ## watch the bundled model learn skills for BabyAI, on the CPU
@@ -20,17 +22,22 @@ demo: venv  ## watch the bundled model learn skills for BabyAI, on the CPU
 	@.venv/bin/speedrunner compare runs/demo
 	@.venv/bin/speedrunner report runs/demo
 
-demo-full: venv  ## the same over five seeds, and the other methods beside it
+demo-full: venv  ## the same with five seeds and the other methods
 	@.venv/bin/speedrunner sweep experiment=demo-full --dir runs/demo-full
 	@.venv/bin/speedrunner report runs/demo-full
 
-tiny: venv  ## train the bundled model anew, and measure it
+tiny: venv  ## retrain the bundled model and measure it
 	@.venv/bin/python -m models.tiny.train
 	@.venv/bin/python -m models.tiny.evaluate
 
 paper-smoke: venv  ## the paper's main comparison with the bundled model, on the CPU, ending with its report
 	@.venv/bin/speedrunner sweep experiment=main scale=smoke
 	@.venv/bin/speedrunner report runs/smoke
+
+docs:  ## build the documentation and API reference in build/docs, with tools in .cache/docs-venv
+	@$(NEW_ENOUGH)
+	@$(PYTHON) requirements/install.py docs
+	@.cache/docs-venv/bin/python docs/site/build_site.py
 
 check: lint  ## lint, types, and the tests that start no process: run it while developing
 	@$(WORKERS) -m "not slow and not process"
@@ -44,7 +51,7 @@ test-slow: venv  ## the tests that restart or kill servers many times
 check-gpu: venv  ## test the GPU lock and the GPU configurations without a GPU, in an environment of 10 GB
 	@.venv/bin/python requirements/check_gpu.py
 
-sbom: venv  ## list what .venv consists of in build/sbom.json (CycloneDX)
+sbom: venv  ## list the packages of .venv in build/sbom.json (CycloneDX)
 	@mkdir -p build
 	@.venv/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom.json .venv/bin/python
 	@echo "build/sbom.json is written"

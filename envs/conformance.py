@@ -95,21 +95,24 @@ def _attribute_findings(env: TextEnv) -> Iterator[str]:
     for primitive in env.primitives:
         where = f"primitive {primitive.name!r}"
         if not primitive.name.isidentifier() or keyword.iskeyword(primitive.name):
-            yield f"{where}: its name is no Python identifier"
+            yield f"{where}: its name must be a Python identifier"
         if not primitive.doc.strip():
             yield f"{where}: has no documentation"
         for parameter in primitive.signature.parameters.values():
             if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
                 yield f"{where}: parameter {parameter.name!r} cannot be passed by its name"
             if parameter.annotation is parameter.empty or isinstance(parameter.annotation, str):
-                yield f"{where}: parameter {parameter.name!r} has no type (a type's name as text is none)"
+                yield (
+                    f"{where}: parameter {parameter.name!r} has no type (the name of a type as text"
+                    " does not count)"
+                )
             else:
                 try:
                     fake_value(parameter.annotation, [], random.Random(0))
                 except TypeError as error:
                     yield f"{where}: parameter {parameter.name!r}: {error}"
             if parameter.name == "name":
-                yield f"{where}: no parameter can be called 'name', as `call` has one of its own"
+                yield f"{where}: rename the parameter 'name', because `call` already has one"
         if primitive.signature.return_annotation not in (str, None, str | None):
             yield f"{where}: its signature's return type must be str, None or str | None"
 
@@ -156,13 +159,15 @@ def _invalid_call_findings(env: TextEnv, task: Task) -> Iterator[str]:
 def _reading_findings(env: TextEnv) -> Iterator[str]:
     """Check that reading the state does not change it."""
     unsteady = [part for part in PARTS if read(env, part) != read(env, part)]
-    yield from (f"{part}: two readings in a row differ; reading must change nothing" for part in unsteady)
+    yield from (
+        f"{part}: two consecutive reads differ; reading must not change anything" for part in unsteady
+    )
     for part in () if unsteady else PARTS:
         for other in PARTS:
             before = read(env, other)
             read(env, part)
             if read(env, other) != before:
-                yield f"{part}: reading it changed {other}; reading must change nothing"
+                yield f"{part}: reading it changed {other}; reading must not change anything"
 
 
 def _replay_findings(env: TextEnv, first: Task, second: Task, calls: int) -> Iterator[str]:
@@ -172,9 +177,9 @@ def _replay_findings(env: TextEnv, first: Task, second: Task, calls: int) -> Ite
     again, _ = _played(env, first, calls, seed=0)
     yield from dict.fromkeys(problems + others)
     if found := difference(played, again):
-        yield f"determinism: {first}, played again, {found}"
+        yield f"determinism: {first}, replayed, {found}"
     elif unread:
-        yield f"determinism: {first}, played again without reading {', '.join(PARTS)} between, {unread}"
+        yield f"determinism: {first}, replayed without reading {', '.join(PARTS)} in between, {unread}"
 
 
 def _difference_unread(env: TextEnv, task: Task, played: Sequence[dict[str, Any]]) -> str | None:
@@ -239,14 +244,14 @@ def _state_findings(state: dict[str, Any]) -> Iterator[str]:
         yield "outcome, done: success and done must be booleans"
     for part, value in (("outcome: detail", outcome["detail"]), ("snapshot:", state["snapshot"])):
         if not _is_plain_json(value):
-            yield f"{part} must hold plain JSON values only"
+            yield f"{part} must contain only plain JSON values"
     if state["free_observation"] is not None and not isinstance(state["free_observation"], str):
         yield "free observation: must be text or None"
     texts = [state.get(part) for part in ("opening", "text", "free_observation")]
     try:
         json.dumps(texts, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
-        yield "texts: hold a lone surrogate, which no file and no model can be given"
+        yield "texts: contain a lone surrogate, which cannot be written to a file or sent to a model"
 
 
 def _first_call(env: TextEnv) -> tuple[str, dict[str, Any]]:

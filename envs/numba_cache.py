@@ -30,11 +30,16 @@ def prepare() -> None:
         if folder is None:
             _own_folder = tempfile.TemporaryDirectory(prefix="speedrunner-numba-")
             folder = Path(_own_folder.name)
-            log.warning("numba compiles anew in this process; set NUMBA_CACHE_DIR to a folder of your own")
+            log.warning(
+                "numba compiles again in this process; set NUMBA_CACHE_DIR to a folder that only you"
+                " can write"
+            )
         os.environ["NUMBA_CACHE_DIR"] = str(folder)
     except OSError as error:
         os.environ["NUMBA_DISABLE_JIT"] = "1"
-        log.warning("numba is off, which makes Crafter's worlds slow: no folder to compile in (%s)", error)
+        log.warning(
+            "numba is off because it has no folder to compile in (%s), so Crafter's worlds are slow", error
+        )
     if "numba" in sys.modules:
         sys.modules["numba"].core.config.reload_config()
 
@@ -50,5 +55,5 @@ def _users_folder() -> Path | None:
         return None
     private = stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
     if not private:
-        log.warning("%s is not used: it is not a folder that you alone can use", folder)
+        log.warning("%s is not used: only you may have access to the folder", folder)
     return folder if private else None

@@ -102,7 +102,5 @@ def fake_value(annotation: Any, words: list[str], rng: random.Random) -> Any:
     simple = {bool: rng.random() < 0.5, int: rng.randrange(4), float: rng.random(), types.NoneType: None}
     if annotation not in simple:
         given = inspect.formatannotation(annotation)
-        raise TypeError(
-            f"nobody can write a value of type {given}; use str, int, float, bool, Literal or list"
-        )
+        raise TypeError(f"unsupported type {given}; use str, int, float, bool, Literal or list")
     return simple[annotation]

@@ -90,8 +90,8 @@ class ScienceWorld(TextEnv):
         """
         if family not in FAMILIES:
             raise InvalidOption(
-                f"option 'family' of scienceworld must be given for a split: 3 (electricity) or "
-                f"4 (classification) as in the paper, or any other from 1 to {max(FAMILIES)}, not {family}"
+                "option 'family' of scienceworld must be set for a split: 3 (electricity) or 4"
+                f" (classification) as in the paper, or another from 1 to {max(FAMILIES)}, not {family}"
             )
         return draw(cls.name, family)
 

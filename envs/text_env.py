@@ -172,7 +172,7 @@ class TextEnv(ABC):
         Raises:
             UnknownTask: the environment has no split.
         """
-        raise UnknownTask(f"{cls.name} offers no split; its class has to define a classmethod `splits`")
+        raise UnknownTask(f"{cls.name} has no split; define a classmethod `splits` in its class")
 
     @classmethod  # noqa: B027 - most environments need nothing
     def preload(cls) -> None:
@@ -227,9 +227,9 @@ class TextEnv(ABC):
             UnknownTask: the message says what is allowed.
         """
         if task.env != self.name:
-            raise UnknownTask(f"task of environment {shown(task.env)} was given to {self.name!r}")
+            raise UnknownTask(f"{self.name!r} got a task of environment {shown(task.env)}")
         if task.name not in names:
-            raise UnknownTask(f"no task {shown(task.name)} in {self.name}; there are {', '.join(names)}")
+            raise UnknownTask(f"unknown task {shown(task.name)} of {self.name}; known: {', '.join(names)}")
         if type(task.index) is not int or task.index < 0:
             given = shown(task.index)
             raise UnknownTask(f"a {self.name} task's index must be a whole number from 0, not {given}")

@@ -1,11 +1,11 @@
 """Builds `.venv` from a full lock, unless the existing one was built from it.
 
-    python3 requirements/install.py [cpu|gpu]
+    python3 requirements/install.py [cpu|gpu|docs]
 
 `make` calls it, with a Python that is new enough. Without an argument, the kind of the existing `.venv`
-stays, or `cpu` is built. Only the standard library is used, since this runs before anything is installed. A
-`.venv` is complete if it has the stamp, which is written last. An interrupted set-up has no stamp and is
-started over, from uv's cache.
+stays, or `cpu` is built. `docs` builds `.cache/docs-venv`, which `make docs` uses. Only the standard library
+is used, since this runs before anything is installed. A virtual environment is complete if it has the stamp,
+which is written last. An interrupted set-up has no stamp and is started over, from uv's cache.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
+DOCS_VENV = ROOT / ".cache" / "docs-venv"
 LOG = ROOT / ".cache" / "install.log"
 PYTORCH_CPU = "https://download.pytorch.org/whl/cpu"
-NEEDED_GB = {"cpu": 5, "gpu": 16}
+NEEDED_GB = {"cpu": 5, "gpu": 16, "docs": 0.5}
 
 
 class CannotInstall(Exception):
@@ -44,7 +45,7 @@ UNREACHABLE = (
 
 
 def lock_of(kind: str) -> Path:
-    """Return the lock file of a kind of installation, `cpu` or `gpu`."""
+    """Return the lock file of a kind of installation, `cpu`, `gpu` or `docs`."""
     return ROOT / "requirements" / f"{kind}.lock"
 
 
@@ -64,7 +65,7 @@ def pip_sources(kind: str) -> list[str]:
             settings[name] = ast.literal_eval(value).split()
     options = {name: f"--{name}" for name in ("index-url", "find-links", "cert")}
     options["trusted-host"] = "--allow-insecure-host"
-    if kind == "gpu":
+    if kind != "cpu":
         del options["find-links"]  # a local wheel of torch's CPU build would satisfy the pin of the GPU build
     return [
         word
@@ -93,7 +94,7 @@ def attempt(*command: str | Path) -> str | None:
     if done.returncode == 0:
         return None
     if "No space left on device" in done.stdout:
-        raise NotPossibleHere("the disk is full: free some space and run this again")
+        raise NotPossibleHere("the disk is full: free some space and run this command again")
     lines = [line.strip(" ×╰─▶│├") for line in done.stdout.splitlines() if line.strip()]
     telling = next((i for i, line in enumerate(lines) if re.match(r"(?i)error|no solution", line)), -1)
     return re.sub(r"(?i)^error:\s*", "", " ".join(lines[telling:]))[:300] or f"exit status {done.returncode}"
@@ -143,7 +144,7 @@ def install_packages(kind: str, venv: Path) -> None:
         command += ["--build-constraints", lock]  # for the few packages that come as source
         sources = pip_sources(kind)
     else:
-        print("uv cannot be had: going on with pip, which is slower", flush=True)
+        print("uv is not available: installing with pip, which is slower", flush=True)
     if kind == "cpu":
         # The CPU build first, since the default package index only has the CUDA build of the same version.
         torch = locked(kind, "torch")
@@ -168,9 +169,9 @@ def install_bubblewrap() -> None:
             failed = attempt(*command)
     if failed:
         print(
-            f"bubblewrap, which isolates skills, is not installed ({failed}): user namespaces take its place"
-            " where this machine allows them; else have it installed (Debian, Ubuntu: apt install bubblewrap;"
-            " Fedora: dnf install bubblewrap), or see docs/sandbox.md",
+            f"bubblewrap, which isolates skills, is not installed ({failed}). SpeedRunner uses user"
+            " namespaces instead if this machine allows them. Otherwise ask for bubblewrap (Debian,"
+            " Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap), or see docs/sandbox.md",
             flush=True,
         )
 
@@ -181,7 +182,7 @@ def install(kind: str | None, venv: Path = VENV) -> None:
     Usually there is nothing to do.
 
     Args:
-        kind: `cpu` or `gpu`; without it the installed kind stays, or `cpu`.
+        kind: `cpu`, `gpu` or `docs`; without it the installed kind stays, or `cpu`.
 
     Raises:
         CannotInstall: packages cannot be installed; `NotPossibleHere` for lack of disk space or of a package.
@@ -196,19 +197,21 @@ def install(kind: str | None, venv: Path = VENV) -> None:
         "place": str(venv),  # a virtual environment does not survive a move
     }
     LOG.parent.mkdir(exist_ok=True)
-    if stamp == wanted:
+    if stamp != wanted:
+        LOG.unlink(missing_ok=True)
+    with_project = kind != "docs"
+    if with_project:
         install_bubblewrap()
+    if stamp == wanted:
         return
-    LOG.unlink(missing_ok=True)
-    install_bubblewrap()
     stamp_file.unlink(missing_ok=True)
     if {**stamp, "project": wanted["project"]} != wanted:
         check_machine(kind)
         install_packages(kind, venv)
-    # Editable: the checkout is the code that runs.
-    pip = (venv / "bin" / "python", "-m", "pip", "install")
-    offline = ("--no-index", "--no-deps", "--no-build-isolation")
-    must("the project itself cannot be installed", *pip, *offline, "-e", ".")
+    if with_project:  # editable: the checkout is the code that runs
+        pip = (venv / "bin" / "python", "-m", "pip", "install")
+        offline = ("--no-index", "--no-deps", "--no-build-isolation")
+        must("the project itself cannot be installed", *pip, *offline, "-e", ".")
     unfinished = stamp_file.with_suffix(".tmp")
     unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
     unfinished.rename(stamp_file)
@@ -217,19 +220,20 @@ def install(kind: str | None, venv: Path = VENV) -> None:
 
 def main() -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(description="Build .venv from a full lock, when that is needed.")
+    parser = argparse.ArgumentParser(description="Build .venv from a full lock, if needed.")
     parser.add_argument(
-        "kind", nargs="?", choices=sorted(NEEDED_GB), help="which lock (default: as it is, or cpu)"
+        "kind", nargs="?", choices=sorted(NEEDED_GB), help="which lock (default: the installed one, or cpu)"
     )
     os.environ.pop("PYTHONPATH", None)
+    kind = parser.parse_args().kind
     try:
-        install(parser.parse_args().kind)
+        install(kind, DOCS_VENV if kind == "docs" else VENV)
     except CannotInstall as error:
         sys.exit(f"error: {error}")
     except OSError as error:
         sys.exit(f"error: set-up failed: {error}")
     except KeyboardInterrupt:
-        sys.exit("\nset-up was interrupted: the same command starts it again")
+        sys.exit("\nset-up was interrupted: run the same command again")
 
 
 if __name__ == "__main__":

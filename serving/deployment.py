@@ -164,7 +164,7 @@ class Deployment:
         if self.server is not None:
             self._say(
                 f"the engine hangs: requests run, and it showed no progress for {patience_s:g} s; it is"
-                f" ended, and from now on it may take {2 * patience_s:g} s"
+                f" stopped, and the next limit is {2 * patience_s:g} s"
             )
             self._termination = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
             await asyncio.shield(self._termination)
@@ -222,16 +222,16 @@ class Deployment:
         what, log = (line.strip() for line in server.failure().splitlines()[:2])
         if (nodes := self.model_config.nodes) > 1:
             raise EngineDead(
-                f"the engine over {nodes} nodes died: {what}; {log}; the other nodes' logs are in the same"
-                " folder; once the cause is fixed, the same command resumes"
+                f"the engine over {nodes} nodes died: {what}; {log}; the other nodes' logs are in the"
+                " same folder; fix the cause and rerun the same command to resume"
             )
         now = time.monotonic()
         self._restarts = [began for began in self._restarts if now - began < RESTART_PERIOD_S]
         if len(self._restarts) >= MOST_RESTARTS:
             minutes = max(round((now - self._restarts[0]) / 60), 1)
             raise EngineDead(
-                f"the engine died {len(self._restarts) + 1} times in {minutes} min, at last: {what}; {log};"
-                " once the cause is fixed, the same command resumes"
+                f"the engine died {len(self._restarts) + 1} times in {minutes} min, most recently:"
+                f" {what}; {log}; fix the cause and rerun the same command to resume"
             )
         self._restarts.append(now)
 
@@ -239,7 +239,7 @@ class Deployment:
         """Restart the server. Returns the time at which it was ready."""
         if self._termination is not None:  # requests learn of the server's end before it is complete
             await self._termination
-        self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
+        self._say(f"the engine died ({server.failure().splitlines()[0]}); restarting it")
         await server.stop()
         self._reconciliations.begin(Counters())  # before the new server gets a request; it counts from zero
         for replica in self.replicas:
@@ -370,11 +370,11 @@ def _key(model_config: ModelConfig, options: ServiceOptions) -> str | None:
             raise InvalidModelConfig(f"model {model_config.name!r}: {where} with its API key is not set")
     elif model_config.hosted and model_config.api == "responses":
         raise InvalidModelConfig(
-            f"model {model_config.name!r}: `api: responses` of a hosted model needs an API key:"
-            " name the environment variable that holds it in the model config's api_key_env"
+            f"model {model_config.name!r}: `api: responses` of a hosted model needs an API key: write"
+            " the name of its environment variable into api_key_env of the model config"
         )
     else:
         return None
     if not re.fullmatch("[!-~]+", key):
-        raise ServerFailed(f"{where} holds no API key: a key is one word of printable ASCII characters")
+        raise ServerFailed(f"{where} contains no API key: a key is one word of printable ASCII characters")
     return key

@@ -57,11 +57,11 @@ def load_model_config(name_or_path: str) -> ModelConfig:
         content = yaml.load(file.read_text(encoding="utf-8"), _OnceEach)
     except FileNotFoundError:
         if is_path:
-            raise InvalidModelConfig(f"no model config at {file}") from None
+            raise InvalidModelConfig(f"model config {file} does not exist") from None
         known = list_model_configs()
         raise InvalidModelConfig(
-            f"no model config is called {name_or_path!r}{suggest(name_or_path, known)}; "
-            f"known: {', '.join(known)}; the path of a .yaml file will do too"
+            f"unknown model config {name_or_path!r}{suggest(name_or_path, known)}; known:"
+            f" {', '.join(known)}, or the path of a .yaml file"
         ) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidModelConfig(
@@ -101,7 +101,7 @@ def adapted(
     except WrongData as error:
         settings = " ".join(f"model.{name}={value}" for name, value in given.items())
         raise InvalidModelConfig(
-            f"{settings} does not go with model {model_config.name!r}: {error}"
+            f"{settings} does not work with model {model_config.name!r}: {error}"
         ) from None
 
 

@@ -59,7 +59,10 @@ async def sized(
         served = await attach(endpoint, model_config.name)
         adopted = adopt(model_config, served, endpoint)
         if adopted is not model_config:
-            say(f"{endpoint} takes {served:,} tokens: that is the context, not {model_config.context:,}")
+            say(
+                f"{endpoint} accepts {served:,} tokens: using that as the context, not"
+                f" {model_config.context:,}"
+            )
         return adopted
     if not (model_config.gpus and gpus):
         return model_config
@@ -139,10 +142,9 @@ def adopt(model_config: ModelConfig, served: int | None, endpoint: Endpoint) -> 
         return model_config
     if (least := answer_tokens(model_config) + 1) > served:
         raise ServerFailed(
-            f"the server at {endpoint} takes {served:,} tokens, and an answer of {model_config.name!r} "
-            f"may need"
-            f" {least:,}: start it with --max-model-len {model_config.context}, or lower "
-            f"model.inducer.string_tokens"
+            f"the server at {endpoint} takes {served:,} tokens, but an answer of {model_config.name!r}"
+            f" may need {least:,}: start it with --max-model-len {model_config.context}, or lower"
+            " model.inducer.string_tokens"
         )
     return msgspec.structs.replace(model_config, context=served)
 

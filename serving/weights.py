@@ -20,7 +20,8 @@ def model_path(model_config: ModelConfig) -> str:
         return model_config.id
     if model_config.path is None:
         raise InvalidModelConfig(
-            f"model {model_config.name!r} is hosted at {model_config.base_url}: it cannot be started here"
+            f"model {model_config.name!r} is hosted at {model_config.base_url}, so no server can be"
+            " started for it"
         )
     return str(CHECKOUT / Path(model_config.path).expanduser())
 
@@ -57,7 +58,7 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
             if bundled
             else "download it or correct the model config's `path`"
         )
-        raise InvalidModelConfig(f"model {model_config.name!r}: there is no folder {path}; {advice}")
+        raise InvalidModelConfig(f"model {model_config.name!r}: no folder at {path}; {advice}")
     return path
 
 

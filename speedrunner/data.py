@@ -92,5 +92,5 @@ def load_all(*folders: Path | str) -> Runs:
     """
     paths = dict.fromkeys(path for folder in folders for path in runs_below(Path(folder)))
     if not paths:
-        raise RunDirectoryError(f"there is no run in {', '.join(map(str, folders))}")
+        raise RunDirectoryError(f"no run found in {', '.join(map(str, folders))}")
     return Runs([load(path) for path in paths])

@@ -24,5 +24,6 @@ def optional(module: str, package: str, what: str) -> ModuleType:
         return import_module(module)
     except ModuleNotFoundError as error:
         raise NotInstalled(
-            f"{what} needs the package {package}, which is not installed ({error}): pip install {package}"
+            f"{what} needs the package {package}, which is not installed ({error}); install it with:"
+            f" pip install {package}"
         ) from None

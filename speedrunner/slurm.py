@@ -36,7 +36,9 @@ def asked(*command: str, text: str = "") -> str:
             check=False,
         )
     except FileNotFoundError:
-        raise SlurmRefused(f"there is no `{command[0]}` here: is this a node of a Slurm cluster?") from None
+        raise SlurmRefused(
+            f"`{command[0]}` is not installed here: is this a node of a Slurm cluster?"
+        ) from None
     except (OSError, subprocess.TimeoutExpired) as error:
         raise SlurmRefused(f"`{command[0]}` does not answer: {error}") from None
     if done.returncode:
@@ -77,7 +79,7 @@ def time_left_s() -> float | None:
     left = _left(job)
     if (parts := _LEFT.fullmatch(left)) is None:
         if left not in ("UNLIMITED", "NOT_SET"):
-            logging.getLogger(__name__).warning("the end of job %s is not known: %s", job, left)
+            logging.getLogger(__name__).warning("the time limit of job %s is unknown: %s", job, left)
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
     return max(((days * 24 + hours) * 60 + minutes) * 60 + seconds - RESERVE_S, 0.0)

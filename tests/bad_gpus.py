@@ -43,7 +43,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 BAD_GPUS = [
     BadGpus(
         "no driver",
-        "1 GPU needed, and none can be used: there is no nvidia-smi, so this machine has no NVIDIA driver",
+        "1 GPU needed, and none can be used: nvidia-smi is missing, so this machine has no NVIDIA driver",
         MACHINES,
         rows=(),
     ),
@@ -164,8 +164,8 @@ BAD_GPUS = [
         fatal=False,
     ),
     BadGpus(
-        "no C compiler",
-        "there is no C compiler: /nowhere/gcc is not on the PATH; so Triton cannot compile",
+        "the C compiler is missing",
+        "the C compiler is missing: /nowhere/gcc is not on the PATH; so Triton cannot compile",
         "install gcc and g++ (module load gcc, if your site has it),"
         " or use the container (slurm/apptainer.def)",
         environment={"CUDA_HOME": "/nowhere", "CC": "/nowhere/gcc"},
@@ -192,16 +192,16 @@ BAD_GPUS = [
     ),
     BadGpus(
         "a UUID of no GPU",
-        f"1 GPU needed, and none can be used: {VISIBLE}=GPU-ffff:"
-        " 'GPU-ffff' names no GPU and hides those after it",
+        f"1 GPU needed, and none can be used: {VISIBLE}=GPU-ffff: 'GPU-ffff' matches no GPU and hides"
+        " those after it",
         f"unset {VISIBLE}, or name GPUs of this machine: 0, 1",
         rows=(H100, SECOND),
         environment={VISIBLE: "GPU-ffff"},
     ),
     BadGpus(
         "an abbreviated UUID of two GPUs",
-        f"2 GPUs needed, and none can be used: {VISIBLE}=GPU-,GPU-bbbb:"
-        " 'GPU-' names no GPU and hides those after it",
+        f"2 GPUs needed, and none can be used: {VISIBLE}=GPU-,GPU-bbbb: 'GPU-' matches no GPU and hides"
+        " those after it",
         f"unset {VISIBLE}, or name GPUs of this machine: 0, 1",
         rows=(H100, SECOND),
         environment={VISIBLE: "GPU-,GPU-bbbb"},

@@ -1,4 +1,4 @@
-"""The README's commands run from top to bottom, the longest with fewer episodes; its links lead to files."""
+"""The README's commands run from top to bottom, the longest with fewer episodes."""
 
 from __future__ import annotations
 
@@ -33,11 +33,6 @@ def shortened(line: str) -> str:
 
 def test_each_shortened_command_is_in_its_list() -> None:
     assert all(any(line.startswith(f"speedrunner {words}") for line in commands()) for words in SHORTER)
-
-
-def test_every_file_that_it_links_is_there() -> None:
-    links = re.findall(r"\]\(([^)#]+)", README)
-    assert [link for link in links if "://" not in link and not (CHECKOUT / link).exists()] == []
 
 
 @pytest.mark.slow

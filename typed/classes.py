@@ -64,7 +64,7 @@ class Registry(Generic[T]):
         module, _, attribute = path.partition(":")
         if not (module and attribute):
             known = ", ".join(self.registered)
-            raise self.unknown(f"no {called}; there are {known}, or give package.module:Class")
+            raise self.unknown(f"unknown {called}; known: {known}, or package.module:Class")
         if path not in self.registered.values() and (here := str(Path.cwd())) not in sys.path:
             sys.path.append(here)  # for a user's own class; processes that play inherit it
         try:
@@ -75,17 +75,17 @@ class Registry(Generic[T]):
             reason = f"cannot import {module} ({in_one_line(problem)}{where})"
             if isinstance(problem, ModuleNotFoundError) and f"{module}.".startswith(f"{problem.name}."):
                 reason = (
-                    f"cannot import {module}: there is no module {problem.name!r} in the current directory,"
-                    f" {Path.cwd()}, nor among the installed packages; change to the directory that"
-                    " holds it, or name that in PYTHONPATH"
+                    f"cannot import {module}: module {problem.name!r} is neither in the current"
+                    f" directory, {Path.cwd()}, nor installed; change to the directory that contains"
+                    " it, or add that to PYTHONPATH"
                 )
             elif isinstance(problem, AttributeError) and problem.name == attribute:
                 reason = f"{module} has no {attribute}"
             raise self.unknown(f"{called}: {reason}") from problem
         if not (isinstance(found, type) and issubclass(found, base)):
-            raise self.unknown(f"{called}: it does not extend {base.__module__}.{base.__name__}")
+            raise self.unknown(f"{called}: it must extend {base.__module__}.{base.__name__}")
         if missing := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
-            raise self.unknown(f"{called}: it is abstract and lacks {missing}")
+            raise self.unknown(f"{called}: it must define {missing}")
         for option in self.options_of(found).values():
             if option.kind is not option.KEYWORD_ONLY or option.default is option.empty:
                 raise self.unknown(
@@ -116,7 +116,7 @@ class Registry(Generic[T]):
         options, checked = self.options_of(kind), {}
         for option, value in given.items():
             if option not in options:
-                there_are = f"there are {', '.join(options)}" if options else "it has none"
+                there_are = f"its options: {', '.join(options)}" if options else "it has none"
                 near = suggest(option, options)
                 raise self.invalid(f"{whose} has no option {shown(option)}{near}; {there_are}")
             try:
@@ -130,5 +130,5 @@ class Registry(Generic[T]):
             raise
         except Exception as problem:  # from a user's class
             raise self.invalid(
-                f"{whose} cannot be made: {in_one_line(problem)} ({place(problem, kind)})"
+                f"{whose} cannot be created: {in_one_line(problem)} ({place(problem, kind)})"
             ) from problem

@@ -60,16 +60,18 @@ RENAMED = {
 
 
 def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
-    """Return a message about a key that does not exist: similar keys, and the keys that exist there."""
+    """Return a message about a key that does not exist, with the nearest key, or else all keys there."""
     if RENAMED.get(key) in known:
-        return f"{key} is now called {RENAMED[key]}"
+        return f"unknown key `{key}`. It is now called `{RENAMED[key]}`"
     section, _, leaf = key.rpartition(".")
     leaves = {each.rpartition(".")[2]: each for each in known}
     nearest = get_close_matches(key, known, n=1) or get_close_matches(leaf, leaves, n=1)
-    near = f" (did you mean {leaves.get(nearest[0], nearest[0])}?)" if nearest else ""
+    unknown = f"unknown key `{key}` (={as_written(value)})"
+    if nearest:
+        return f"{unknown}. Did you mean `{leaves.get(nearest[0], nearest[0])}`?"
     siblings = [each for each in known if section and each.startswith(f"{section}.")]
-    there_are = siblings or dict.fromkeys(each.partition(".")[0] for each in known)
-    return f"there is no {key}{near}, given as {as_written(value)}; there are {', '.join(there_are)}"
+    names = siblings or dict.fromkeys(each.partition(".")[0] for each in known)
+    return f"{unknown}. Known keys: {', '.join(names)}"
 
 
 def as_written(value: object) -> str:
@@ -108,7 +110,7 @@ def _field_problems(
         if name in content:
             yield from _problems(field.type, content[name], f"{prefix}{name}", known)
         elif field.required:
-            yield f"{prefix}{name} is not set"
+            yield f"{prefix}{name} is missing"
 
 
 def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:

@@ -65,12 +65,12 @@ def _base(environment: Mapping[str, str]) -> Path | None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         status = folder.lstat()
     except OSError as error:
-        log.warning("no cache is kept in %s: %s; set %s to another folder", folder, error.strerror, BASE)
+        log.warning("caching in %s is off: %s; set %s to another folder", folder, error.strerror, BASE)
         return None
     if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
         return folder
     log.warning(
-        "no cache is kept in %s: it must be a folder of your own that no one else can enter (chmod 700)",
+        "caching in %s is off: the folder must be yours, and no one else may enter it (chmod 700)",
         folder,
     )
     return None

@@ -258,7 +258,9 @@ class Engine:
                     lost = error.lost and not self._hosted
                     if error.hung or (lost and not await self.endpoint.healthy(BUSY_S)):
                         raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
-                    raise RequestFailed(f"a request failed {failures} times, at last: {error}") from error
+                    raise RequestFailed(
+                        f"a request failed {failures} times, most recently: {error}"
+                    ) from error
                 await asyncio.sleep(self._retry.wait_s(failures))
             except (ContextOverflow, RequestRefused) as error:
                 row("overflow" if isinstance(error, ContextOverflow) else "failed", Usage(), error)
@@ -316,7 +318,7 @@ class Engine:
             async with waiting:
                 return await try_once(request.send, request.form)
         except TimeoutError as error:
-            reason = "it hangs: none of its counters moves any more"
+            reason = "it hangs: its counters no longer change"
             raise TryFailed(reason, status="aborted", lost=True, hung=True) from error
         finally:
             del self._waiting[waiting]

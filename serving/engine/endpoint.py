@@ -84,7 +84,7 @@ class Endpoint:
             raise ServerFailed(
                 f"the server at {self} refuses the API key"
                 if self.api_key
-                else f"the server at {self} asks for an API key and none was given"
+                else f"the server at {self} requires an API key: set serving.api_key_file (or api_key_env)"
             )
         if response.status != 200:
             raise ServerFailed(f"the server at {self} answers {path} with status {response.status}")
@@ -107,7 +107,7 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
     try:
         served = {entry["id"]: entry.get("max_model_len") for entry in response.json()["data"]}
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise ServerFailed(f"what answers at {endpoint} is no OpenAI-compatible server") from None
+        raise ServerFailed(f"the server at {endpoint} is not OpenAI-compatible") from None
     if model not in served:
         raise ServerFailed(f"the server at {endpoint} serves {', '.join(served) or 'nothing'}, not {model!r}")
     context = served[model]

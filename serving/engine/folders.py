@@ -24,5 +24,5 @@ def private_folder() -> Path:
         if len(os.fsencode(folder)) <= _LONGEST_FOLDER and os.access(parent, os.W_OK):
             return folder
     raise ServerFailed(
-        f"no folder for sockets: {tempfile.gettempdir()} is too long a path, and /tmp is closed"
+        f"no folder is usable for sockets: {tempfile.gettempdir()} is too long a path, and /tmp is closed"
     )

@@ -148,7 +148,7 @@ def gpu_processes() -> dict[str, list[str]]:
 def smi_complaint(error: Exception) -> str:
     """Return in one line why `nvidia-smi` shows no GPU, from the exception of `installed_gpus`."""
     if isinstance(error, FileNotFoundError):
-        return "there is no nvidia-smi, so this machine has no NVIDIA driver"
+        return "nvidia-smi is missing, so this machine has no NVIDIA driver"
     if isinstance(error, subprocess.CalledProcessError):
         lines = [line for line in f"{error.stdout}\n{error.stderr}".splitlines() if line.strip()]
         return f"nvidia-smi: {lines[0].strip(' .') if lines else f'exit status {error.returncode}'}"
@@ -166,7 +166,7 @@ def _selection(installed: Sequence[Gpu], chosen: str | None) -> tuple[list[Gpu],
     found: list[Gpu] = []
     for entry in map(str.strip, chosen.split(",")):
         if (gpu := _named(installed, entry)) is None:
-            return found, f"{VISIBLE}={chosen}: {entry!r} names no GPU and hides those after it"
+            return found, f"{VISIBLE}={chosen}: {entry!r} matches no GPU and hides those after it"
         if gpu.uuid in (each.uuid for each in found):
             return [], f"{VISIBLE}={chosen}: {entry!r} is named twice, which hides all GPUs"
         found.append(gpu)

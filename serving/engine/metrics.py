@@ -119,7 +119,7 @@ class Metrics:
         for name in names:
             if name not in found:
                 raise ServerFailed(
-                    f"the server's /metrics holds no vllm:{name}: is it a vLLM of another version?"
+                    f"the server's /metrics has no vllm:{name}; is it another version of vLLM?"
                 )
         return Counters(*(int(found[name]) for name in names))
 

@@ -25,7 +25,7 @@ HEAD = "SLURM_LAUNCH_NODE_IPADDR"
 def worker_rank() -> int:
     """Return the rank of this worker node, from 1. Raises `ServerFailed` outside a step of such a job."""
     if PORT not in os.environ or "SLURM_PROCID" not in os.environ:
-        raise ServerFailed("--worker-node is for the scripts that `speedrunner submit` writes")
+        raise ServerFailed("--worker-node works only in the scripts that `speedrunner submit` writes")
     return int(os.environ["SLURM_PROCID"]) + 1
 
 
@@ -39,8 +39,8 @@ def node_arguments(nodes: int, rank: int) -> list[str]:
         return []
     if PORT not in os.environ or HEAD not in os.environ:
         raise ServerFailed(
-            f"the model needs {nodes} nodes, and nothing serves it on the others: play it in a job of"
-            " `speedrunner submit LIST cluster=...`"
+            f"the model needs {nodes} nodes, but this is one: submit a job with `speedrunner submit"
+            " LIST cluster=...`"
         )
     place = ["--nnodes", str(nodes), "--node-rank", str(rank)]
     place += ["--master-addr", os.environ[HEAD], "--master-port", os.environ[PORT]]

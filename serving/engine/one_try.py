@@ -56,7 +56,7 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
         response = await send()
     except NotSendable as error:
         # The error's own text is left out, since it may quote the key.
-        reason = "it cannot be sent as HTTP; look at the server's address and API key"
+        reason = "it cannot be sent as HTTP; check the server's address and API key"
         raise RequestRefused(reason) from error
     except NotConnected as error:
         raise TryFailed(f"connection lost: {error}", lost=True, usage=Usage()) from error  # never sent
@@ -74,7 +74,7 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
             raise TryFailed(f"unreadable answer: {error}") from error
         if _is_error(response):
             raise _failed(response) from error
-        raise TryFailed(f"the answer lacks what it must hold: {error}") from error
+        raise TryFailed(f"the answer lacks a required field: {error}") from error
     except msgspec.DecodeError as error:
         raise TryFailed(f"unreadable answer: {error}") from error
     if answer.error:  # a response that failed half-way

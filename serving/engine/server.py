@@ -159,7 +159,7 @@ class VllmServer:
         """
         if self.alive:
             raise ServerFailed(
-                f"the server of model {self.model_config.name!r} runs already (process {self.pid})"
+                f"the server of model {self.model_config.name!r} is already running (process {self.pid})"
             )
         if self._port is not None:
             _require_free(self._port)
@@ -341,5 +341,6 @@ def _require_free(port: int) -> None:
         except (OSError, OverflowError) as error:
             reason = getattr(error, "strerror", None) or str(error)
             raise ServerFailed(
-                f"port {port} of 127.0.0.1 is taken ({reason}); choose another or attach to what runs there"
+                f"port {port} of 127.0.0.1 is taken ({reason}); choose another port, or use the server"
+                " there with serving.url"
             ) from None

@@ -108,7 +108,7 @@ def find_toolkit(environment: Mapping[str, str] | None = None) -> Toolkit:
         missing = Problem(f"CUDA_HOME is {chosen}, which has no bin/nvcc", f"unset it, or {WHOLE}")
     else:
         where = f"PATH, {DEFAULT_HOME} and the environment's packages have none, and CUDA_HOME is not set"
-        missing = Problem(f"there is no nvcc: {where}", WHOLE)
+        missing = Problem(f"nvcc is missing: {where}", WHOLE)
     return Toolkit(None, None, [*problems, missing])
 
 
@@ -136,7 +136,7 @@ def _host_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
     ):
         names = (chosen.split()[0],) if (chosen := environment.get(variable, "").strip()) else usual
         if not any(shutil.which(name, path=path) for name in names):
-            text = f"there is no {language} compiler: {' or '.join(names)} is not on the PATH"
+            text = f"the {language} compiler is missing: {' or '.join(names)} is not on the PATH"
             yield Problem(text, "install gcc and g++ (module load gcc, if your site has it)", fatal)
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").is_file():
@@ -147,7 +147,7 @@ def _host_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
             fatal=True,
         )
     if shutil.which("ninja", path=path) is None:
-        yield Problem("there is no ninja on the PATH", "make venv KIND=gpu installs it")
+        yield Problem("ninja is not on the PATH", "make venv KIND=gpu installs it")
 
 
 def _examine(home: Path, environment: Mapping[str, str]) -> tuple[tuple[int, int] | None, list[Problem]]:

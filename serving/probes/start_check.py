@@ -32,7 +32,7 @@ THINKING_TOKENS = 16
 LEAST_PROMPT = 256
 """Least tokens of the prompt that is sent twice; it is longer if blocks are large."""
 
-OTHERS = "other requests may have pushed it out of the cache meanwhile: probe an idle server"
+OTHERS = "other requests may have evicted it from the cache meanwhile: probe an idle server"
 
 
 class StartCheck:
@@ -74,7 +74,7 @@ class StartCheck:
     async def _check(self, model: Model) -> None:
         where = model.engine.endpoint
         if self._mode == "never":
-            self._say(f"serving.check=never: tool calls and prefix cache of {where} are not checked")
+            self._say(f"serving.check=never: skipping the check of tool calls and prefix cache of {where}")
             return
         server = await identify_server(self._deployment, model, BATTERY)
         if (
@@ -119,9 +119,10 @@ async def _check_calls(model: Model) -> None:
             continue  # the context is too small for it, which says nothing about the grammar
         if answer.validity != "valid":
             raise ServerFailed(
-                f"the engine at {model.engine.endpoint} does not keep to the grammar of tool calls: the probe"
-                f" {answer.probe.kind!r} came back {answer.validity} ({answer.problem}); it must run vLLM"
-                " 0.32 with --structured-outputs-config.backend xgrammar; see `speedrunner probe tools`"
+                f"the engine at {model.engine.endpoint} does not enforce the grammar of tool calls: the"
+                f" answer to probe {answer.probe.kind!r} is {answer.validity} ({answer.problem}); start"
+                " vLLM 0.32 with --structured-outputs-config.backend xgrammar, and try `speedrunner"
+                " probe tools`"
             )
 
 
@@ -145,8 +146,8 @@ async def _check_cache(model: Model, told: CacheConfig) -> None:
     why = "; ".join(advice(model.model_config, told, hits, reported=False)) or OTHERS
     raise ServerFailed(
         f"the engine at {model.engine.endpoint} reports no cached tokens where {first.prompt} of a"
-        f" prompt's {second.prompt} had just been sent: {why} (to go without a cache, say so in the model's"
-        " model config: server.flags.enable-prefix-caching: false)"
+        f" prompt's {second.prompt} tokens had just been sent: {why} (to run without a cache, set"
+        " server.flags.enable-prefix-caching: false in the model config)"
     )
 
 

@@ -38,9 +38,9 @@ class ChatTokenizer:
             backend = json.loads(described)
         except (OSError, ValueError, AttributeError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InvalidModelConfig(f"{folder} holds no tokenizer that can be used: {reason}") from error
+            raise InvalidModelConfig(f"{folder} contains no usable tokenizer: {reason}") from error
         if not self.huggingface.chat_template:
-            raise InvalidModelConfig(f"{folder} has no chat template: give it a chat_template.jinja")
+            raise InvalidModelConfig(f"{folder} has no chat template: add a chat_template.jinja")
         template = json.dumps(self.huggingface.chat_template)  # some models have several templates, by name
         self.digest = hashlib.sha256(f"{template}\n{described}".encode()).hexdigest()
         added = backend.pop("added_tokens")

@@ -34,6 +34,7 @@ SUBMIT_ANSWER = ToolSpec(
     doc="Declare the task complete. This ends the episode.",
     parameters={"type": "object", "properties": {}, "required": [], "additionalProperties": False},
 )
+"""The tool that ends an episode of an environment whose `submits` is true."""
 
 
 @dataclass(frozen=True, slots=True)

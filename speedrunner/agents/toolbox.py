@@ -11,6 +11,7 @@ from speedrunner.agents.loop import ToolReply
 from speedrunner.store.records import CallNode, Termination
 
 Tool = Callable[..., str | ToolReply] | Callable[..., Awaitable[str | ToolReply]]
+"""A documented, annotated function that an agent calls. It returns the reply as text or as `ToolReply`."""
 
 
 class ToolError(Exception):

@@ -98,6 +98,6 @@ class BareClient:
         except HttpError as error:
             raise RequestFailed(f"a bare request failed: {error}") from error
         if response.status != 200:
-            raise RequestFailed(f"a bare request was answered with {response.status}: {response.text}")
+            raise RequestFailed(f"a bare request got status {response.status}: {response.text}")
         answer: list[int] = response.json()["choices"][0]["token_ids"]
         return answer

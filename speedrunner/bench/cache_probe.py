@@ -55,7 +55,7 @@ async def measure_cache_use(
         try:
             return await probe_cache(deployment, turns, status)
         except ContextOverflow as error:
-            raise InvalidConfig(f"--turns {turns} are too many: {error}") from error
+            raise InvalidConfig(f"--turns {turns} is too many: {error}") from error
 
 
 async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Measurement:
@@ -98,7 +98,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         figures=[Figure("share of the maximum", share, at_least=TARGETS[model_config.cache], form=".2%")],
         tables=[Table("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
         facts={"model": model_config.name, "cache": cache, "prefix": prefix},
-        notes=[f"(siblings share a prefix of {prefix} tokens, which was sent alone before)"],
+        notes=[f"(siblings share a prefix of {prefix} tokens, which was sent once before them)"],
     )
     changes = advice(model_config, cache, hits, reported > 0)
     if not found.met:

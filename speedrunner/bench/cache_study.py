@@ -90,7 +90,7 @@ class RecordedRun:
                 found.setdefault(each.policy, []).append(replace(each, turns=turns))
         if not found:
             path = self.data.path
-            raise RunDirectoryError(f"{path} has no finished episode yet: there is nothing to play again")
+            raise RunDirectoryError(f"{path} has no finished episode to replay yet")
         return found
 
     def script(self, played: Trajectory) -> Script:
@@ -107,8 +107,9 @@ class RecordedRun:
         recorded = played.turns[0].usage.prompt
         if recorded != tokens:
             raise RunDirectoryError(
-                f"{self.data.path}: the first prompt of {played.episode} had {recorded} tokens and"
-                f" comes out with {tokens} now: its templates, environment, method or model changed since"
+                f"{self.data.path}: the first prompt of {played.episode} had {recorded} tokens when it"
+                f" was played, and {tokens} now: its templates, environment, method or model have"
+                " changed"
             )
 
 
@@ -264,22 +265,20 @@ async def study_cache(
     for run in runs:
         if run.setup.model_config != model_config:
             raise InvalidConfig(
-                f"{run.data.path} was played by {run.setup.model_config.name!r} and {first.data.path} by"
-                f" {model_config.name!r}: name runs of one model configuration"
+                f"{run.data.path} was played by {run.setup.model_config.name!r} and {first.data.path}"
+                f" by {model_config.name!r}: choose runs of one model configuration"
             )
         run.episodes()  # reports a run that cannot be played before a server is started
         methods.setdefault(run.method, []).append(run)
     in_flight = [run.in_flight for run in runs]
     many = ", ".join(map(str, dict.fromkeys(in_flight)))
-    found = Measurement(
-        f"{model_config.name}: recorded requests played again, at most {many} episodes in flight"
-    )
+    found = Measurement(f"{model_config.name}: recorded requests replayed, at most {many} episodes in flight")
     found.facts = {"model": model_config.name, "in_flight": in_flight, "prices": prices, "methods": []}
     async with open_engine(model_config, first.setup.config, status) as deployment:
         for method, each in methods.items():
             passes = CachePass(cache=True), CachePass(cache=False)
             for run in each:
-                status(f"playing {run.data.path} with the cache and without")
+                status(f"replaying {run.data.path} with and without the cache")
                 await play_twice(deployment, run, passes)
             _add(found, method, each, [pass_figures(one, prices) for one in passes])
             if tokens:
@@ -292,7 +291,9 @@ async def study_cache(
     if prices.uncached or prices.output:
         found.notes.append(f"USD per million tokens: {prices.uncached:g} uncached, {prices.output:g} output.")
     else:
-        found.notes.append(f"USD: {NOT_MEASURED}: the price list is all zeros; name another with --prices.")
+        found.notes.append(
+            f"USD: {NOT_MEASURED}: all prices are zero; choose another price list with --prices."
+        )
     return found
 
 
@@ -308,14 +309,14 @@ def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[
     title = f"{method}: {len(episodes)} episodes of {len(runs)} runs"
     found.tables.append(Table("", [one, other, ratio], title=title, turned=True))
     found.notes.append(
-        f"{method}, as recorded: {recorded.cached / max(recorded.prompt, 1):.2%} of {recorded.prompt} prompt"
-        f" tokens from the cache, {recorded.completion} output tokens. Not played: {left_out} other requests"
-        " of the ledgers (sleeps, probes, aborted attempts)."
+        f"{method}, as recorded: {recorded.cached / max(recorded.prompt, 1):.2%} of {recorded.prompt}"
+        f" prompt tokens from the cache, {recorded.completion} output tokens. Not replayed: {left_out}"
+        " other requests of the ledgers (sleeps, probes, aborted attempts)."
     )
     if one["foreign"] or other["foreign"]:
         found.notes.append(
-            "Others used the engine meanwhile, or requests had to be tried again. The engine's own figures"
-            " are left out. Do not rely on the other times."
+            "Other clients used the engine meanwhile, or requests were retried. The engine's own"
+            " figures are left out. Do not rely on the other times."
         )
     names = [str(run.data.path) for run in runs]
     about = {"method": method, "runs": names, "episodes": len(episodes), "recorded": recorded}
@@ -342,7 +343,7 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     import numpy as np
 
     if not one.played:
-        raise InvalidConfig("no answer was played: the recorded ones do not fit the model's context any more")
+        raise InvalidConfig("no answer was replayed: the recorded ones no longer fit the model's context")
     usage = _sum_usage([row for row in one.rows if row.labels["role"] in ("study", "prefix_warm_up")])
     engine = {} if one.foreign else one.engine
     times = [each.answer.first_token_s for each in one.played]

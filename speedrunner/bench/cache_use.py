@@ -58,7 +58,7 @@ async def measure_cache(
             levels = await play_levels(
                 deployment, run, [(many, admission) for many in in_flight], episodes, status
             )
-            reported = within(status, "the last level again")
+            reported = within(status, "the last level, repeated")
             whole = await play_levels(deployment, run, compared, episodes, reported)
         if setup.config.serving.url is None:
             half = smaller(model_config, cache, msgspec.structs.asdict(levels[-1]))
@@ -141,7 +141,7 @@ def _measurement(
             ]
     if not small:
         found.notes.append(
-            "A running server's cache is not made smaller: admission where room is short is not measured."
+            "The cache of a running server cannot be shrunk, so admission in a small cache is not measured."
         )
     return found
 
@@ -150,7 +150,7 @@ def _with_over_without(name: str, levels: Sequence[Rollout], field: str) -> Figu
     """Return the mean with admission as a multiple of the mean without."""
     held, free = _mean(levels, field, admits=True), _mean(levels, field, admits=False)
     ratio = None if held is None or free is None else held / free
-    return Figure(f"{name} with admission over without", ratio, form=".3f")
+    return Figure(f"{name}, with over without admission", ratio, form=".3f")
 
 
 def _mean(levels: Sequence[Rollout], field: str, *, admits: bool) -> float | None:

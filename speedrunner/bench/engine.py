@@ -21,9 +21,8 @@ def completions_api(model_config: ModelConfig) -> ModelConfig:
     """Return the model config. Raises `InvalidConfig` unless it is on the completions API."""
     if model_config.api != "completions":
         raise InvalidConfig(
-            f"model {model_config.name!r} is on the {model_config.api} API: its cache cannot be read "
-            f"and its requests"
-            " cannot be replayed"
+            f"model {model_config.name!r} is on the {model_config.api} API, where the cache cannot be"
+            " read and requests cannot be replayed"
         )
     return model_config
 

@@ -150,7 +150,7 @@ _FORM = re.compile(r"[+,]?(\.\d\d?)?[a-z%]?", re.ASCII)
 
 def _shown(value: Any, form: str = "") -> str:
     if not _FORM.fullmatch(form):
-        raise ValueError(f"{form!r} is no format of a number")
+        raise ValueError(f"{form!r} is not a number format")
     if value is None:
         return NOT_MEASURED
     if isinstance(value, bool):

@@ -191,7 +191,7 @@ def thinking_role(model_config: ModelConfig, thinking: bool | None) -> Role:
     role = model_config.role("actor")
     if thinking and model_config.api != "completions":
         raise InvalidConfig(
-            f"--thinking is for the completions API: on the {model_config.api} API it has no budget"
+            f"--thinking needs the completions API: the {model_config.api} API has no thinking budget"
         )
     if thinking and model_config.thinking == "none":
         raise InvalidConfig(f"--thinking: model {model_config.name!r} does not think (thinking: none)")
@@ -207,7 +207,7 @@ def with_built_in_calls(model_config: ModelConfig) -> ModelConfig:
     Raises `InvalidConfig`.
     """
     if model_config.hosted:
-        raise InvalidConfig(f"--built-in is for a vLLM server, and model {model_config.name!r} is hosted")
+        raise InvalidConfig(f"--built-in needs a vLLM server, but model {model_config.name!r} is hosted")
     silent = msgspec.structs.replace(model_config.roles.actor, thinking_tokens=0)
     flags: dict[str, Any] = {"enable-auto-tool-choice": True}
     if model_config.tool_format is not None:

@@ -30,7 +30,7 @@ def numbers(option: str, text: str) -> list[int]:
     except ValueError:
         found = [0]
     if found[0] < 1:
-        raise InvalidConfig(f"{option} {text}: write numbers with commas, such as 1,4,16")
+        raise InvalidConfig(f"{option} {text}: write numbers separated by commas, such as 1,4,16")
     return found
 
 
@@ -106,9 +106,9 @@ def gpu(
         )
     say(as_text(record))
     if left:
-        say("\nLeft, with the minutes that each needs:")
+        say("\nRemaining steps, with the minutes that each needs:")
         say(*(f"  {each.step} ({each.needed_s / 60:.1f}): {each.reason}" for each in left))
         say(f"To continue: {again}")
-    say(f"\nThe tables are in {out / PAGE}")
+    say(f"\nThe tables were written to {out / PAGE}")
     if any(step.has_failed for step in record.steps.values()):
         raise typer.Exit(1)

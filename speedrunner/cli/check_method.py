@@ -38,7 +38,7 @@ def check(
     ]
     with TemporaryDirectory() as folder:
         found = [failure(name, text) for text in check_method([f"method={name}", *settings], Path(folder))]
-    conforms = "conforms: a small run with fake answers, its end again in another process"
+    conforms = "conforms: a small run with fake answers, and its end repeated in another process"
     found = found or [ok(name, conforms)]
     if names := inner_imports(name):
         remedy = f"from speedrunner.methods import {', '.join(names)}"

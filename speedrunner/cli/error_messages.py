@@ -46,6 +46,6 @@ def explain(error: Exception, arguments: Sequence[str]) -> str | None:
         at = traceback.extract_tb(error.__traceback__)[-1]
         text = (
             f"records of the run contradict each other ({type(error).__name__}: {error}, at"
-            f" {Path(at.filename).name}:{at.lineno}); `speedrunner verify` may find where"
+            f" {Path(at.filename).name}:{at.lineno}); run `speedrunner verify` to find the record"
         )
     return f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}"

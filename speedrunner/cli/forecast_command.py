@@ -117,7 +117,7 @@ def _notes(found: Sequence[Forecast], left_out: Sequence[str], again: str) -> It
         " changes after the measured episodes."
     )
     if any(each.source for each in found):
-        yield "*: estimated in part from another variant of the method, since this one was not measured."
+        yield "*: partly estimated from another variant of the method, because this one was not measured."
     if left_out:
         names = ", ".join(Path(each).name for each in left_out[:3]) + (", ..." if len(left_out) > 3 else "")
         yield f"Not measured and not in the sum: {len(left_out)} runs ({names}). To measure them:"

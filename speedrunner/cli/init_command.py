@@ -58,7 +58,7 @@ def init(
     """
     pattern, what = NAMES.get(kind, MODULE_NAME)
     if not re.fullmatch(pattern, name) or keyword.iskeyword(name):
-        raise NotWritten(f"no {kind} can be called {name!r}: give a name of {what}")
+        raise NotWritten(f"{name!r} is no name for a {kind}: use {what}")
     module = re.sub(r"\W", "_", name)
     cls = "".join(part[0].upper() + part[1:] for part in module.split("_") if part)
     mine = {f"speedrunner.scaffold.my_{kind}": module, f"my_{kind}": name, f"My{kind.title()}": cls}
@@ -69,13 +69,13 @@ def init(
         for file in sorted(SCAFFOLD.glob(f"*my_{kind}.*"))
     }
     if any(re.search(rf"\b{cls}\b", file.read_text()) for file in SCAFFOLD.glob(f"my_{kind}.py")):
-        raise NotWritten(f"{cls} is a class that {kind}s work with: give another name")
+        raise NotWritten(f"{cls} is a class that {kind}s use: choose another name")
     for path in texts:
         if path.exists():
-            raise NotWritten(f"{path} is there already: give another name or folder")
+            raise NotWritten(f"{path} already exists: choose another name or folder")
     if kind != "model" and find_spec(name) is not None:
         raise NotWritten(
-            f"{name} is an installed module, which would be imported in its place: give another name"
+            f"{name} is an installed module, which would be imported instead: choose another name"
         )
     for path, text in texts.items():
         with explained(path, "written"):

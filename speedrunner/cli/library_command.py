@@ -71,7 +71,7 @@ def diff(
     names = f"v{before[1]:04d}", f"v{after[1]:04d}"
     if before[0].path != after[0].path:
         names = f"{before[0].path}:{names[0]}", f"{after[0].path}:{names[1]}"
-    none = f"{names[1]} changed nothing" if other is None else f"{names[0]} and {names[1]} are the same"
+    none = f"{names[1]} changed nothing" if other is None else f"{names[0]} and {names[1]} are identical"
     old, new = (compared_lines(*_load_policy(*each)) for each in (before, after))
     say(*(list(diff_lines(old, new, names)) or [none]))
 
@@ -134,7 +134,7 @@ def read_module(file: Path) -> str:
     try:
         return read_given(file, MODULE_BYTES)
     except UnicodeDecodeError as error:
-        raise InvalidSkill(f"is no text in UTF-8: {error.reason}") from None
+        raise InvalidSkill(f"is not UTF-8 text: {error.reason}") from None
     except OSError as error:
         raise InvalidSkill(f"cannot be read: {reason(error)}") from None
 

@@ -33,7 +33,7 @@ def list_(
         say(commented_yaml(compose(overrides or [])), end="")
         return
     if overrides:
-        raise InvalidConfig(f"{overrides[0]}: only `speedrunner list keys` takes settings")
+        raise InvalidConfig(f"{overrides[0]}: settings work only with `speedrunner list keys`")
     group = what.removesuffix("s")
     files = group_choices(group)
     width = max(map(len, files))

@@ -54,7 +54,7 @@ def replay(
     chosen = setup.config.prices if prices is None else price_list(prices)
     list_ = chosen.in_place_of(setup.model_config.prices)
     if csv is not None and not csv.resolve().parent.is_dir():
-        raise InvalidConfig(f"--csv {csv}: there is no folder {csv.parent}")
+        raise InvalidConfig(f"--csv {csv}: the folder {csv.parent} does not exist")
     study = show_measured(lambda status: study_cache(recorded, list_, status, tokens), as_json)
     if csv is not None:
         write_csv(study, csv)

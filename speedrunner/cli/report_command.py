@@ -49,7 +49,7 @@ def report(
     folders = [folder for folder in folders if folder not in measured]
     if not folders:
         raise InvalidConfig(
-            f"{measured[0]} is a record of `bench gpu`, with its tables in record.md: name runs as well"
+            f"{measured[0]} is a record of `bench gpu`; its tables are in its record.md. Name runs as well"
         )
     with waiting_line() as status:
         found = collect(folders, prices, status, corrected=holm)
@@ -81,7 +81,7 @@ def report(
         write_atomic(out / "report.html", text.encode())
     say(*describe(found), *found.notes, *found.caveats)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
-    say(f"the report is in {out}: {counts}")
+    say(f"the report was written to {out}: {counts}")
     say(*(f"error: {problem}" for problem in found.problems), err=True)
     if found.problems:
         raise typer.Exit(1)

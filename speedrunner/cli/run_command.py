@@ -37,7 +37,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
     configure_logging(config)
     if config.task != TaskConfig():
         single = "`episode`, `library try` and `check env`"
-        raise InvalidConfig(f"task.name and task.index are for {single}; a run plays its split")
+        raise InvalidConfig(f"task.name and task.index work only with {single}; a run plays its split")
     setup = set_up(config)
     if dry_run:
         print_outline(setup)
@@ -59,8 +59,9 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
         asked = [each for each in grid.runs() if each.asked]
         if len(asked) != 1:
             raise InvalidConfig(
-                f"these are {len(asked)} runs of {grid.file}: `speedrunner sweep {shlex.join(given)}` plays"
-                f" them; or choose one, such as {' '.join(asked[0].overrides)}"
+                f"{len(asked)} runs of {grid.file} match: play them with"
+                f" `speedrunner sweep {shlex.join(given)}`, or choose one, such as"
+                f" {' '.join(asked[0].overrides)}"
             )
         return asked[0].config
     start = [each for each in given if each.startswith((f"{START}=", f"{ROLLOUTS}="))]
@@ -71,6 +72,7 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
             return evaluation_config(chosen.start_from, others, trust)
     if trust:
         raise InvalidConfig(
-            f"--trust {trust[0]} is for evaluations of a stored policy: add {START}=RUN:VERSION {ROLLOUTS}=0"
+            f"--trust {trust[0]} works only in evaluations of a stored policy: add {START}=RUN:VERSION"
+            f" {ROLLOUTS}=0"
         )
     return compose(given)

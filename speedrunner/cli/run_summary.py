@@ -56,12 +56,12 @@ def print_runs(
         lines[path] = [*limit_lines(costs), *process_lines(data.processes)]
         if setup.prices != data.prices:
             lines[path].append(
-                "These are the prices that it was played at;"
-                f" `speedrunner cost {shlex.quote(path)}` has others."
+                "These are the prices that the run was played with; `speedrunner cost"
+                f" {shlex.quote(path)}` has others."
             )
         if unscored := sum(row["unscored"] for row in own):
             again = "rerun the same command with run.retry_faults=true to play them again"
-            lines[path].append(f"{unscored} test episodes ended by a fault: {again}")
+            lines[path].append(f"{unscored} test episodes ended by an infrastructure error: {again}")
     only = setups[0].config
     what = f"{only.method.name} on {only.env.name}" if len(setups) == 1 else f"{len(setups)} runs"
     model_configs = ", ".join(dict.fromkeys(setup.model_config.name for setup in setups))

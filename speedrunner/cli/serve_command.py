@@ -52,7 +52,8 @@ def serve(
     config = compose(overrides or [])
     if config.serving.url is not None:
         raise InvalidConfig(
-            f"serving.url={config.serving.url} is a running server; `serve` starts one: leave serving.url out"
+            f"serving.url={config.serving.url} is a running server, but `serve` starts one: remove"
+            " serving.url"
         )
     model_config = actor_model_config(config)
     if print_:
@@ -66,7 +67,7 @@ def serve(
     try:
         asyncio.run(drain.run(_serve(model_config, config, overrides or [])))
     except Interrupted as interrupted:
-        say(f"{interrupted}; the server has ended")
+        say(f"{interrupted}; the server was stopped")
 
 
 def shell_command(model_config: ModelConfig, port: int | None) -> str:

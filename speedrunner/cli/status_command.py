@@ -47,7 +47,7 @@ def status(
         say_json({**msgspec.structs.asdict(found), "jobs": jobs})
         return
     if not found.runs:
-        say(f"{folder} holds no run, and no sweep was started there")
+        say(f"{folder} contains no runs, and no sweep was started there")
         return
     say(*_table(found.runs))
     for sweep in found.sweeps:
@@ -110,7 +110,7 @@ def _note(run: RunStatus) -> str:
         quiet = "" if run.quiet_s is None else f", last answer {_ago(run.quiet_s)} ago"
         parts.append(f"{run.owner}{quiet}")
     if run.faults:
-        parts.append(f"{run.faults} ended by a fault")
+        parts.append(f"{run.faults} ended by an infrastructure error")
     return "; ".join(parts)
 
 

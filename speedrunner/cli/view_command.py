@@ -43,13 +43,13 @@ def view(
     site = Site(folder, static=static is not None)
     slugs = list(site.runs())
     if not slugs:
-        raise StorageError(f"{folder} holds no run: no folder in it has a config.yaml")
+        raise StorageError(f"{folder} contains no runs: no folder in it has a config.yaml")
     if static is not None:
         with waiting_line() as status:
             count, problems = write(site, static, status)
         say(f"{count} pages: open {static / 'index.html'}")
         for path in problems:
-            say_error(f"error: {path} could not be made: `speedrunner view` shows why")
+            say_error(f"error: {path} could not be written: run `speedrunner view` to see why")
         raise typer.Exit(1 if problems else 0)
     listener, token = listen(port), new_token()
     first = f"runs/{slugs[0]}/index.html" if len(slugs) == 1 else ""

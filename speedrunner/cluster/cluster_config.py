@@ -90,7 +90,7 @@ def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
     rest = [each for each in given if not each.startswith(("cluster=", "cluster."))]
     if len(named) != 1:
         raise InvalidConfig(
-            f"name one cluster, cluster=NAME (a file of configs/cluster/, or a path), not"
+            "name one cluster: cluster=NAME (a file of configs/cluster/, or a path), not"
             f" {' and '.join(named) or 'none'}"
         )
     file = Path(named[0]) if named[0].endswith((".yaml", ".yml")) else group_file("cluster", named[0])
@@ -104,7 +104,7 @@ def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
         for option in cluster.options:
             name = option.removeprefix("--").partition("=")[0]
             if any(each.startswith(name) for each in OURS):  # sbatch accepts abbreviations
-                raise WrongData(f"options: {option} is not for you to set, nor are {', '.join(OURS)}")
+                raise WrongData(f"options: {option} is set by SpeedRunner, as are {', '.join(OURS)}")
         return cluster, rest
     except OSError as error:
         raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None

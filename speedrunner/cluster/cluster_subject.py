@@ -83,7 +83,8 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
     lists = any(each.startswith("experiment=") for each in given) or (given and "=" not in given[0])
     if folder and not lists:
         raise InvalidConfig(
-            "--dir is for a list of runs (experiment=NAME or a file first); one run's is run.dir=PATH"
+            "--dir works only with a list of runs (experiment=NAME or a file first); for one run, set"
+            " run.dir=PATH"
         )
     configs = [run.config for run in grid_of(given, folder).runs()] if lists else [compose(given)]
     model_configs: list[ModelConfig] = []

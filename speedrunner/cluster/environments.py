@@ -27,7 +27,7 @@ def opened(env: ClassConfig) -> str:
         try:
             task = envs.splits(env.name, **env.options).train[0]
         except EnvironmentFault as error:
-            return f"it starts; no task of it was opened ({error})"
+            return f"it starts; none of its tasks was opened ({error})"
         one.reset(task)
         return f"{task.name}, {task.index} opens ({time.monotonic() - begun:.1f} s)"
     except EnvironmentFault:

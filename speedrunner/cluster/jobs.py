@@ -91,7 +91,7 @@ def _noted(folder: Path) -> Iterator[JobPart]:
         for submitted in files.read_records(file, Submitted):
             count += sum(1 + len(job.runs) for job in submitted.jobs)
             if count > MOST:
-                raise files.StorageError(f"{file} names more than {MOST} jobs and runs, the limit")
+                raise files.StorageError(f"{file} lists more than {MOST} jobs and runs, the limit")
             yield from submitted.jobs
 
 

@@ -74,7 +74,9 @@ def _environment(env: ClassConfig, status: Say) -> str:
 def _model(model_config: ModelConfig, status: Say) -> str:
     """Prepare weights and tokenizer. Raises `ServingError`."""
     if model_config.hosted:
-        return f"nothing to fetch: it is hosted at {model_config.base_url}, which nodes have to reach"
+        return (
+            f"nothing to download: it is hosted at {model_config.base_url}, which nodes must be able to reach"
+        )
     place = weights.prepare(model_config, status)
     folder = hub.fetch(place, model_config.revision, status) if model_config.id else Path(place)
     if model_config.api == "completions":

@@ -67,8 +67,8 @@ def arrays(
     """
     if UNQUOTABLE.search(str(root.resolve())):
         raise InvalidConfig(
-            f"--dir {str(root)!r}: sbatch cannot be given a path with a backslash, a line break or another"
-            " control character; name another folder"
+            f"--dir {str(root)!r}: sbatch accepts no path with a backslash, a line break or another"
+            " control character; choose another folder"
         )
     needs: dict[Machines, list[int]] = {}
     for number in wanted:
@@ -119,7 +119,7 @@ def script(
         text.encode()
     except UnicodeEncodeError:
         names = [ascii(each) for each in (str(Path.cwd()), *sweep) if not each.isascii()]
-        raise InvalidConfig(f"a name is not UTF-8, which Slurm expects: {' or '.join(names)}") from None
+        raise InvalidConfig(f"a name must be UTF-8 for Slurm: {' or '.join(names)}") from None
     return text
 
 
@@ -148,8 +148,8 @@ def require_free(runs: Sequence[str], root: Path) -> None:
     for job in job_status(root) if root.exists() else []:
         if job.in_queue and (both := wanted.intersection(job.runs)):
             raise InvalidConfig(
-                f"job {job.job}, which is {job.state}, plays {Path(min(both)).name}: wait for it, or end it"
-                f" with `scancel {job.job}`"
+                f"job {job.job}, which is {job.state}, plays {Path(min(both)).name}: wait for it, or"
+                f" cancel it with `scancel {job.job}`"
             )
 
 
@@ -170,13 +170,13 @@ def _server_machines(member: Member, cluster: Cluster) -> Machines:
     gpus = sum(model_config.gpus_of_a_node for model_config in started.values())
     if gpus > cluster.gpus:
         raise InvalidConfig(
-            f"{run.place}: {gpus} GPUs on a node are needed for {' and '.join(started)}, and the cluster's"
-            f" nodes have {cluster.gpus} (cluster.gpus)"
+            f"{run.place}: {gpus} GPUs on one node are needed for {' and '.join(started)}, and the"
+            f" cluster's nodes have {cluster.gpus} (cluster.gpus)"
         )
     if len(spread := [name for name, model_config in started.items() if model_config.nodes > 1]) > 1:
         raise InvalidConfig(
-            f"{run.place}: {' and '.join(spread)} need several nodes each, and a job has one such model:"
-            " choose a smaller one for the actor or the inducer"
+            f"{run.place}: {' and '.join(spread)} each need several nodes, but a job can have one such"
+            " model: choose a smaller one for the actor or the inducer"
         )
     return Machines(max((model_config.nodes for model_config in started.values()), default=1), gpus)
 

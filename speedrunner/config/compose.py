@@ -73,12 +73,12 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
         for key in sorted(OmegaConf.missing_keys(composed)):
             section = key.partition(".")[0]
             how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
-            raise InvalidConfig(f"{key} is not set{how}")
+            raise InvalidConfig(f"{key} is missing{how}")
         content: Any = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise InvalidConfig(_one_line(error)) from error
     except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidConfig(f"a file in {CONFIGS} cannot be read: {_one_line(error)}") from error
+        raise InvalidConfig(f"cannot read a file in {CONFIGS}: {_one_line(error)}") from error
     run = content.get("run")
     if unnamed := isinstance(run, dict) and run.get("dir") is None:
         content["run"] = {**run, "dir": "runs"}
@@ -145,23 +145,21 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
             ) from None
         key, given = override.key_or_group, text.partition("=")[2]
         if override.is_delete():
-            raise InvalidConfig(
-                f"{text}: a key cannot be taken away; set it, to null where it may have no value"
-            )
+            raise InvalidConfig(f"{text}: a key cannot be removed; set it to null, if it may have no value")
         if override.is_sweep_override():
-            raise InvalidConfig(f"{text}: one value at a time; quote a text with commas: {key}=\"'{given}'\"")
+            raise InvalidConfig(
+                f"{text}: give one value; quote a text that contains commas: {key}=\"'{given}'\""
+            )
         value = override.value()
         if key in ("experiment", "scale"):
-            raise InvalidConfig(
-                f"{text}: experiments are played by `speedrunner run` and `speedrunner sweep`"
-            )
+            raise InvalidConfig(f"{text}: only `speedrunner run` and `speedrunner sweep` take experiments")
         if override.package is not None or key.partition(".")[0] not in {*GROUPS, *Config.__struct_fields__}:
             raise InvalidConfig(unknown_key(text.partition("=")[0].lstrip("+"), value, known))
         if key not in GROUPS:
             settings.append((key, value))
             continue
         if key in choices:
-            raise InvalidConfig(f"{text}: {key} is chosen twice")
+            raise InvalidConfig(f"{text}: {key} is set twice")
         if key == "model" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
             settings.append(("model.name", value))
         elif key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
@@ -194,7 +192,7 @@ def _unknown_choice(group: str, value: object) -> InvalidConfig:
     known = group_choices(group)
     near = suggest(as_written(value), known)
     there_are = ", ".join(known) + (f", or {ELSEWHERE[group]}" if group in ELSEWHERE else "")
-    return InvalidConfig(f"{group}={as_written(value)} is not among its choices{near}; there are {there_are}")
+    return InvalidConfig(f"{group}={as_written(value)} is unknown{near}; choices: {there_are}")
 
 
 def _store_existing_run(config: Config, *, chosen: Collection[str]) -> None:

@@ -72,4 +72,4 @@ def split(env: str, options: Mapping[str, Any]) -> Split:
     try:
         return envs.splits(env, **options)
     except UnknownTask as error:
-        raise UnknownTask(f"{error}; or name a task: task.name=... task.index=...") from None
+        raise UnknownTask(f"{error}, or choose a task with task.name=... task.index=...") from None

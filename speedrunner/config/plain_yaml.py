@@ -30,12 +30,12 @@ def read_plain(text: str) -> object:
     except NotPlain:
         raise
     except (yaml.YAMLError, ValueError) as error:  # such as a number with more digits than Python parses
-        raise NotPlain(f"it is no YAML: {' '.join(str(error).split())}") from None
+        raise NotPlain(f"it is not valid YAML: {' '.join(str(error).split())}") from None
     for key, value in _scalars(content, ""):
         if isinstance(value, int) and value.bit_length() > BITS:
-            raise NotPlain(f"{key} is a whole number of more than {BITS} bits")
+            raise NotPlain(f"{key} is an integer of more than {BITS} bits")
         if isinstance(value, str) and "${" in value:
-            raise NotPlain(f"{key} is {value!r}: interpolations are not resolved here; write the value")
+            raise NotPlain(f"{key} is {value!r}, an interpolation; write the value")
     return content
 
 
@@ -52,7 +52,7 @@ def check_events(text: str) -> None:
         level += isinstance(event, yaml.CollectionStartEvent)
         level -= isinstance(event, yaml.CollectionEndEvent)
         if level > LEVELS:
-            raise NotPlain(f"line {line} has lists and mappings on more than {LEVELS} levels")
+            raise NotPlain(f"line {line} nests lists and mappings on more than {LEVELS} levels")
 
 
 def _scalars(value: object, key: str) -> Iterator[tuple[str, object]]:

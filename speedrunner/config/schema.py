@@ -35,11 +35,11 @@ class InvalidConfig(Exception):
 class RunConfig(msgspec.Struct, frozen=True):
     """One run: where it is, how long, how often it sleeps and is evaluated."""
 
-    #: Directory of the run; a relative one counts from the current directory.
+    #: Directory of the run; relative paths start at the current directory.
     dir: Text
-    #: Names the run; seeds of one experiment differ by sampling.
+    #: Identifies the run within its condition, and seeds the sampling.
     seed: Count = 0
-    #: Training episodes in all; 0 evaluates the initial policy only.
+    #: Total training episodes; 0 evaluates the initial policy only.
     rollouts: Rollouts = 200
     #: Training episodes between two sleeps.
     sleep_every: AtLeastOne = 10
@@ -47,32 +47,32 @@ class RunConfig(msgspec.Struct, frozen=True):
     eval_every: AtLeastOne = 50
     #: Held-out episodes of one evaluation; 0 for none.
     test_episodes: Count = 30
-    #: Tokens after which training ends: prompt and generated ones of rollouts and sleeps, wasted ones too.
-    #: What has begun is finished, and the newest policy is evaluated. `None`: no bound.
+    #: Training ends after this many tokens: prompt and generated, of rollouts and sleeps, including waste.
+    #: Running steps are finished, and the newest policy is evaluated. `None`: no limit.
     budget_tokens: AtLeastOne | None = None
-    #: Primitive actions of one episode at most, where its environment allows more; `None`: as that says.
+    #: Most primitive actions of an episode, if its environment allows more; `None`: the environment's limit.
     max_actions: AtLeastOne | None = None
-    #: Episodes that are played at the same time, at most.
+    #: Most episodes in flight at the same time.
     in_flight: AtLeastOne = 16
-    #: Wall clock of one episode in seconds, after which it is ended and scored as it stands.
+    #: Time limit of an episode in seconds; then it is stopped and scored as it is.
     wall_clock_s: Seconds = 1800.0
-    #: What of an episode that counts: its tool calls, or `all` of it (the paper's reading), the time that the
-    #: model takes to answer among it, which on one's own server says more about the server's load.
+    #: Which time counts for it: `tools` counts tool calls; `all` (the paper's reading) also counts the
+    #: model's answers, whose time depends on the load of your server.
     wall_clock: Literal["tools", "all"] = "tools"
-    #: Longest tool result in the actor's view, in characters; on disk nothing is cut.
+    #: Longest tool result that the actor sees, in characters; records keep the whole result.
     reply_chars: AtLeastOne = 4000
-    #: Another run's policy to begin with, `RUN` (its newest) or `RUN:VERSION`; `None`: the method's first.
+    #: Start from the policy of another run: `RUN` (its newest) or `RUN:VERSION`; `None`: the method's first.
     start_from: Text | None = None
     #: Copy the training history of that run too, so that sleeps read its episodes, libraries and earlier
     #: sleeps; `false`: the policy only. Runs without training copy nothing.
     carry_history: bool = True
-    #: Go on although code, versions or server options have changed since the run began; it is recorded.
+    #: Resume although code, versions or server options have changed since the start; the run records this.
     accept_changes: bool = False
-    #: Play episodes again that ended by an infrastructure error: held-out ones, and training ones of the
-    #: newest batch while no sleep has used it.
+    #: Replay episodes that ended by an infrastructure error: held-out episodes, and training episodes of the
+    #: newest batch until a sleep has used it.
     retry_faults: bool = False
-    #: How long episodes in flight may go on after the first SIGINT or SIGTERM, in seconds (after SIGUSR1 in a
-    #: Slurm job: until its end); what has not ended by then is played anew.
+    #: Seconds that running episodes may continue after the first SIGINT or SIGTERM (after SIGUSR1 in a Slurm
+    #: job: until its end). Later they are aborted, and restarted on resume.
     drain_s: Seconds = 20.0
 
     @property
@@ -87,25 +87,25 @@ class ClassConfig(msgspec.Struct, frozen=True):
 
     #: Registry name, or `package.module:Class`.
     name: Text
-    #: What its constructor, and an environment's splits, take; what is left out keeps its default.
+    #: Options of its constructor and of an environment's `splits`; others keep their defaults.
     options: dict[str, Any] = {}
 
 
 class TaskConfig(msgspec.Struct, frozen=True):
-    """The task of `speedrunner episode`, `library try` and `check env`, which play a single one."""
+    """The task of `speedrunner episode`, `library try` and `check env`, which play a single task."""
 
-    #: Its name within the environment; `None`: that of the first training task.
+    #: Name of the task within the environment; `None`: the name of the first training task.
     name: Text | None = None
-    #: World seed or variation; `None`: that of the first training task (of this name), 0 for a name that is
-    #: not trained on.
+    #: World seed or variation; `None`: the index of the first training task (of this name), or 0 if no
+    #: training task has this name.
     index: Count | None = None
 
 
 class LibraryConfig(msgspec.Struct, frozen=True):
-    """What an evaluation shows of a stored library."""
+    """The part of a stored library that an evaluation shows."""
 
-    #: The actor has the last N skills only, in the order in which they were added; skills can call the others
-    #: as well (paper, "Post-hoc Library Truncation"). For evaluations, `run.rollouts=0`. `None`: all.
+    #: The actor sees only the last N skills, in the order in which they were added. Skills can call all
+    #: (paper, "Post-hoc Library Truncation"). Only for evaluations, with `run.rollouts=0`. `None`: all.
     visible_last: Count | None = None
     #: Names of public skills that the actor does not see; other skills can still call them. For evaluations.
     hide: list[str] = []
@@ -129,31 +129,31 @@ class ModelOptions(msgspec.Struct, frozen=True):
 
     #: Name of a model config in `models/`, or the path of any model config's `.yaml` file.
     name: Text
-    #: Another model config for the inducer and every role but the actor; `None`: the same.
+    #: Model config for the inducer and every other role except the actor; `None`: the actor's.
     inducer_name: Text | None = None
-    #: What differs from the actor's model config in budgets and sampling: fields of `Role` in
+    #: Changes to the actor's budgets and sampling in the model config: fields of `Role` in
     #: serving/model_config.py, such as `model.actor.thinking_tokens`.
     actor: dict[str, Any] = {}
-    #: The same for the inducer and every role but the actor.
+    #: The same for the inducer and every other role except the actor.
     inducer: dict[str, Any] = {}
-    #: Data-parallel replicas of the model config's server; `None`: as the model config says.
+    #: Data-parallel replicas of the server; `None`: as in the model config.
     replicas: AtLeastOne | None = None
-    #: Whether the server keeps prompts in a prefix cache; `None`: as the model config says.
+    #: Whether the server has a prefix cache; `None`: as in the model config.
     prefix_caching: bool | None = None
-    #: Longest prompt plus completion in tokens, if the model allows more; `None`: as the model config says.
+    #: Longest prompt plus completion in tokens, if the model allows more; `None`: as in the model config.
     context: AtLeastOne | None = None
-    #: `dummy` serves random weights of the model's shape: nothing is downloaded.
+    #: `dummy` serves random weights in the model's shape and downloads nothing.
     load_format: Literal["auto", "dummy"] = "auto"
 
 
 class PricesConfig(msgspec.Struct, frozen=True):
-    """A price list that takes the place of the model config's."""
+    """A price list that overrides the prices in the model config."""
 
-    #: USD per million prompt tokens that had to be computed; `None`: the model config's.
+    #: USD per million computed prompt tokens; `None`: the price in the model config.
     uncached: Usd | None = None
-    #: USD per million prompt tokens from the prefix cache; `None`: the model config's.
+    #: USD per million prompt tokens from the prefix cache; `None`: the price in the model config.
     cached: Usd | None = None
-    #: USD per million generated tokens; `None`: the model config's.
+    #: USD per million generated tokens; `None`: the price in the model config.
     output: Usd | None = None
 
     def in_place_of(self, own: Prices) -> Prices:
@@ -165,19 +165,19 @@ class PricesConfig(msgspec.Struct, frozen=True):
 class ServingConfig(ServiceOptions, frozen=True, kw_only=True):
     """How the engine is started or reached (serving/options.py), and what it may cost."""
 
-    #: USD after which no request is sent any more; `None` for no cap.
+    #: Stop sending requests after this many USD; `None`: no cap.
     spending_cap_usd: Usd | None = None
 
 
 class SandboxConfig(msgspec.Struct, frozen=True):
-    """How skills and inducer code, which nobody has read, are confined (docs/sandbox.md)."""
+    """How unreviewed skills and inducer code are confined (docs/sandbox.md)."""
 
-    #: `isolated` isolates them from the machine, with bubblewrap or else user namespaces; `rlimits` limits
-    #: resources only, and warns on every run.
+    #: `isolated` isolates them from the machine, with bubblewrap or user namespaces; `rlimits` only limits
+    #: resources, and every run warns about it.
     kind: Literal["isolated", "rlimits"] = "isolated"
-    #: Address space of one of their processes, in MiB.
+    #: Address space of each of their processes, in MiB.
     memory_mb: Annotated[int, msgspec.Meta(ge=64)] = Sandbox.memory_mb
-    #: Wall clock of one tool call in seconds; `None`: what is left of the episode.
+    #: Time limit of one tool call in seconds; `None`: the rest of the episode.
     call_wall_s: Seconds | None = None
 
     @property
@@ -199,9 +199,9 @@ class Config(msgspec.Struct, frozen=True):
     prices: PricesConfig = PricesConfig()
     serving: ServingConfig = ServingConfig()
     sandbox: SandboxConfig = SandboxConfig()
-    #: Where a run's curves go beside its own files: event files for TensorBoard, an offline run for W&B.
+    #: Also write a run's curves as event files for TensorBoard, or as an offline run for W&B.
     logging: Literal["none", "tensorboard", "wandb", "both"] = "none"
-    #: The least severe messages that are shown.
+    #: Lowest severity of the messages that are shown.
     verbosity: Literal["debug", "info", "warning", "error"] = "info"
 
 
@@ -234,13 +234,13 @@ def from_mapping(content: object) -> Config:
     partial = " ".join(config.library.settings())
     if partial and config.run.rollouts:
         raise InvalidConfig(
-            f"{partial} is for evaluations of a stored library:"
+            f"{partial} works only in evaluations of a stored library:"
             f" `speedrunner run run.start_from=RUN run.rollouts=0 {partial}`"
         )
     if config.serving.url is not None and config.serving.port is not None:
         raise InvalidConfig(
-            f"serving.port={config.serving.port} is for a server that is started, and "
-            f"serving.url={config.serving.url} reaches one that runs: give one of them"
+            f"serving.port={config.serving.port} starts a server, but serving.url={config.serving.url}"
+            " uses a running one: remove one of them"
         )
     return config
 
@@ -260,7 +260,7 @@ def from_yaml(text: str) -> Config:
     try:
         return from_mapping(read_plain(text))
     except NotPlain as error:
-        raise InvalidConfig(f"the configuration cannot be read: {error}") from None
+        raise InvalidConfig(f"cannot read the configuration: {error}") from None
 
 
 def to_yaml(config: Config) -> str:

@@ -98,9 +98,9 @@ def forecast(setups: Sequence[Setup], known: pandas.DataFrame, prices: str = OWN
     if not found:
         there = [" ".join(msgspec.structs.astuple(each)) for each in known["condition_name"].unique()]
         raise NothingMeasured(
-            f"nothing like any of these {len(setups)} runs was measured, with the same setting and the same"
-            f" budgets of an episode (measured are: {', '.join(there) or 'none'}): play a few of their"
-            " episodes first, such as with scale=pilot run.seed=0, and name the folder with --from"
+            f"no measured run has the condition and episode budgets of any of these {len(setups)} runs"
+            f" (measured: {', '.join(there) or 'none'}): play a pilot first, such as scale=pilot"
+            " run.seed=0, and name its folder with --from"
         )
     return found
 

@@ -107,7 +107,7 @@ class Grid:
                         found[path] = run
                     elif unlike := differences(other.config, run.config):
                         what = f"another run has the directory {path} ({'; '.join(unlike)})"
-                        raise InvalidConfig(f"{what}; give each its run.dir")
+                        raise InvalidConfig(f"{what}; set a different run.dir for each")
                     else:
                         found[path] = replace(other, asked=other.asked or run.asked)
         return list(found.values())
@@ -127,9 +127,7 @@ class Grid:
                 return
         if any(cells.values()):
             there = ", ".join(dict.fromkeys(_text(key, cell[key]) for _, cell in self._cells if key in cell))
-            raise InvalidConfig(
-                f"{text}: not all of these are among the values of {self.file}, which are {there}"
-            )
+            raise InvalidConfig(f"{text}: some of these are not in {self.file}, which has {there}")
         self._forced = self._forced | {key: value}
 
     def _having(self, key: str, text: str) -> list[tuple[int, Cell]]:
@@ -214,7 +212,7 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
     chosen = [*named["experiment"], *files]
     if len(chosen) != 1 or len(named["scale"]) > 1:
         raise InvalidConfig(
-            "name one list of runs, experiment=NAME or a file, and at most one scale=NAME, not"
+            "name one list of runs (experiment=NAME or a file) and at most one scale=NAME, not"
             f" {' and '.join([*chosen, *named['scale']]) or 'none'}"
         )
     scale = named["scale"][0].partition("=")[2] if named["scale"] else "paper"
@@ -233,7 +231,7 @@ def _cells(file: Path) -> Iterator[Cell]:
             own = dict(each.split("=", 1) for each in own)
         if not isinstance(own, dict) or not own or not all(isinstance(key, str) for key in own):
             raise InvalidConfig(
-                f"{file}, run {number}: {entry!r} is no mapping of settings and no text of KEY=VALUE"
+                f"{file}, run {number}: {entry!r} must be a mapping of settings, or text such as KEY=VALUE"
             )
         try:
             json.dumps(own, default=str)
@@ -241,7 +239,7 @@ def _cells(file: Path) -> Iterator[Cell]:
             raise InvalidConfig(f"{file}, run {number}: a setting contains itself") from None
         axes = [_axis(value) for value in own.values()]
         if empty := [key for key, axis in zip(own, axes, strict=True) if not axis]:
-            raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, which makes no run")
+            raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, so no run results")
         for values in itertools.product(*axes):
             yield dict(zip(own, values, strict=True))
 
@@ -311,4 +309,4 @@ def _text(key: str, value: object) -> str:
         return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, str | int | float):
         return str(value)
-    raise InvalidConfig(f"{key}: {value!r} is no single value")
+    raise InvalidConfig(f"{key}: {value!r} must be a single value")

@@ -25,7 +25,7 @@ def parsed_part(text: str) -> Part:
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
     part = Part(int(found[1]), int(found[2])) if found else Part(0, 0)
     if not 1 <= part.number <= part.of:
-        raise InvalidConfig(f"--part {text} is no part: write K/N, such as 2/8 for the second of eight")
+        raise InvalidConfig(f"--part {text}: write K/N, such as 2/8 for the second of eight")
     return part
 
 
@@ -86,8 +86,8 @@ def _shared(servers: list[list[list[Member]]], number: int) -> list[int]:
     most = sum(map(len, servers))
     if not len(servers) <= number <= most:
         raise InvalidConfig(
-            f"{number} parts cannot be made: {len(servers)} at least, one for each model, and {most} at most,"
-            " as runs that begin with each other stay together"
+            f"{number} parts are not possible: {len(servers)} at least, one for each model, and {most}"
+            " at most, because a run stays with the run that it starts from"
         )
     counts = [1] * len(servers)
     for _ in range(number - len(servers)):

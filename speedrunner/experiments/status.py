@@ -95,7 +95,11 @@ def status(folder: Path, trust: Collection[str] = ()) -> Status:
                 note = f"after {Path(planned.after).name}" if planned.after else ""
                 waits = RunStatus(dir=planned.dir, state="waiting", note=note)
                 if not path.is_relative_to(base):
-                    runs.append(replace(waits, state="unknown", note=f"not in {folder}: name it to see it"))
+                    runs.append(
+                        replace(
+                            waits, state="unknown", note=f"outside of {folder}: name its folder to see it"
+                        )
+                    )
                 else:
                     runs.append(run_status(path, trust) if (path / "config.yaml").exists() else waits)
     return Status([_sweep(plan, runs) for plan in plans], runs, problem)

@@ -242,7 +242,7 @@ class _Shift:
             raise self._defect
         if self.interrupted is None and not self._drain.requested:
             for member in self._queue:
-                why = f"it begins with {member.run.after}, which is not finished"
+                why = f"it starts from {member.run.after}, which is not finished"
                 self._failures.setdefault(member.path, why)
         return reconciliations
 

@@ -27,7 +27,7 @@ def check_at_once(method: Method) -> None:
     if not any(each.name == "training" or each.kind is each.VAR_KEYWORD for each in parameters):
         raise MethodBroke(f"{called(method)}: agent must take the keyword `training`")
     if method.trains and _returns_nothing(type(method).sleep):
-        raise MethodBroke(f"{called(method)}: sleep must return Policy, and has no `return` with a value")
+        raise MethodBroke(f"{called(method)}: sleep must return a Policy, but has no `return` with a value")
 
 
 def _returns_nothing(function: Callable[..., object]) -> bool:

@@ -229,7 +229,7 @@ class Method(abc.ABC):
 def returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:
     """Return the result of a method's call if it has the right type. Raises `MethodBroke`."""
     if not isinstance(value, kind):
-        raise MethodBroke(f"{called(method)}: {call} must return {kind.__name__}, and returned {value!r:.80}")
+        raise MethodBroke(f"{called(method)}: {call} must return {kind.__name__}, but returned {value!r:.80}")
     return value
 
 

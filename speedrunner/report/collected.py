@@ -83,7 +83,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     """
     if prices == GPU_HOURS:
         raise InvalidConfig(
-            f"--prices {GPU_HOURS} is for `speedrunner cost`: here runs are priced by the token"
+            f"--prices {GPU_HOURS} works only with `speedrunner cost`: reports price runs by token"
         )
     if prices is not None:
         price_list(prices)
@@ -109,7 +109,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     try:
         made.append(forecast_table(runs))
     except DAMAGED as error:
-        problems.append(f"the forecasts of runs cannot be used: {error or type(error).__name__}")
+        problems.append(f"cannot use the forecasts of runs: {error or type(error).__name__}")
     caveats = sorted({caveat for run in runs for caveat in run.caveats})
     return Collected(
         runs, conditions, subjects, transfers, rows, judged, made, notes, caveats, problems, options
@@ -144,12 +144,12 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
             problems.append(str(error))
             continue
         if not here:
-            problems.append(f"{folder} holds no run: no folder in it has a config.yaml")
+            problems.append(f"{folder} contains no runs: no folder in it has a config.yaml")
         found |= {path.resolve(): path for path in here}
     runs = []
     status(f"reading {len(found)} runs")
     for number, result in enumerate(read_results(list(found.values()), prices), start=1):
-        status(f"{number} of {len(found)} runs are read")
+        status(f"{number} of {len(found)} runs read")
         if isinstance(result, str):
             problems.append(result)
         else:
@@ -164,10 +164,11 @@ def describe(found: Collected) -> list[str]:
     for run in found.runs:
         if run.unfinished:
             points = ", ".join(map(str, run.unfinished))
-            lines.append(f"{run.path} is not finished: no whole evaluation after {points} rollouts")
+            lines.append(f"{run.path} is not finished: no complete evaluation after {points} rollouts")
         if unscored := int(run.checkpoints["unscored"].sum()):
             lines.append(
-                f"{run.path}: {unscored} test episodes ended by an infrastructure error and are in no mean"
+                f"{run.path}: {unscored} test episodes ended by an infrastructure error and are"
+                " excluded from means"
             )
     lines.append(f"claims of the paper: {count_verdicts(found.judged)} (tables/claims.csv)")
     if flagged := {(row.model, row.paper.env, row.paper.method) for row in rows if row.flag}:
@@ -182,7 +183,7 @@ def describe(found: Collected) -> list[str]:
             missing[command] = missing.get(command, 0) + 1
     if missing:
         lines.append(
-            f"missing or not whole are {sum(missing.values())} of {len(rows)} cells of the paper's tables:"
+            f"{sum(missing.values())} of {len(rows)} cells of the paper's tables are missing or incomplete:"
         )
         lines += [f"  {count:4}  {command}" for command, count in missing.items()]
     return lines

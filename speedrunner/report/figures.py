@@ -128,8 +128,8 @@ def _pareto(groups: Sequence[Condition], model: str, options: str, *, measure: s
     ]
     name = "combined_performance_pareto" if measure == USD else "pareto_frontier"
     text = (
-        f"Score against {LABELS[measure]}, both at the last checkpoint. The line joins what no other method"
-        " beats in both."
+        f"Score against {LABELS[measure]}, both at the last checkpoint. The line joins the methods that"
+        " no other method beats in both."
     )
     return builder.figure(name, f"Score against {LABELS[measure]}", text, [row])
 
@@ -156,7 +156,7 @@ def _ablations(groups: Sequence[Condition], model: str, options: str) -> Figure 
     played = methods(groups, ["babyai"], model)
     names = ("speedrunner", *ABLATIONS) if {*ABLATIONS} & {*played} else ()
     row = [_curves(builder, "BabyAI", ["babyai"], names, measure) for measure in (SCORE, OUTPUT)]
-    text = "SpeedRunner with one part taken away: its code interpreter, its prompt, private skills."
+    text = "SpeedRunner without one of its parts: its code interpreter, its prompt, private skills."
     return builder.figure("babyai_ablations", "Ablations on BabyAI", text, [row])
 
 
@@ -172,7 +172,7 @@ def _interpreter(groups: Sequence[Condition], model: str, options: str) -> Figur
         [_curves(builder, title, envs, names, measure) for title, envs in there.items()]
         for measure in (SCORE, OUTPUT)
     ]
-    text = "SpeedRunner with its code interpreter and without."
+    text = "SpeedRunner with and without its code interpreter."
     return builder.figure("combined_ablations", "The code interpreter", text, rows)
 
 
@@ -190,8 +190,8 @@ def _zombies(groups: Sequence[Condition], model: str, options: str) -> Figure | 
         over += [*bars_of(name, found)]
     panel = Panel("Crafter", "zombies", LABELS[SCORE], lines, kind="bars", over=over, over_y=LABELS["combat"])
     text = (
-        "Final score with no zombies, as many as usual and twice as many (bars), and the share of functions"
-        " about combat in the library (dotted lines)."
+        "Final score without zombies, with the usual number and with twice as many (bars), and the"
+        " share of functions about combat in the library (dotted lines)."
     )
     return builder.figure("zombie_sweep", "External randomness", text, [[panel]])
 
@@ -230,7 +230,8 @@ def _replay(groups: Sequence[Condition], model: str, options: str) -> Figure | N
     )
     row = [_curves(builder, "ScienceWorld 3", FAMILIES[:1], names, measure) for measure in (SCORE, OUTPUT)]
     text = (
-        "Skill induction that verifies skills by replay, which breaks the rule of no replay, beside others."
+        "Skill induction that verifies skills by replay, which breaks the rule of no replay, compared"
+        " with the others."
     )
     return builder.figure("replay_ablation", "Verification by replay", text, [row])
 
@@ -271,8 +272,8 @@ def _tokens(groups: Sequence[Condition], model: str, options: str) -> Figure | N
         lines = [line for measure, own in found.items() for line in bars_of(measure, own)]
         row.append(Panel(title, "tokens per test episode", "", lines, kind="stack"))
     text = (
-        "Tokens per test episode at the last checkpoint: what of the prompts the engine had to compute, what"
-        " it had in its prefix cache, and what it wrote."
+        "Tokens per test episode at the last checkpoint: prompt tokens that the engine computed,"
+        " prompt tokens from its prefix cache, and generated tokens."
     )
     return builder.figure("tokens", "Cached and uncached tokens", text, [row])
 
@@ -298,8 +299,8 @@ def _cache(groups: Sequence[Condition], model: str, options: str) -> Figure | No
         ]
         row.append(Panel("", "", LABELS[measure], lines, kind="bars"))
     text = (
-        "The same policies on a server with prefix cache and without: prompt tokens that had to be computed,"
-        " and USD, of a test episode without sleeps."
+        "The same policies on a server with and without prefix cache: computed prompt tokens and USD"
+        " of a test episode, without sleeps."
     )
     return builder.figure("prefix_cache", "What the prefix cache saved", text, [row])
 

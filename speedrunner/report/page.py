@@ -28,10 +28,10 @@ OPEN = 20
 """Maximum rows of a table that is open initially."""
 
 
-NO_EFFECT = "What the cache saved is not known, as no policy was evaluated on a server without one as well: "
+NO_EFFECT = "The cache's savings are unknown, because no policy was also evaluated on a server without it: "
 NO_FORECAST = (
-    "No finished run had a forecast made before it began: speedrunner forecast, with the settings of a sweep,"
-    " makes one"
+    "No finished run has a forecast from before its start; make one with speedrunner forecast and the"
+    " settings of a sweep"
 )
 
 
@@ -109,7 +109,7 @@ def _sections(tables: Sequence[Table], no_effect: str) -> Iterator[Section]:
     for id_, title, names, missing in (
         ("cache", "The prefix cache", ("cache_shares", "cache"), no_effect),
         ("forecast", "Forecast beside truth", ("forecast",), NO_FORECAST),
-        ("paper", "Beside the paper's numbers", [name for name in left if "paper" in left[name].columns], ""),
+        ("paper", "Compared with the paper", [name for name in left if "paper" in left[name].columns], ""),
         ("tables", "Our numbers", [*left], ""),
     ):
         found = [left.pop(name) for name in names if name in left]

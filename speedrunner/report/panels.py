@@ -142,10 +142,10 @@ class FigureBuilder:
             line.name for row in kept for panel in row for line in panel.lines if line.seeds == 1
         )
         if alone:
-            text = f"{text} One seed alone, so no deviation: {', '.join(alone)}."
+            text = f"{text} Only one seed, so no deviation: {', '.join(alone)}."
         gaps = [f"missing: {', '.join(self._gaps)}: {self._command}"] if self._gaps else []
         if self._unpriced:
-            gaps.append("USD are not known, or all zero: speedrunner report DIR --prices NAME")
+            gaps.append("USD are unknown or all zero: speedrunner report DIR --prices NAME")
         suffix = "".join(each if each.isalnum() else "_" for each in self._model[:LETTERS])
         return Figure(
             f"{name}_{suffix}", f"{title}, {self._model}", text, kept, [*self._runs], "; ".join(gaps)

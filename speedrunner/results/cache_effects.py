@@ -68,8 +68,8 @@ def cache_table(groups: Sequence[Condition]) -> Table:
     ]
     columns = ("env", "method", "model", "measure", "seeds", "with_cache", "without_cache", "ratio")
     text = (
-        "The same policies on a server with prefix cache and without: means over test episodes, then over the"
-        " seeds that have both; USD of the test episodes alone. Ratio: with by without."
+        "The same policies on a server with and without prefix cache: means over test episodes, then"
+        " over the seeds that have both; USD of the test episodes only. Ratio: with over without."
     )
     return Table("cache", text, columns, rows)
 

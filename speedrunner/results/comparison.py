@@ -110,7 +110,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
         unlike = [each for each in differences(first.config, side.config) if each.startswith("env.")]
         if unlike := unlike or [each for each in _changed(first, side) if each.startswith(WORLD)]:
             raise CannotCompare(
-                f"{side.run.path} plays another environment than {first.run.path}: {', '.join(unlike)}"
+                f"{side.run.path} uses another environment than {first.run.path}: {', '.join(unlike)}"
             )
     points = [point for point in first.whole if all(point in side.whole for side in others)]
     if not points:
@@ -151,13 +151,13 @@ def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
     tasks = set(first.tests[first.tests["checkpoint"].isin(points)]["task"])
     alone = len(set(played["task"]) - tasks)
     found = {
-        f"is not finished: no whole evaluation after {_listed(missing)} rollouts": missing,
-        f"{unscored} test episodes ended by an infrastructure error and are in no mean": unscored,
-        f"{alone} of its test tasks were not played by {first.run.path} and are in no pair": alone,
-        f"no price is known for {', '.join(side.costs.unpriced)}": side.costs.unpriced,
+        f"is not finished: no complete evaluation after {_listed(missing)} rollouts": missing,
+        f"{unscored} test episodes ended by an infrastructure error and are excluded from means": unscored,
+        f"{alone} of its test tasks were not played by {first.run.path} and are excluded from pairs": alone,
+        f"unknown prices of {', '.join(side.costs.unpriced)}": side.costs.unpriced,
     }
     code = ", ".join(each for each in _changed(first, side) if each.startswith(ACCEPTABLE))
-    found[f"was played by other code than {first.run.path}: {code}"] = code
+    found[f"was played with other code than {first.run.path}: {code}"] = code
     texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
     return [f"{side.run.path}: {text}" for text in texts]
 

@@ -135,7 +135,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         method = run.condition_name.method + (f" ({', '.join(differing)})" if differing else "")
         seeds = groups.setdefault(msgspec.structs.replace(run.condition_name, method=method), {})
         if run.seed in seeds:
-            notes.append(f"{run.path} is left out: it has the setting and the seed of {seeds[run.seed].path}")
+            notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.seed].path}")
         else:
             seeds[run.seed] = run
     found = [Condition(key, [seeds[seed] for seed in sorted(seeds)]) for key, seeds in sorted(groups.items())]

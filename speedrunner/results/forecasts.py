@@ -32,10 +32,10 @@ def forecast_table(runs: Sequence[RunResult]) -> Table:
         rows += [(*own, *row) for row in _rows([run], [each])]
     columns = ("env", "method", "model", "seed", "measure", "forecast", "low", "high", "truth", "ratio")
     text = (
-        "What finished runs took beside what was forecast before they began, with the interval that holds it"
-        f" with {CONFIDENCE:.0%}, if chance is all; ratio: truth by forecast. Tokens, requests and USD with"
-        " what was wasted, bytes on the disk. engine_h: a run's share of the hours of its servers, where all"
-        " runs of them are among these."
+        "Finished runs compared with the forecasts from before their start, with the forecast's"
+        f" interval at {CONFIDENCE:.0%}, which covers chance only; ratio: actual over forecast. Tokens,"
+        " requests and USD include waste; disk: bytes. engine_h: a run's share of the hours of its"
+        " servers, if all runs on these servers are included."
     )
     return Table("forecast", text, columns, rows)
 

@@ -136,7 +136,7 @@ def _beside(number: Published, model: str, command: str, conditions: Sequence[Co
         model=model,
         ours=average(known) if len(known) == len(parts) else None,
         rollouts=min((max(run.checkpoints.index) for run in runs if len(run.checkpoints)), default=None),
-        flag=f"{cut:.1%} cut by a limit" if cut > TOO_MANY else "",
+        flag=f"{cut:.1%} ended by a limit" if cut > TOO_MANY else "",
         missing=f"{'; '.join(gaps)}: {command}" if gaps else "",
     )
 

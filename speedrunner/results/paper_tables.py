@@ -45,8 +45,8 @@ def _paper(label: str, rows: list[Beside]) -> Table:
             )
         )
     text = (
-        f"The paper's {label}, with what it printed before the stroke and ours behind it, means and standard"
-        f" deviations over seeds at the last checkpoint.{DAGGER}"
+        f"The paper's {label}, as PAPER / OURS: means and standard deviations over seeds at the last"
+        f" checkpoint.{DAGGER}"
     )
     if label == "prose":
         text = text.replace("The paper's prose", "Numbers in the paper's prose")

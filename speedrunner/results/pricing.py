@@ -58,10 +58,10 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
     """
     if (prices == GPU_HOURS) != (gpu_hour_usd is not None):
         raise InvalidConfig(
-            f"--prices {GPU_HOURS} and --gpu-hour USD go together: the price of one GPU for one hour"
+            f"--prices {GPU_HOURS} and --gpu-hour USD need each other: give the price of one GPU for one hour"
         )
     if not run.processes:
-        raise RunDirectoryError(f"{run.path} has no processes.jsonl, which says what its prices are")
+        raise RunDirectoryError(f"{run.path} has no processes.jsonl, which records its prices")
     newest = run.processes[-1]
     model_configs = {model_config.name: model_config for model_config in (newest.actor, newest.inducer)}
     if gpu_hour_usd is not None:
@@ -99,8 +99,7 @@ def price_list(name: str) -> PricesConfig:
 def _gpus(model_config: ModelConfig) -> int:
     if not model_config.gpus:
         raise InvalidModelConfig(
-            f"model {model_config.name!r} takes no GPU (its model config says gpus: 0), so it has no "
-            f"GPU-hours to be priced;"
-            " its engine time is shown with every price list"
+            f"model {model_config.name!r} uses no GPU (gpus: 0 in its model config), so it has no"
+            " GPU-hours to price; every price list shows its engine time"
         )
     return model_config.gpus * model_config.replicas

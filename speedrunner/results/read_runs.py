@@ -46,7 +46,7 @@ def read_results(paths: Sequence[Path], prices: str | None) -> Iterator[RunResul
             yield from pool.map(read, paths)
         except BrokenProcessPool:
             raise StorageError(
-                f"one of {workers} processes that read runs was killed: is memory short?"
+                f"one of {workers} processes that read runs was killed: is the memory full?"
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)

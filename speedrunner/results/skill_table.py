@@ -221,7 +221,7 @@ def _change(
         return "edited"
     if old.public != skill.public:
         return "made public" if skill.public else "made private"
-    return "edited in what it shares" if skill.edited == sleep != old.edited else None
+    return "edited in shared code" if skill.edited == sleep != old.edited else None
 
 
 def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:

@@ -65,13 +65,13 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds")])
     flagged = frozenset((shares[[*CUT]].sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
     text = (
-        "Means after so many training rollouts (checkpoint): over the test episodes of a seed, then mean and"
-        " standard deviation over seeds, of score, LLM calls, primitive actions, tokens (uncached and cached"
-        " prompt, output) and USD per test episode. Unscored episodes ended by an infrastructure error and"
-        " are in no mean. Silent ones sent no request: their score counts; calls, tokens and USD are in no"
-        f" mean. {', '.join(LIMITS)}: shares of test episodes that these limits ended. thought_cut: share of"
-        " the actor's answers whose thinking was closed at its budget."
-        " USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint."
+        "Means at each checkpoint (number of training rollouts): over the test episodes of a seed,"
+        " then mean and standard deviation over seeds, of score, LLM calls, primitive actions, tokens"
+        " (uncached and cached prompt, output) and USD per test episode. Unscored episodes ended by an"
+        " infrastructure error and are excluded from means. Silent ones sent no request: their score"
+        f" counts; calls, tokens and USD are in no mean. {', '.join(LIMITS)}: shares of test episodes that"
+        " these limits ended. thought_cut: share of the actor's answers whose thinking was closed at its"
+        " budget. USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint."
         f" Prices: {prices}.{DAGGER}"
     )
     return table_of("performance", text, found.reset_index(), flagged)
@@ -79,7 +79,7 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
 
 def _seeds(checkpoints: pandas.DataFrame) -> Table:
     ordered = checkpoints.sort_values([*KEYS, "checkpoint", "seed"], kind="stable")
-    text = "The values of each seed, of which the table performance has the means."
+    text = "The values of each seed; the table performance has their means."
     columns = [*KEYS, "seed", "checkpoint", *COUNTS, *LIMITS, *MEASURES, *TRAINING]
     return table_of("seeds", text, ordered[columns])
 
@@ -115,9 +115,8 @@ def _intervals(conditions: Sequence[Condition]) -> Table:
                     rows.append((*names.values(), point, metric, seeds, found.count, *around))
     text = (
         f"Means over seeds of the means over test episodes, with {CONFIDENCE:.0%} percentile bootstrap"
-        f" intervals that resample seeds, then episodes within each ({RESAMPLES} resamples); of one seed, its"
-        " episodes alone."
-        " USD of the test episodes alone."
+        f" intervals that resample seeds, then episodes within each ({RESAMPLES} resamples); of one"
+        " seed, only its episodes. USD of the test episodes only."
     )
     columns = [*KEYS, "checkpoint", "metric", "seeds", "episodes", "mean", "low", "high"]
     return table_of("intervals", text, pandas.DataFrame(rows, columns=columns))

@@ -74,9 +74,8 @@ def _with_recorded_context(path: Path, before: ModelConfig, model_config: ModelC
         return model_config
     if before.context > model_config.context:
         raise RunDirectoryError(
-            f"{path} was played with a context of {before.context:,} tokens, and {model_config.name} has"
-            f" {model_config.context:,} here: resume it on larger GPUs, or with a server that was "
-            f"started with"
-            f" --max-model-len {before.context}, or name another directory with run.dir"
+            f"{path} has a context of {before.context:,} tokens, but {model_config.name} has"
+            f" {model_config.context:,} here: resume it on larger GPUs or with a server that has"
+            f" --max-model-len {before.context}, or start another run with run.dir=NEW"
         )
     return msgspec.structs.replace(model_config, context=before.context)

@@ -41,7 +41,7 @@ class TimeIsUp(Interrupted):
     """The next step would not end in the remaining time; treated like a SIGUSR1."""
 
     def __init__(self) -> None:
-        super().__init__(signal.SIGUSR1, "the job's time is up")
+        super().__init__(signal.SIGUSR1, "the time limit of the job was reached")
 
 
 class TimeTooShort(Exception):
@@ -93,7 +93,8 @@ class Drain:
         if not self._is_short:
             self._is_short = True
             self._say(
-                f"{left_s:.0f} s are left, and what comes next has taken up to {longest_s:.0f} s: it is left"
+                f"{left_s:.0f} s are left, and what comes next has taken up to {longest_s:.0f} s: not"
+                " starting it"
             )
         return False
 
@@ -163,14 +164,14 @@ class Drain:
     def _require_progress(self) -> None:
         if self._endless:
             raise TimeTooShort(
-                f"{self._endless} of the {self._time_s:.0f} s that this job has: give it more minutes"
+                f"{self._endless} of the {self._time_s:.0f} s that this job has: request more minutes"
             )
         if not self._ended and self._time_s is not None:
             longest_s = max(self._longest.values(), default=0.0)
             known = f"; one has taken up to {longest_s:.0f} s before" if longest_s else ""
             raise TimeTooShort(
-                f"no episode and no sleep could end in the {self._time_s:.0f} s that this job has, its"
-                f" server's start among them{known}: give it more minutes"
+                f"no episode or sleep could finish in the {self._time_s:.0f} s that this job has,"
+                f" including the start of its server{known}: request more minutes"
             )
 
     def _on_end(self) -> None:
@@ -180,7 +181,7 @@ class Drain:
         for name, began in self._units:
             had_s = time.monotonic() - began
             if had_s > self._time_s / 2:
-                self._endless = f"{name} was not over after {had_s:.0f}"
+                self._endless = f"{name} was still running after {had_s:.0f}"
         if self._signal is None:
             self._signal, self._is_short = signal.SIGUSR1, True
         self._cancel()
@@ -197,8 +198,8 @@ class Drain:
             if left_s is not None:
                 patience_s = left_s if number == signal.SIGUSR1 else min(patience_s, left_s)
             self._say(
-                f"{signal.Signals(number).name}: {len(self._units)} in flight may end within"
-                f" {patience_s:.0f} s; once more to stop at once"
+                f"{signal.Signals(number).name}: {len(self._units)} in flight, waiting up to"
+                f" {patience_s:.0f} s for them; send the signal again to stop now"
             )
             self._timer = asyncio.get_running_loop().call_later(patience_s, self._cancel)
         else:
@@ -217,7 +218,7 @@ class Drain:
         if self._units:
             names = ", ".join(sorted(name for name, _ in self._units)[:SHOWN])
             names += ", ..." if len(self._units) > SHOWN else ""
-            self._say(f"given up in flight, to be begun anew: {len(self._units)} ({names})")
+            self._say(f"aborted in flight, to be restarted on resume: {len(self._units)} ({names})")
 
 
 @contextmanager

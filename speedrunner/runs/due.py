@@ -44,7 +44,7 @@ def due(steps: Iterable[Step], run: RunData, *, retry_faults: bool = False) -> l
                 if (again and is_fault.get(episode)) or (not is_finished and episode not in is_fault)
             }
         if isinstance(step, Wake) and (twice := trained.intersection(tasks.values())):
-            raise AssertionError(f"tasks that were trained on are handed out again: {twice}")
+            raise AssertionError(f"training tasks were assigned twice: {twice}")
         if tasks or not is_finished:
             found.append(Due(step, tasks))
     return found

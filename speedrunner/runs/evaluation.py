@@ -36,7 +36,7 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
         if (folder / "config.yaml").exists():
             # It may have come with the run, from someone else.
             raise InvalidConfig(
-                f"{folder} is a run already. If it is your evaluation, and to be continued, name it:"
+                f"{folder} already contains a run. To continue it, if it is your evaluation, set"
                 f" run.dir={shlex.quote(str(folder))}"
             )
         run = replace(run, dir=str(folder))

@@ -185,7 +185,7 @@ class Executor:
                         )
                 if not trajectory.termination.is_fault or not left:
                     break
-                self.progress.say(f"{episode} ended by {trajectory.termination}; it is tried once more")
+                self.progress.say(f"{episode} ended by {trajectory.termination}; retrying it once")
             await self._stored(keep, trajectory)
             self.progress.episode(step_name(step), trajectory)
             if trajectory.termination.is_fault:
@@ -215,8 +215,8 @@ class Executor:
         end = TrainingEnd(rollouts, sleeps=self.directory.policies.versions()[-1])
         self.directory.end_training(end)
         self.progress.say(
-            f"training ends after {end.rollouts} rollouts and {end.sleeps} sleeps: {self.budget.spent} tokens"
-            f" are spent, and run.budget_tokens={self.budget.tokens}"
+            f"training ends after {end.rollouts} rollouts and {end.sleeps} sleeps: {self.budget.spent}"
+            f" tokens are spent of run.budget_tokens={self.budget.tokens}"
         )
 
     async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
@@ -259,7 +259,10 @@ class Executor:
 
         async def play_again(task: Task, spec: ActorSpec) -> Trajectory:
             if task not in allowed:
-                raise MethodBroke(f"{called(self.method)}: sleep asked for {task}, which it may not play")
+                raise MethodBroke(
+                    f"{called(self.method)}: sleep asked for {task}, which it may not play; choose"
+                    " another task"
+                )
             if not self.method.replays:
                 allowed.remove(task)
             stored = self._spec(policy, task).library.module()
@@ -307,7 +310,7 @@ class Executor:
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
         accepted = sum(edit.error is None for edit in tools.edits)
-        kept = f"; {prefix.common} of {prefix.before} prefix tokens stay" if prefix else ""
+        kept = f"; {prefix.common} of {prefix.before} prefix tokens are unchanged" if prefix else ""
         notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
         self.progress.say(
             f"{name}: {len(learnt.skills)} skills{notes}; {accepted} edits accepted,"
@@ -350,10 +353,9 @@ class Executor:
         self._faults = self._faults + 1 if trajectory.termination.is_fault else 0
         if self._faults >= FAULTS_IN_A_ROW:
             raise RunStopped(
-                f"{self._faults} episodes in a row ended by an infrastructure error; the last: "
-                f"{_told(trajectory)};"
-                f" its traceback: {self._shown(trajectory.episode)}; once it is mended,"
-                " run.retry_faults=true plays such episodes again"
+                f"{self._faults} episodes in a row ended by an infrastructure error; the last:"
+                f" {_told(trajectory)}; its traceback: {self._shown(trajectory.episode)}; fix it and"
+                " resume with run.retry_faults=true to replay these episodes"
             )
 
     def _shown(self, episode: str) -> str:
@@ -362,5 +364,5 @@ class Executor:
 
 def _told(trajectory: Trajectory) -> str:
     """Return the error of a failed episode: its episode, the failed component, the error."""
-    task, (what, *_) = trajectory.task, (trajectory.error or "no cause is known").splitlines()
+    task, (what, *_) = trajectory.task, (trajectory.error or "unknown cause").splitlines()
     return f"{trajectory.episode} (task {task.name} {task.index}) ended by {trajectory.termination}: {what}"

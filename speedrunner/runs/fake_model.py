@@ -63,7 +63,7 @@ class _Fake(Conversation):
         tool = self._tools[self._answers % len(self._tools)]
         call = ToolCall(tool.name, _value(tool.parameters, self._texts[-1].split(), rng))
         self._answers += 1
-        problem = None if rng.randrange(SILENT) else InvalidCall("there is no tool call in the answer", "Hm.")
+        problem = None if rng.randrange(SILENT) else InvalidCall("the answer has no tool call", "Hm.")
         return Completion(
             text="Hm.",
             reasoning="",

@@ -51,7 +51,7 @@ BLOCK, STRIDE = 4096, 4 * 2**20
 """Bytes read per stretch of weights. Reading all of them would take minutes, and different weights differ in
 every large tensor."""
 
-NOT_KNOWN = "what it was played with before is not known"
+NOT_KNOWN = "its earlier inputs are unknown"
 
 
 def identity(setup: Setup, say: Callable[[str], None]) -> Process:
@@ -121,13 +121,13 @@ def continued(path: Path, before: Process | None, after: Process, *, accept: boo
     refused = [each for each in found if not each.startswith((*ACCEPTABLE, *REPORTED, NOT_KNOWN))]
     if refused:
         raise RunDirectoryError(
-            f"{path} was played with something else: {'; '.join(found)};"
-            " take the change back, or name another directory with run.dir"
+            f"{path} was played with other inputs: {'; '.join(found)}; undo the change, or start"
+            " another run with run.dir=NEW"
         )
     if not accept and not all(each.startswith(REPORTED) for each in found):
         raise RunDirectoryError(
-            f"{path} was played by other code: {'; '.join(found)}; go back to it, name another directory with"
-            " run.dir, or accept the change, which the run then records: run.accept_changes=true"
+            f"{path} was played with other code: {'; '.join(found)}; check out that code, start another"
+            " run with run.dir=NEW, or set run.accept_changes=true to continue, which the run records"
         )
     return msgspec.structs.replace(after, changes=found)
 

@@ -98,7 +98,7 @@ def _in_process(number: int, folder: Path, copy: Path | None) -> list[str]:
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
             return process.submit(_play, folder, copy).result()
     except BrokenProcessPool:
-        return ["it ended the process that played it"]
+        return ["it ended its process"]
     finally:
         os.environ.clear()
         os.environ.update(environment)
@@ -162,7 +162,7 @@ def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
     """Check that `initial` and `agent` return equal results for equal arguments and do not modify them."""
     anew = methods.make(setup.config.method.name, **setup.config.method.options)
     if setup.method.initial() != anew.initial():
-        yield "initial: returned another Policy when it was called again"
+        yield "initial: two calls returned different Policies"
     for played in (*run.trajectories(), *run.evaluations()):
         policy = run.policies.load(played.policy)
         before = msgspec.json.encode(policy)
@@ -171,22 +171,22 @@ def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
             for each in (setup.method, setup.method, anew)
         )
         if any(other != spec for other in others):
-            yield "agent: returned another ActorSpec for the same policy and task when it was called again"
+            yield "agent: two calls returned different ActorSpecs for the same policy and task"
         if msgspec.json.encode(policy) != before:
-            yield "agent: changed the policy that it was given"
+            yield "agent: changed the policy that was passed to it"
 
 
 def _differences(first: RunData, again: RunData) -> Iterator[str]:
     """Yield the differences between the two results of the run."""
-    anew = "a method made anew, in another process,"
+    anew = "a new instance of the method in another process"
     newest = first.policies.versions()[-1]
     one, other = (msgspec.structs.asdict(run.policies.load(newest)) for run in (first, again))
     if differ := ", ".join(name for name in one if one[name] != other[name]):
-        yield f"sleep: {anew} made another policy of the same records: {differ} of v{newest:04d} differ"
+        yield f"sleep: {anew} made another policy from the same records: {differ} of v{newest:04d} differ"
         return
     for played, repeated in zip(first.evaluations(), again.evaluations(), strict=True):
         turns = ([(turn.messages, turn.call) for turn in each.turns] for each in (played, repeated))
         if played.prompt_hash != repeated.prompt_hash:
             yield f"agent: {anew} gave the actor another prompt for the same policy and task"
         elif next(turns) != next(turns):
-            yield f"play: {anew} played the same task otherwise, although all were given the same answers"
+            yield f"play: {anew} played the same task differently with the same answers"

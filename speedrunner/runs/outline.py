@@ -35,9 +35,9 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
         identified(stored, setup, lambda line: None)
         plan = setup.plan(stored.training_end)
         left = due(plan, stored, retry_faults=config.run.retry_faults)
-        yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; what is left:"
+        yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; remaining:"
     elif after is not None:
-        yield f"it begins with the newest policy of {after}"
+        yield f"it starts from the newest policy of {after}"
     else:
         setup.initial_policy()  # raises if it does not exist
     actor, sleep = setup.model_config.role("actor"), setup.method.sleep_calls
@@ -57,10 +57,10 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
         yield _FORMAT.format(kind.__name__.lower(), len(steps), *cells)
     yield _FORMAT.format("all", len(left), "", "", "not known" if in_all is None else in_all)
     if (budget := config.run.budget_tokens) is not None:
-        yield f"training ends before that where it has taken run.budget_tokens={budget} tokens."
+        yield f"training ends earlier if it has used run.budget_tokens={budget} tokens."
     checkpoints = sum(isinstance(step, Evaluate) for step in plan)
     if not setup.method.trains and checkpoints > 1:
         yield (
-            f"{config.method.name} does not learn: its one policy is evaluated anew at each of the"
+            f"{config.method.name} does not learn: its only policy is evaluated again at each of the"
             f" {checkpoints} checkpoints, as in the paper; run.rollouts=0 evaluates it once."
         )

@@ -98,20 +98,21 @@ def plan_run(
     sleeps = -(-rollouts // run.sleep_every)
     if trains and fresh * sleeps > len(split.train) - rollouts >= 0:
         raise InvalidPlan(
-            f"the method takes {fresh} new training tasks in each of {sleeps} sleeps, beside"
-            f" run.rollouts={rollouts}, and the environment's split has {len(split.train)} in all: lower one"
+            f"the method takes {fresh} new training tasks in each of {sleeps} sleeps, in addition to"
+            f" run.rollouts={rollouts}, but the environment's split has only {len(split.train)}: lower"
+            " one of them"
         )
     for name, wanted, there in (
         ("run.rollouts", rollouts if trains else 0, len(split.train)),
         ("run.test_episodes", run.test_episodes, len(split.test)),
     ):
         if wanted > there:
-            raise InvalidPlan(f"{name}={wanted}, but the environment's split has {there} such tasks")
+            raise InvalidPlan(f"{name}={wanted}, but the split has only {there} of these tasks: lower it")
     test = split.test[: run.test_episodes]
     twice = [task for task, times in Counter(split.train + split.test).items() if times > 1]
     if twice:
         raise InvalidPlan(
-            f"the environment's split has {twice[0]} twice: each task is trained on once, or held out"
+            f"the environment's split has {twice[0]} twice: a task can occur once, in training or held out"
         )
     if not trains:
         return [evaluation(checkpoint, 0, test) for checkpoint in run.checkpoints]

@@ -262,7 +262,7 @@ async def begun(
         steps = setup.plan(stored.training_end)
         left = due(steps, stored, retry_faults=options.retry_faults)
         if not left:
-            console.print(f"{path} is finished: nothing is left to play", soft_wrap=True)
+            console.print(f"{path} is finished: nothing to play", soft_wrap=True)
             yield None
             return
         setup.check_keys()
@@ -276,7 +276,7 @@ async def begun(
             process = identified(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
             if process.changes:
-                progress.say(f"warning: not as before: {'; '.join(process.changes)}")
+                progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
             yield BegunRun(setup, directory, process, left, ledger, progress)
 
 
@@ -284,8 +284,8 @@ def same_configuration(run: RunData, setup: Setup) -> None:
     """Raise `RunDirectoryError` if a stored run has another configuration."""
     if changed := differences(run.settings, setup.config):
         raise RunDirectoryError(
-            f"{run.path} is a run of another configuration: {'; '.join(changed)};"
-            " take the change back, or name another directory with run.dir"
+            f"{run.path} has another configuration: {'; '.join(changed)}; undo the change, or start"
+            " another run with run.dir=NEW"
         )
 
 

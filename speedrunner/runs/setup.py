@@ -109,8 +109,8 @@ class Setup:
         lost += ["notes"] if policy.notes and not spec.notes else []
         if lost:
             raise RunDirectoryError(
-                f"run.start_from={start_from} has {' and '.join(lost)}, of which method"
-                f" {self.config.method.name} makes no use: name the method that learnt them"
+                f"run.start_from={start_from} has {' and '.join(lost)}, which method"
+                f" {self.config.method.name} does not use: set method= to the one that learned them"
             )
         return policy
 

@@ -89,7 +89,7 @@ def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Lib
     try:
         given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidSkill(f"the arguments are no JSON object: {error}") from None
+        raise InvalidSkill(f"the arguments must be a JSON object: {error}") from None
     if problem := library.tool(skill).problem_with(given):
         raise InvalidSkill(f"{skill}: {problem}")
     return library, ToolCall(skill, given)

@@ -21,7 +21,7 @@ def find_policy(name: str) -> tuple[RunData, int]:
     if not colon or Path(name).exists():
         path, wanted = name, ""
     elif not wanted.removeprefix("v").isdecimal():
-        raise RunDirectoryError(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
+        raise RunDirectoryError(f"{name!r} is not a policy; write RUN or RUN:VERSION, such as runs/demo:2")
     run = load(path)
     there = run.policies.versions()
     if not there:

@@ -123,8 +123,8 @@ def _require(config: Config, run: RunData, named: Collection[str], keys: Collect
             file = run.files.config
             what = "a model configuration" if key in MODELS else "code"
             raise InvalidConfig(
-                f"{file}: {key} is {name!r}, {what} that is not part of SpeedRunner."
-                f" If you trust it, name it as well: --trust {shlex.quote(name)}"
+                f"{file}: {key} is {name!r}, {what} that is not part of SpeedRunner. If you trust it,"
+                f" add --trust {shlex.quote(name)}"
             )
 
 

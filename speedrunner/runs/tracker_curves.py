@@ -107,7 +107,7 @@ def curves(
             work()
         except Exception as error:
             trackers.pop(name, None)
-            say(f"warning: no more curves for {name}: {type(error).__name__}: {error}")
+            say(f"warning: stopped writing curves for {name}: {type(error).__name__}: {error}")
 
     def begin(name: str) -> None:
         path = directory.path.resolve()

@@ -72,7 +72,7 @@ class Child:
         try:
             self._process = self._start(role, sandbox.resources())
         except OSError as error:  # the machine has no memory, processes or descriptors left
-            raise SandboxNotStarted(f"a sandboxed process cannot be started: {error}") from error
+            raise SandboxNotStarted(f"cannot start a sandboxed process: {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.channel = Channel(self._process.stdout.fileno(), self._process.stdin.fileno())
@@ -207,8 +207,9 @@ def require(sandbox: Sandbox) -> None:
     """
     if sandbox.kind == "rlimits":
         logging.getLogger(__name__).warning(
-            "sandbox.kind=rlimits: skills and inducer code are NOT isolated: they can read all your files and"
-            " your processes' environment variables; run nothing with it that you would not run yourself"
+            "sandbox.kind=rlimits: skills and inducer code are NOT isolated: they can read all your"
+            " files and your processes' environment variables; use it only for code that you would run"
+            " yourself"
         )
     try:
         started(sandbox).kill()

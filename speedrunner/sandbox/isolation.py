@@ -65,5 +65,5 @@ def _problem(level: Level) -> str | None:
     except subprocess.TimeoutExpired:
         return f"{NAMES[level]} cannot be used (no process within {TRIAL_LIMIT_S:g} s)"
     except OSError as error:
-        raise SandboxNotStarted(f"a sandboxed process cannot be started: {error}") from error
+        raise SandboxNotStarted(f"cannot start a sandboxed process: {error}") from error
     return None

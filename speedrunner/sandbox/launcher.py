@@ -118,7 +118,7 @@ def _enter(things: list[tuple[str, str, str]]) -> None:
     os.mkdir(BASE + OUTSIDE)
     machine = os.uname().machine
     if machine not in PIVOT_ROOT:
-        raise OSError(errno.ENOSYS, f"pivot_root: its number on {machine} is not known")
+        raise OSError(errno.ENOSYS, f"pivot_root: unknown system call number on {machine}")
     _call("syscall", PIVOT_ROOT[machine], BASE.encode(), (BASE + OUTSIDE).encode())
     os.chdir("/")
     for how, place, source in things:

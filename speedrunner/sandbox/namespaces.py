@@ -44,8 +44,8 @@ def advice() -> str:
         )
     if not wanted:
         wanted.append(
-            "to install bubblewrap, or to allow user namespaces (no sysctl is in their way: a container may"
-            " forbid unshare and mount)"
+            "to install bubblewrap, or to allow user namespaces (no sysctl forbids them, so a"
+            " container may forbid unshare and mount)"
         )
     return f"ask the administrators {', and '.join(wanted)}"
 

@@ -13,7 +13,7 @@ CPU_S = 3_600
 OPEN_FILES = 64
 """Open files of one process."""
 
-INSTEAD = "to run skills without isolation, so that they can read all your files, set sandbox.kind=rlimits"
+INSTEAD = "set sandbox.kind=rlimits to run skills without isolation, where they can read all your files"
 
 
 Level = Literal["bubblewrap", "namespaces", "rlimits"]

@@ -75,7 +75,7 @@ def _python() -> tuple[Path, Path]:
     prefix = Path(sys.base_prefix).resolve()
     program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     if not program.is_relative_to(prefix):
-        raise SandboxUnavailable(f"the interpreter {program} is not in its own prefix {prefix}; {INSTEAD}")
+        raise SandboxUnavailable(f"the interpreter {program} is outside of its prefix {prefix}; {INSTEAD}")
     return prefix, program
 
 

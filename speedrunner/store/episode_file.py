@@ -58,7 +58,7 @@ class EpisodeFile:
             key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
         if len(found) > EPISODES:
-            raise RunDirectoryError(f"{self.path} has more than {EPISODES} episodes, the limit")
+            raise RunDirectoryError(f"{self.path} has more than {EPISODES} episodes, which is the limit")
         return found
 
     @cached_property

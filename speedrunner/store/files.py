@@ -46,9 +46,9 @@ _REMEDIES = {
     errno.ENOSPC: f"the disk is full: free some space and {_ADVICE}",
     errno.EDQUOT: f"the disk quota is full: free some space and {_ADVICE}",
     errno.EFBIG: f"it would exceed the file size limit: raise the limit and {_ADVICE}",
-    errno.ELOOP: "it is a link, and links are not followed: put what it names in its place",
-    errno.EMLINK: "it has another name too (a hard link), which would change with it: put a copy there",
-    errno.ENXIO: "it is no regular file but a folder, a pipe or a device",
+    errno.ELOOP: "it is a link, which is not followed: replace it with its target",
+    errno.EMLINK: "it is a hard link, so another file would change too: replace it with a copy",
+    errno.ENXIO: "it is a folder, a pipe or a device, not a regular file",
     errno.EROFS: f"the file system is read-only: make it writable and {_ADVICE}",
 }
 
@@ -162,7 +162,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
         except OSError:
             if size is not None:
                 with (
-                    explained(path, "cut back to its last whole line"),
+                    explained(path, "truncated to its last complete line"),
                     os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file,
                 ):
                     file.truncate(size)
@@ -350,7 +350,7 @@ def publish_folder(temporary: Path, final: Path) -> None:
             sync(file)
         _sync_folder(temporary)
         if final.exists():
-            raise FileExistsError(errno.EEXIST, "it exists already, and is never changed")
+            raise FileExistsError(errno.EEXIST, "it already exists and is never changed")
         temporary.rename(final)
         _sync_folder(final.parent)
 
@@ -436,8 +436,8 @@ def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
                 raise StorageError(f"{where} is not a valid {type_.__name__}: {error}") from error
         if written != known:
             raise UnknownFormat(
-                f"{where} has format {written}, and this version of SpeedRunner reads format {known}: "
-                "use the version that wrote it"
+                f"{where} has format {written}, but this version of SpeedRunner reads format {known}:"
+                " use the version that wrote it"
             )
         return record
 
@@ -456,7 +456,7 @@ def check_content(text: bytes, where: str) -> None:
     brackets = b"".join(unescaped.split(b'"')[::2]).translate(_STEPS)
     # Each level is one too high, as bytes cannot be negative.
     if max(map(sub, accumulate(brackets), count(1)), default=0) > LEVELS:
-        raise StorageError(f"{where} has lists and objects within each other on more than {LEVELS} levels")
+        raise StorageError(f"{where} nests lists and objects on more than {LEVELS} levels")
 
 
 def decoded_bytes(text: bytes, enough: int) -> int:

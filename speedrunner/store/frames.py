@@ -101,7 +101,7 @@ class _SleepRow(msgspec.Struct, kw_only=True):
 def frame(run: RunData, table: Table) -> pandas.DataFrame:
     """Return one of a run's tables. Raises `StorageError`, and `ValueError` for an unknown table."""
     if table not in _TABLES:
-        raise ValueError(f"there is no table {table!r}; there are {', '.join(_TABLES)}")
+        raise ValueError(f"unknown table {table!r}; tables: {', '.join(_TABLES)}")
     hints, rows = _TABLES[table]
     found = list(rows(run))
     columns = {

@@ -55,16 +55,14 @@ class PolicyStore:
         """
         path = self._path(version)
         if path.is_symlink():
-            raise InvalidPolicy(
-                f"{path} is a link, and links are not followed: put what it names in its place"
-            )
+            raise InvalidPolicy(f"{path} is a link, which is not followed: replace it with its target")
         if not path.is_dir():
             stored = ", ".join(map(str, self.versions())) or "none"
-            raise InvalidPolicy(f"{self.folder} holds no policy version {version}; it holds: {stored}")
+            raise InvalidPolicy(f"{self.folder} has no policy version {version}; it has: {stored}")
         try:
             return _read(path)
         except (ValueError, msgspec.DecodeError) as error:
-            raise InvalidPolicy(f"{path} holds no readable policy: {error}") from error
+            raise InvalidPolicy(f"{path} contains no readable policy: {error}") from error
 
     def save(self, policy: Policy) -> None:
         """Write a new version.
@@ -83,7 +81,7 @@ class PolicyStore:
         try:
             _write(temporary, policy)
             if _read(temporary) != policy:
-                raise ValueError("it would read back differently")
+                raise ValueError("it would not read back unchanged")
             files.publish_folder(temporary, final)
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             raise InvalidPolicy(f"policy version {policy.version} cannot be stored: {error}") from error

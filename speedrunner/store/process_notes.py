@@ -54,8 +54,9 @@ def caveats(processes: Iterable[Process]) -> list[str]:
 def process_lines(processes: Sequence[Process]) -> list[str]:
     """Return a line for each process of a run that differs from the process before it."""
     return [
-        f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
-        f" on) was not as the one before it: {'; '.join(process.changes)}."
+        f"Process {number} of {len(processes)} (from"
+        f" {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}) differs from the one before it:"
+        f" {'; '.join(process.changes)}."
         for number, process in enumerate(processes, start=1)
         if process.changes
     ]

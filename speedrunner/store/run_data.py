@@ -59,10 +59,10 @@ def load(path: Path | str) -> RunData:
     run = RunData(Path(path))
     with as_run_directory_error(run.path):
         if not run.path.exists():
-            raise RunDirectoryError(f"{path} does not exist: name a run's directory")
+            raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
         run.files.check()
         if not run.files.config.exists():
-            raise RunDirectoryError(f"{path} holds no run: it has no config.yaml")
+            raise RunDirectoryError(f"{path} contains no run: it has no config.yaml")
         _ = run.config_text
     return run
 
@@ -98,7 +98,7 @@ class RunData:
         except NotPlain as error:
             raise RunDirectoryError(f"{self.files.config} cannot be read: {error}") from error
         if not isinstance(config, dict):
-            raise RunDirectoryError(f"{self.files.config} holds no configuration")
+            raise RunDirectoryError(f"{self.files.config} contains no configuration")
         return config
 
     @cached_property

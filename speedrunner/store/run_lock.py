@@ -111,12 +111,12 @@ class RunLock:
                 # file with a dotted name until the reader closes it.
                 time.sleep(_PAUSE_S)
             elif self._is_stale(holder):
-                with explained(self.path, "taken over from a process that is gone"):
+                with explained(self.path, "taken over from a process that no longer exists"):
                     holder.unlink(missing_ok=True)
             else:
                 raise self._held_by(holder)
         else:
-            raise LockHeld(f"{self.path.parent} is wanted by many processes at once: try again")
+            raise LockHeld(f"many processes are trying to use {self.path.parent}: try again")
         self._last_beat = time.clock_gettime(_CLOCK)
         self._thread.start()
         return self
@@ -149,8 +149,8 @@ class RunLock:
             holder = self._holder()
             by = f"taken over by {_describe(holder)}" if holder else "removed"
             raise LockLost(
-                f"the lock on {self.path.parent} is no longer ours, it was {by} while this process "
-                "seemed gone: nothing more is written"
+                f"the lock on {self.path.parent} is no longer held by this process, it was {by} while"
+                " this process did not respond: nothing more is written"
             )
 
     def refresh(self) -> None:
@@ -219,8 +219,8 @@ class RunLock:
         line = f"{self.path.parent} is in use by {_describe(holder)}: wait for it or stop it"
         if owner is None or _is_alive(owner) is None:
             line += (
-                f" (if it is gone for good, the lock expires {STALE_S:.0f} s after its last sign of life, "
-                f"which was {max(self._silence(holder), 0.0):.0f} s ago)"
+                f" (if it no longer runs, the lock expires {STALE_S:.0f} s after its last sign of life,"
+                f" which was {max(self._silence(holder), 0.0):.0f} s ago)"
             )
         return LockHeld(line)
 

@@ -134,10 +134,10 @@ class RunFiles:
     def check(self) -> None:
         """Raise `StorageError` unless the folder is a run of this version's layout, or may become one."""
         if not self.path.is_dir():
-            raise RunDirectoryError(f"{self.path} is a file: a run needs a directory of its own")
+            raise RunDirectoryError(f"{self.path} is a file: a run needs a directory")
         for name in FOLDERS:
             if (self.path / name).is_symlink():
-                advice = "links are not followed: put what it names in its place"
+                advice = "links are not followed: replace it with its target"
                 raise RunDirectoryError(f"{self.path / name} is a link, and {advice}")
         foreign = sorted(
             entry.name
@@ -149,7 +149,8 @@ class RunFiles:
         )
         if foreign and not self.config.exists():
             raise RunDirectoryError(
-                f"{self.path} holds no run (it has {foreign[0]}, but no config.yaml): name another directory"
+                f"{self.path} contains no run (it has {foreign[0]}, but no config.yaml): choose another"
+                " directory"
             )
         self.read_state()
 
@@ -172,6 +173,6 @@ def as_run_directory_error(path: Path) -> Iterator[None]:
         raise RunDirectoryError(str(error)) from error
     except OSError as error:
         raise RunDirectoryError(
-            f"{path} cannot be used as a run's directory: {files.reason(error)}; "
-            "check the path and its permissions, or name another one"
+            f"{path} cannot be used as a run's directory: {files.reason(error)}; check the path and its"
+            " permissions, or choose another one"
         ) from error

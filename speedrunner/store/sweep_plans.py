@@ -64,9 +64,9 @@ def noted_sweeps(folder: Path) -> list[SweepPlan]:
         for plan in files.read_records(file, SweepPlan):
             count += len(plan.runs)
             if count > MOST:
-                raise files.StorageError(f"{file} names more than {MOST} runs, the limit")
+                raise files.StorageError(f"{file} lists more than {MOST} runs, the limit")
             if any("\0" in text for run in plan.runs for text in (run.dir, run.after or "")):
-                raise files.StorageError(f"{file} names a folder that cannot be: remove the file")
+                raise files.StorageError(f"{file} has an impossible folder name: remove the file")
             found.append(replace(_moved(plan, file.parent.joinpath), command=_quoted(plan.command)))
     return found
 

@@ -151,7 +151,7 @@ def library_page(run: RunData, version: int) -> Context:
     """Return one library: its functions, changes and calls."""
     there = run.policies.versions()
     if version not in there:
-        raise NotFound(f"the run has no library {version:04d} (any more)")
+        raise NotFound(f"the run does not have library {version:04d} now")
     policy = run.policies.load(version)
     library = _library(run, policy)
     before = max((each for each in there if each < version), default=None)
@@ -163,7 +163,7 @@ def library_page(run: RunData, version: int) -> Context:
         lines = diff_lines(old, new, (f"v{before:04d}", f"v{version:04d}"))
         changed = list(islice(lines, LINES))
         if next(lines, None) is not None:
-            changed.append(f"[only {LINES:,} lines are shown: `speedrunner library diff` prints all]")
+            changed.append(f"[{LINES:,} lines shown: `speedrunner library diff` prints all]")
     return {
         **heading(run),
         "version": version,
@@ -288,7 +288,7 @@ def find_episode(run: RunData, key: str) -> Trajectory:
     row = next((row for row in run.rows if row.episode == key), None)
     found = None if row is None else run.find(row)
     if found is None:
-        raise NotFound(f"the run has no episode {key} (any more)")
+        raise NotFound(f"the run does not have episode {key} now")
     return found
 
 

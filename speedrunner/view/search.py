@@ -46,7 +46,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
             except ValueError:
                 found = nan
             if found is not None and not isfinite(found):
-                raise InvalidQuery(f"{name}={text!r} is no number: scores lie between 0 and 1")
+                raise InvalidQuery(f"{name}={text!r} must be a number between 0 and 1")
             return found
 
         return cls(

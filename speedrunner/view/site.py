@@ -88,7 +88,7 @@ class Site:
             for pattern, answer in self._routes:
                 if match := pattern.fullmatch(path):
                     return answer(query=query, **match.groupdict())
-            raise NotFound("there is no such page")
+            raise NotFound("no such page")
         except NotFound as error:
             return self._problem(path, 404, error)
         except InvalidQuery as error:
@@ -173,12 +173,12 @@ class Site:
     def _load(self, slug: str) -> RunData:
         path = self.runs().get(slug)
         if path is None:
-            raise NotFound(f"there is no run {slug} (any more)")
+            raise NotFound(f"the folder does not have run {slug} now")
         run = load(path)
         if self._static and len(run.rows) > STATIC_EPISODES:
             raise RunDirectoryError(
-                f"{path} has {len(run.rows)} episodes, and static pages are for at most {STATIC_EPISODES}:"
-                " use `speedrunner view` without --static"
+                f"{path} has {len(run.rows)} episodes, but static pages can show at most"
+                f" {STATIC_EPISODES}: use `speedrunner view` without --static"
             )
         return run
 

@@ -27,7 +27,7 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
     """
     with explained(out, "read"):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise StorageError(f"--static {out} exists and is not an empty folder: name another one")
+            raise StorageError(f"--static {out} is not an empty folder: choose another one")
     count, problems = 0, []
     out = out.resolve()
     unfinished = out.with_name(f".{out.name}.part-{os.getpid()}")
@@ -40,7 +40,7 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
                 (unfinished / path).parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 (unfinished / path).write_bytes(answer.content)
             count += 1
-            status(f"{count} pages are written")
+            status(f"{count} pages written")
         with explained(out, "written"):
             unfinished.replace(out)
     finally:

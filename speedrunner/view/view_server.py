@@ -51,11 +51,11 @@ def application(site: Site, token: str) -> Starlette:
     async def answer(request: Request) -> Response:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
         if len(request.headers.getlist("host")) != 1 or not HOST.fullmatch(host):
-            return refused(421, "this server is for the machine that it runs on: name localhost")
+            return refused(421, "this server works only on its own machine: use localhost")
         if origin is not None and origin != f"http://{host}":
-            return refused(403, "pages of other origins may not ask")
+            return refused(403, "requests from pages of other origins are not allowed")
         if request.method not in ("GET", "HEAD"):
-            return refused(405, "there are only pages to be read")
+            return refused(405, "only reading pages is allowed")
         given, slash, path = request.path_params["path"].partition("/")
         if not hmac.compare_digest(given.encode(), token.encode()):
             return refused(403, "the address lacks its token: use the one that `speedrunner view` printed")
@@ -81,7 +81,8 @@ def listen(port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         raise PortInUse(
-            f"port {port} cannot be had ({reason(error)}): name another --port, or none for one that is free"
+            f"port {port} is not available ({reason(error)}): choose another --port, or omit it to use"
+            " a free one"
         ) from error
     return listener
 

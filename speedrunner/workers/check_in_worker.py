@@ -63,7 +63,7 @@ def _carry_out(job: Check, say: Say) -> None:
         _play(job, tasks, say)
     say(Checking("close"))
     if left := _processes_left():
-        say(Broken(f"close: leaves processes behind: {left}"))
+        say(Broken(f"close: processes still run: {left}"))
 
 
 def _made(job: Check, say: Say) -> Watched:

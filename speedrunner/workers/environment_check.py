@@ -47,7 +47,7 @@ async def findings_in_workers(job: Check, limit_s: float) -> AsyncIterator[str]:
                 wrong = True
                 yield message.text
             elif found := difference(known.setdefault(message.task, message.trace), message.trace):
-                yield f"determinism: {message.task}, played in another process or order, {found}"
+                yield f"determinism: {message.task}, replayed in another process or order, {found}"
                 return
         if wrong:
             return

@@ -110,7 +110,7 @@ class ForkServer:
                 raise self._died() from None
             if pid < 0:
                 writer.close()
-                raise WorkerError(f"no worker of {self._env} can be started: {os.strerror(-pid)}")
+                raise WorkerError(f"cannot start a worker of {self._env}: {os.strerror(-pid)}")
         return ProcessWorker(self._env, self._log, pid, reader, writer)
 
     async def worker(self, options: Mapping[str, Any], sandbox: Sandbox) -> ProcessWorker:

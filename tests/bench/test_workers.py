@@ -40,4 +40,4 @@ async def test_workers_that_there_is_no_memory_for_are_left_out(monkeypatch: pyt
 
 def test_counts_that_are_none() -> None:
     done = CliRunner().invoke(app, ["workers", "--counts", "1,many"])
-    assert str(done.exception) == "--counts 1,many: write numbers with commas, such as 1,4,16"
+    assert str(done.exception) == "--counts 1,many: write numbers separated by commas, such as 1,4,16"

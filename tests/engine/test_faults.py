@@ -158,7 +158,7 @@ def test_a_server_that_is_killed_too_often_stops_the_run_which_resumes(
     assert line.startswith(f"the engine died {MOST_RESTARTS + 1} times in ")
     assert "at last: the server of model 'tiny-random' " in line
     log = run.run / "server.log"
-    assert line.endswith(f"; log: {log}; once the cause is fixed, the same command resumes")
+    assert line.endswith(f"; log: {log}; fix the cause and rerun the same command to resume")
     assert all_end(everything)
     go_on(run.run, vllm_endpoint)
 

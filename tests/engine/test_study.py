@@ -1,4 +1,4 @@
-"""The cache study with a real engine: a short run, played again with the cache and without."""
+"""The cache study with a real engine: a short run, played again with and without the cache."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class TestNames:
         assert "broken_house" not in sys.modules
 
     def test_an_environment_without_a_split_says_so(self) -> None:
-        with pytest.raises(UnknownTask, match=r":Unsplit offers no split"):
+        with pytest.raises(UnknownTask, match=r":Unsplit has no split"):
             splits(f"{__name__}:Unsplit")
 
 
@@ -148,10 +148,12 @@ class TestOptions:
     def test_an_unknown_option_is_refused_with_the_alternatives(self) -> None:
         with pytest.raises(
             InvalidOption,
-            match=r"babyai has no option 'num_dist' \(did you mean num_dists\?\); there are num_dists",
+            match=r"babyai has no option 'num_dist' \(did you mean num_dists\?\); its options: num_dists",
         ):
             make("babyai", num_dist=4)
-        with pytest.raises(InvalidOption, match="there are seed, doors, height, dark, title, shape, owner"):
+        with pytest.raises(
+            InvalidOption, match="its options: seed, doors, height, dark, title, shape, owner"
+        ):
             splits(ROOM, doorz=4)
 
     def test_make_and_splits_take_the_same_options_and_use_their_own(self) -> None:

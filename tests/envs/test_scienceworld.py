@@ -354,7 +354,7 @@ class TestBadInput:
         assert workshop.call("look_at", obj=obj) == "No known action matches that input."
 
     def test_options_are_checked(self) -> None:
-        with pytest.raises(InvalidOption, match="there are family, java"):
+        with pytest.raises(InvalidOption, match="its options: family, java"):
             make("scienceworld", heap=1)
         with pytest.raises(NoJava, match="no Java runtime at '/no/java'"):
             make("scienceworld", java="/no/java").reset(WORKSHOP)

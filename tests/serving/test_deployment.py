@@ -353,8 +353,8 @@ class TestRecovery:
         await service.hung(90.0)
         assert not server.alive
         assert said == [
-            "the engine hangs: requests run, and it showed no progress for 90 s; it is ended, and from now on"
-            " it may take 180 s"
+            "the engine hangs: requests run, and it showed no progress for 90 s; it is stopped, and"
+            " the next limit is 180 s"
         ]
         assert await service.recover(since)
         assert server.alive

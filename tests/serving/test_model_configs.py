@@ -88,5 +88,5 @@ def test_a_file_that_is_no_model_config_is_refused_by_name(tmp_path: Path, text:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidModelConfig, match=r"no model config at .*absent\.yaml"):
+    with pytest.raises(InvalidModelConfig, match=r"model config .*absent\.yaml does not exist"):
         load_model_config(str(tmp_path / "absent.yaml"))

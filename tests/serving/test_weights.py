@@ -25,7 +25,7 @@ def test_a_hub_model_is_left_to_the_engine(tmp_path: Path) -> None:
 
 def test_a_missing_folder_without_a_recipe_is_named(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, path=str(tmp_path / "nowhere")))
-    with pytest.raises(InvalidModelConfig, match=r"model 'm': there is no folder .*nowhere"):
+    with pytest.raises(InvalidModelConfig, match=r"model 'm': no folder at .*nowhere"):
         prepare(model_config, print)
 
 

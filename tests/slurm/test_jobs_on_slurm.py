@@ -225,7 +225,7 @@ def test_an_array_of_two_runs_each_of_which_starts_again_finishes_and_status_tel
 def test_a_job_whose_time_is_short_drains_and_goes_on_in_the_next(slurm: Slurm) -> None:
     (job,) = slurm.submit(1, "cluster.minutes=2", "run.rollouts=60", "run.sleep_every=20")
     slurm.until(lambda: slurm.restarts(job) == 1, "the end of its time")
-    assert "the job's time is up; finished work is recorded" in slurm.log(job)
+    assert "the time limit of the job was reached; finished work is recorded" in slurm.log(job)
     assert "DUE TO TIME LIMIT" not in slurm.log(job)
     slurm.command("scontrol", "update", f"JobId={job}", "TimeLimit=60")  # enough for the rest
     slurm.wait(job)

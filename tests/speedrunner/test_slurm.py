@@ -55,7 +55,7 @@ class TestTheTimeThatIsLeft:
     def test_that_cannot_be_known_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING):
             assert time_left_s() is None
-        assert "the end of job 4711 is not known: there is no `squeue` here" in caplog.text
+        assert "the end of job 4711 is not known: `squeue` here" in caplog.text
 
 
 class TestAJobHasEnded:
@@ -95,5 +95,5 @@ class TestWhatSlurmRefuses:
             asked("sbatch")
 
     def test_a_machine_without_slurm_is_told(self) -> None:
-        with pytest.raises(SlurmRefused, match="there is no `sbatch` here: is this a node of a Slurm"):
+        with pytest.raises(SlurmRefused, match="`sbatch` here: is this a node of a Slurm"):
             asked("sbatch")

@@ -50,7 +50,7 @@ WRONG: list[Any] = [
 
 @pytest.mark.parametrize(("key", "known"), [("model.card", ["model.name"]), ("route", ["api", "name"])])
 def test_a_key_that_was_renamed_is_named_as_it_is_now(key: str, known: list[str]) -> None:
-    assert unknown_key(key, "x", known) == f"{key} is now called {known[0]}"
+    assert unknown_key(key, "x", known) == f"unknown key `{key}`. It is now called `{known[0]}`"
 
 
 def test_what_is_wrong_is_told_with_its_place_and_what_is_allowed(golden: Golden) -> None:
@@ -66,5 +66,5 @@ def test_a_mapping_s_key_that_is_no_text_is_refused() -> None:
 def test_keys_are_those_of_the_records_within_too() -> None:
     assert keys_of(Bicycle) == ["wheels", "bell.loud", "notes"]
     assert unknown_key("bell.lod", "x y", keys_of(Bicycle)) == (
-        "there is no bell.lod (did you mean bell.loud?), given as x y; there are bell.loud"
+        "unknown key `bell.lod` (=x y). Did you mean `bell.loud`?"
     )

@@ -103,7 +103,7 @@ def engine_line(record: Record) -> str:
 def as_text(record: Record) -> str:
     """Return the record as a section of a Markdown page, with the command for each figure."""
     command = bench_command(record, "--out", "DIR")
-    lines = [f"### {title_of(record)}", "", f"{engine_line(record)}. One command makes it all:", ""]
+    lines = [f"### {title_of(record)}", "", f"{engine_line(record)}. One command writes all of it:", ""]
     lines += ["```", command, "```"]
     for part in parts_of(record):
         lines += ["", f"#### {part.title}"]

@@ -166,8 +166,8 @@ def open_record(folder: Path, subject: Subject) -> Record:
     if changed := shown_differences(recorded, present):
         shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
         raise InvalidConfig(
-            f"--out {folder} holds a record of {record.subject.model} made in another way ({shown}):"
-            " name another folder"
+            f"--out {folder} contains a record of {record.subject.model} with other settings ({shown}):"
+            " choose another folder"
         )
     return record
 

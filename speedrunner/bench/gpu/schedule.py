@@ -27,7 +27,7 @@ from speedrunner.runs.setup import Setup
 LEVELS = (16, 64, 128)
 """Episodes at the same time, if the server takes as many sequences."""
 
-FOREIGN = "it starts a server, and serving.url names a running one"
+FOREIGN = "it starts a server, but serving.url is a running one"
 UNCACHED = "the prefix cache is off"
 
 
@@ -62,7 +62,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
     foreign = FOREIGN if setup.config.serving.url is not None else ""
     uncached = UNCACHED if model_config.server.flags.get("enable-prefix-caching") is False else ""
     fp8 = f"{model_config.name}-fp8"
-    no_fp8 = "" if fp8 in list_model_configs() else f"there is no model configuration {fp8}"
+    no_fp8 = "" if fp8 in list_model_configs() else f"the model configuration {fp8} does not exist"
 
     def step(name: str, play: Play, server: str = MAIN, bound_s: float = sizes.bound_s, **more: Any) -> Step:
         return Step(name=name, play=play, server=server, bound_s=bound_s, **more)
@@ -84,7 +84,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
     rollouts = []
     for name, in_flight in levels.items():
         same = next(other for other in levels if levels[other] == in_flight)
-        capped = f"the server takes {in_flight} sequences at a time, which {same} measures"
+        capped = f"the server runs {in_flight} sequences at a time, as in {same}"
         play, skip = partial(do.measure_rollout, in_flight), "" if same == name else capped
         rollouts.append(step(name, play, command=command("bench rollout", alone), skip=skip))
     if rollouts[1].skip:

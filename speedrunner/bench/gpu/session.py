@@ -181,7 +181,7 @@ class Bench:
             reason = first_line(error)
         except Exception as error:
             if limit.expired():
-                reason = f"it took longer than its bound of {bound_s:.0f} s"
+                reason = f"it took longer than its limit of {bound_s:.0f} s"
             else:
                 reason, trace = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
         finally:
@@ -235,7 +235,7 @@ async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain:
     if open_ and not tried:
         first = min(open_, key=bench.needed_s)
         raise InvalidConfig(
-            f"--minutes {minutes:g} is too short: the shortest step that is left, {first.name}, may take"
+            f"--minutes {minutes:g} is too short: the shortest remaining step, {first.name}, may take"
             f" {bench.needed_s(first) / 60:.1f} minutes"
         )
     reasons = {name: step.reason for name, step in record.steps.items()}

@@ -59,7 +59,7 @@ def _describe_machine() -> Measurement:
         except PackageNotFoundError:
             continue
     rows = [{"name": name, "value": value} for name, value in facts.items()]
-    return Measurement("The machine and what is installed", tables=[Table("environment", rows)])
+    return Measurement("Machine and versions", tables=[Table("environment", rows)])
 
 
 def _toolkit() -> str:
@@ -120,7 +120,7 @@ async def measure_capacity(bench: Bench) -> Measurement:
         for row in rows:
             row["claimed"] = claimed[row["tokens"]]
         least = min(row["conversations"] / row["claimed"] for row in rows)
-        name = "least ratio of conversations that fit to those that the configuration claims"
+        name = "least ratio of conversations that fit to the configuration's claim"
         found.figures = [Figure(name, least, at_least=1.0, form=".2f")]
     return found
 

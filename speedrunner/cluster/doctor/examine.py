@@ -25,12 +25,12 @@ def sandboxes(subject: Subject) -> Iterator[Finding]:
         try:
             require(each.limits)
         except SandboxError as error:
-            how = "docs/troubleshooting.md says how, at: skills cannot be isolated here"
+            how = "see docs/troubleshooting.md, at: skills cannot be isolated here"
             yield failure("sandbox", str(error), how)
             continue
         strength = confinement(each.limits)
         if each.kind == "rlimits":
-            remedy = "leave sandbox=rlimits out: where isolation is possible, it is the default"
+            remedy = "remove sandbox=rlimits: isolation is the default where it is possible"
             yield warning("sandbox", f"it isolates nothing: {strength}", remedy)
         else:
             yield ok("sandbox", strength)
@@ -43,9 +43,9 @@ def environments(subject: Subject) -> Iterator[Finding]:
         try:
             yield ok(name, opened(env))
         except EnvironmentFault as error:
-            remedy = f"on the machine where it shall be fixed: speedrunner prepare {subject.words}"
+            remedy = f"run this on the machine to fix: speedrunner prepare {subject.words}"
             if isinstance(error, NoJava) and env.options.get("java"):
-                remedy = "correct env.java, or leave it out: a Java is installed with the environments"
+                remedy = "correct env.java, or remove it: a Java runtime is installed with the environments"
             yield failure(name, str(error), remedy)
 
 

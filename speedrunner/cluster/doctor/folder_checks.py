@@ -59,19 +59,21 @@ def run_folders(subject: Subject) -> Iterator[Finding]:
     for folder in subject.folders:
         name, base = f"folder {folder}", _nearest(folder)
         runs = sum(Path(each.run.dir).absolute().parent == folder for each in subject.configs)
-        elsewhere = "another folder: run.dir=..., or --dir of a list"
+        elsewhere = "choose another folder with run.dir=..., or --dir for a list"
         if problem := _write_problem(base):
             yield failure(name, f"cannot be written ({problem})", elsewhere)
             continue
         mount, free_gb, free_files = mount_of(base), _free_gb(base), os.statvfs(base).f_favail
         text = f"{mount.type} at {mount.place}, {free_gb:.1f} GB free"
         if 0 < free_files < RUN_FILES * runs:  # some file systems do not count them
-            few = f"{free_files} more files fit, and {runs} runs may make {RUN_FILES} each"
+            few = f"{free_files} more files fit, but {runs} runs may create {RUN_FILES} each"
             yield failure(name, few, elsewhere)
         elif free_gb < RUN_GB * runs:
-            yield warning(name, f"{text}, and {runs} runs may take {RUN_GB * runs:.1f}", elsewhere)
+            yield warning(name, f"{text}, but {runs} runs may take {RUN_GB * runs:.1f}", elsewhere)
         elif mount.is_memory:
-            yield warning(name, f"{text}: files in memory end with the job or the machine", elsewhere)
+            yield warning(
+                name, f"{text}: files in memory are lost at the end of the job or a reboot", elsewhere
+            )
         else:
             yield ok(name, text)
 
@@ -89,7 +91,7 @@ def scratch(subject: Subject) -> Iterator[Finding]:
         yield warning(name, f"{text}: sockets and caches work badly on a shared file system", remedy)
     elif free_gb < SCRATCH_GB:
         needed = f"{text}; the engine may compile up to {SCRATCH_GB:.0f}"
-        yield warning(name, needed, "clear some, or another TMPDIR")
+        yield warning(name, needed, "delete some files, or set another TMPDIR")
     else:
         yield ok(name, f"{text}; it counts against the job's memory" if mount.is_memory else text)
 
@@ -115,15 +117,15 @@ def caches(subject: Subject) -> Iterator[Finding]:
 
 def _weights(home: Path) -> Finding:
     """Check the folder for downloads from the hub; it may be read-only."""
-    name, remedy = "weights", "export HF_HOME= a folder of yours, in the job as well"
+    name, remedy = "weights", "export HF_HOME=FOLDER, a folder that you can write, also in the job"
     try:
         os.scandir(home).close()
     except FileNotFoundError:
         if problem := _write_problem(_nearest(home)):
-            return warning(name, f"{home} cannot be made ({problem})", remedy)
+            return warning(name, f"{home} cannot be created ({problem})", remedy)
     except OSError as error:
         return failure(name, f"{home} cannot be read ({error.strerror})", remedy)
-    return ok(name, f"weights of the hub are kept in {home} ({mount_of(home).type})")
+    return ok(name, f"weights from the hub are stored in {home} ({mount_of(home).type})")
 
 
 def mount_of(path: Path) -> Mount:

@@ -35,10 +35,10 @@ def slurm(subject: Subject) -> Iterator[Finding]:
     if job is not None:
         node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
         left_s = time_left_s()
-        left = "without a known end" if left_s is None else f"{left_s / 60:.0f} min left for work"
+        left = "without a known time limit" if left_s is None else f"{left_s / 60:.0f} min left for work"
         yield ok("Slurm", f"job {job} on {node}, {left}")
     elif shutil.which("squeue"):
-        yield warning("Slurm", "this is no job; a compute node may differ", subject.doctor)
+        yield warning("Slurm", "not in a job; a compute node may differ", subject.doctor)
 
 
 def processes(subject: Subject) -> Iterator[Finding]:
@@ -46,8 +46,8 @@ def processes(subject: Subject) -> Iterator[Finding]:
     needed = ENGINE_PROCESSES + EPISODE_PROCESSES * _in_flight(subject)
     most = min(_process_limits(), default=None)
     if most is not None and most < needed:
-        remedy = "set run.in_flight lower, or `ulimit -u` higher"
-        yield warning("processes", f"{most} more can be started, and {needed} may be needed", remedy)
+        remedy = "lower run.in_flight, or raise `ulimit -u`"
+        yield warning("processes", f"{most} more can be started, but {needed} may be needed", remedy)
     else:
         yield ok("processes", f"{'no limit' if most is None else most} for about {needed}")
 
@@ -74,7 +74,7 @@ def memory(subject: Subject) -> Iterator[Finding]:
         if (needed := config.run.in_flight * each) > available:
             fit = max(available // each, 1)
             what = f"{config.run.in_flight} episodes of {config.env.name}"
-            text = f"{what} take {needed:,} MB, and {available:,} are free"
+            text = f"{what} take {needed:,} MB, but {available:,} MB are free"
             yield failure("memory", text, f"run.in_flight={fit}, or more memory for the job (--mem)")
             return
     yield ok("memory", f"{available:,} MB free; {_in_flight(subject)} episodes in flight fit")
@@ -84,13 +84,13 @@ def cores(subject: Subject) -> Iterator[Finding]:
     """Check the cores that this process may use, and shared memory if GPUs work together."""
     count, least = len(os.sched_getaffinity(0)), CORES[subject.gpus > 0]
     if count < least:
-        text = f"{count}; below {least} the model waits for its episodes"
+        text = f"{count}; with fewer than {least}, the model waits for its episodes"
         yield warning("cores", text, f"--cpus-per-task={least}")
     else:
         yield ok("cores", str(count))
     shared_gb = shutil.disk_usage("/dev/shm").total / 1e9
     if subject.gpus > 1 and shared_gb < SHARED_GB:
-        remedy = "give the container a larger one, or ask the administrators"
+        remedy = "start the container with a larger one, or ask the administrators"
         yield warning("/dev/shm", f"{shared_gb:.1f} GB, and GPUs exchange data there", remedy)
 
 

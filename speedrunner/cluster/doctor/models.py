@@ -45,9 +45,9 @@ def installation(subject: Subject) -> Iterator[Finding]:
         for is_on in (True, False)
     )
     if kind == "cpu" and on_gpu:
-        yield failure(name, f"{on_gpu[0]} is for GPUs, and this is the CPU build", "make venv KIND=gpu")
+        yield failure(name, f"{on_gpu[0]} needs a GPU, but this is the CPU build", "make venv KIND=gpu")
     elif kind == "gpu" and on_cpu:
-        text = f"{on_cpu[0]} was made for the CPU build, and this is the GPU build"
+        text = f"{on_cpu[0]} needs the CPU build, but this is the GPU build"
         if _has_gpu():
             yield warning(name, text, "make venv KIND=cpu")
         else:
@@ -100,7 +100,7 @@ def flags(subject: Subject) -> Iterator[Finding]:
         if name in problems:
             yield failure(about, "; ".join(problems[name]), "correct `server.flags` of the model")
         else:
-            yield ok(about, f"vLLM takes all {len(lines[name])} words")
+            yield ok(about, f"vLLM accepts all {len(lines[name])} arguments")
 
 
 def servers(subject: Subject) -> Iterator[Finding]:
@@ -112,7 +112,7 @@ def servers(subject: Subject) -> Iterator[Finding]:
                 adopted = adopt(model_config, asyncio.run(attach(endpoint, model_config.name)), endpoint)
                 yield ok(name, f"{endpoint} serves it with a context of {adopted.context:,} tokens")
         except (InvalidModelConfig, ServerFailed) as error:
-            remedy = "serve this model there, correct serving.url or its key, or leave it out to start one"
+            remedy = "serve this model there, correct serving.url or its key, or remove it to start a server"
             yield failure(name, str(error), remedy)
 
 
@@ -135,25 +135,27 @@ def _key(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
         running_endpoint(model_config, subject.configs[0].serving.elsewhere())
     except (InvalidModelConfig, ServerFailed) as error:
         return failure(
-            name, str(error), f"export {model_config.api_key_env or 'the key'}=..., in the job as well"
+            name, str(error), f"export {model_config.api_key_env or 'the key'}=..., also in the job"
         )
-    return ok(name, f"none: it is hosted at {model_config.base_url}, which has to be reached from here")
+    return ok(name, f"none: it is hosted at {model_config.base_url}, which must be reachable from here")
 
 
 def _files(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
-    fetch = f"on a machine with a network, with the same HF_HOME: speedrunner prepare {subject.words}"
+    fetch = f"run this on a machine with a network and the same HF_HOME: speedrunner prepare {subject.words}"
     place, dummy = model_path(model_config), model_config.load_format == "dummy"
     try:
         folder = hub.complete_folder(place, model_config.revision) if model_config.id else Path(place)
         if not folder.is_dir():
             if model_config.recipe:
                 return warning(
-                    name, f"{folder} is made at the first start", f"speedrunner prepare {subject.words}"
+                    name, f"{folder} is created at the first start", f"speedrunner prepare {subject.words}"
                 )
-            return failure(name, f"there is no folder {folder}", "correct `path` in the model configuration")
+            return failure(
+                name, f"the folder {folder} does not exist", "correct `path` in the model configuration"
+            )
         lost = [each for each in hub.missing_files(folder) if not (dummy and each in hub.WEIGHTS)]
         if lost:
-            return failure(name, f"{folder} lacks {', '.join(lost)}", "make the folder again")
+            return failure(name, f"{folder} lacks {', '.join(lost)}", "create the folder again")
         if model_config.api == "completions":
             ChatTokenizer(place, model_config.revision)
     except FilesMissing as error:

@@ -78,7 +78,7 @@ def stored(value: object, kind: type[Stored], where: str) -> Stored:
     try:
         return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
-        raise InvalidPolicy(f"{where} holds no objectives and programs of voyager's: {error}") from error
+        raise InvalidPolicy(f"{where} contains no objectives and programs of Voyager: {error}") from error
 
 
 def programming(library: Library, env: TextEnv, shown: list[str] | None = None) -> ActorSpec:

@@ -53,9 +53,9 @@ class Voyager(Method):
         """Refuse environments with tasks that ask for different things."""
         if not env.goals:
             raise UnfitEnvironment(
-                "voyager plays where all episodes have the same goals, as in crafter; what is asked for in"
-                f" {env.name} differs from task to task, which leaves its curriculum without an aim (paper,"
-                " section 4.1)"
+                "method voyager needs an environment where all episodes have the same goals, such as"
+                f" crafter; the goals of {env.name} differ from task to task, so its curriculum has no"
+                " aim (paper, section 4.1)"
             )
 
     def initial(self) -> Policy:

@@ -60,14 +60,16 @@ def install() -> None:
     prctl.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 4]
     refused = prctl(_PR_SET_NO_NEW_PRIVS, 1, None, None, None)
     if refused or prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(instructions), None, None):
-        raise FilterRefused(f"the kernel takes no filter of system calls: {os.strerror(ctypes.get_errno())}")
+        raise FilterRefused(
+            f"the kernel refuses the filter of system calls: {os.strerror(ctypes.get_errno())}"
+        )
 
 
 def program(machine: str, pid: int) -> bytes:
     """Return the filter of a process on a machine, named as by `platform.machine`. Raises `FilterRefused`."""
     if machine not in ARCHITECTURES:
         known = " and ".join(ARCHITECTURES)
-        raise FilterRefused(f"the system calls of {known} are known, not those of {machine}")
+        raise FilterRefused(f"unsupported machine {machine}: only system calls of {known} are known")
     instructions: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
         (_JUMP_IF_EQUAL, 1, 0, ARCHITECTURES[machine]),

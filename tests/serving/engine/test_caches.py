@@ -85,4 +85,4 @@ def test_a_folder_that_others_may_have_prepared_is_not_used(
     with caplog.at_level(logging.WARNING):
         settings = cache_settings({**JOB, "TMPDIR": str(disk)}, private)
     assert below(private, settings) == set(USUAL)
-    assert f"no cache is kept in {folder}" in caplog.text
+    assert f"caching in {folder} is off" in caplog.text

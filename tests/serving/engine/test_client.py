@@ -152,7 +152,7 @@ async def test_an_answer_aborted_by_a_shutdown_is_wasted_with_its_tokens(serve: 
 
 async def test_a_lasting_fault_ends_as_failed_after_all_tries(serve: Any) -> None:
     async with serve(lambda request: scripted.refuse(500, "out of luck")) as rig:
-        with pytest.raises(RequestFailed, match=r"3 times, at last: status 500: out of luck"):
+        with pytest.raises(RequestFailed, match=r"3 times, most recently: status 500: out of luck"):
             await rig.complete()
         assert [row.retry for row in rig.rows] == [0, 1, 2]
 
@@ -209,7 +209,7 @@ async def test_a_key_that_no_header_may_hold_is_refused_without_telling_it(
     with ScriptedEngine(tiny_tokenizer, []) as server:
         endpoint = dataclasses.replace(server.endpoint, api_key="sesa\nme")
         engine = Engine(endpoint, "tiny-random", Meter(rows.append, PRICES), FAST)
-        with pytest.raises(RequestRefused, match="look at the server's address and API key"):
+        with pytest.raises(RequestRefused, match="check the server's address and API key"):
             await engine.complete(Prompt(PROMPT), max_tokens=1, labels={})
         await engine.close()
     (row,) = rows

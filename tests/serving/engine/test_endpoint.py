@@ -89,10 +89,10 @@ async def test_attaching_returns_the_servers_context(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "message"),
     [
-        (401, "", "asks for an API key and none was given"),
+        (401, "", "requires an API key: set serving.api_key_file"),
         (500, "", "answers /v1/models with status 500"),
-        (200, "<html>", "is no OpenAI-compatible server"),
-        (200, "[]", "is no OpenAI-compatible server"),
+        (200, "<html>", "is not OpenAI-compatible"),
+        (200, "[]", "is not OpenAI-compatible"),
     ],
 )
 async def test_attaching_to_something_else_says_what_is_wrong(

@@ -110,7 +110,7 @@ class TestWithoutGpus:
     def test_no_driver(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("PATH", "/nowhere")
         report = read_gpus()
-        assert report.failure == "there is no nvidia-smi, so this machine has no NVIDIA driver"
+        assert report.failure == "nvidia-smi is missing, so this machine has no NVIDIA driver"
         assert report.usable == []
         with pytest.raises(FileNotFoundError):
             visible_gpus()

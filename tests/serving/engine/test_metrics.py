@@ -41,7 +41,7 @@ def test_a_difference_says_what_was_counted_between() -> None:
 
 
 def test_a_missing_counter_is_an_error_and_never_zero() -> None:
-    with pytest.raises(ServerFailed, match="holds no vllm:generation_tokens_total"):
+    with pytest.raises(ServerFailed, match="has no vllm:generation_tokens_total"):
         Metrics(TEXT.replace("generation_tokens_total", "renamed_total")).counters()
 
 

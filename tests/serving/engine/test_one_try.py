@@ -61,7 +61,7 @@ async def test_a_cancelled_response_is_aborted_with_its_tokens() -> None:
 
 @pytest.mark.parametrize("lacking", [{"usage": None}, {"output": None}, {"output": [{"id": "x"}]}])
 async def test_what_lacks_what_it_must_hold_is_no_answer(lacking: dict[str, Any]) -> None:
-    with pytest.raises(TryFailed, match="the answer lacks what it must hold: "):
+    with pytest.raises(TryFailed, match="the answer lacks a required field: "):
         await tried(**lacking)
 
 

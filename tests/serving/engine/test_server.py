@@ -374,7 +374,9 @@ async def test_a_port_in_use_is_told_before_anything_is_started(server_of) -> No
         taken.listen()
         port = taken.getsockname()[1]
         server = server_of(HEALTHY, port=port)
-        with pytest.raises(ServerFailed, match=rf"^port {port} of 127\.0\.0\.1 is taken .*another or attach"):
+        with pytest.raises(
+            ServerFailed, match=rf"^port {port} of 127\.0\.0\.1 is taken .*another port, or use"
+        ):
             await server.start()
     assert not server.log.exists()
 

@@ -78,7 +78,7 @@ def test_without_a_toolkit_nothing_is_compiled_with_nvcc(tmp_path: Path) -> None
     found = find_toolkit()
     assert (found.nvcc, found.version, found.settings()) == (None, None, OFF)
     assert texts(found) == [
-        f"there is no nvcc: PATH, {tmp_path}/usr-local-cuda and the environment's packages have none,"
+        f"nvcc is missing: PATH, {tmp_path}/usr-local-cuda and the environment's packages have none,"
         " and CUDA_HOME is not set"
     ]
     assert [each.fatal for each in found.problems] == [False]
@@ -158,9 +158,9 @@ def test_the_compiler_among_the_packages_is_taken_last(install: Install) -> None
 @pytest.mark.parametrize(
     ("missing", "text", "fatal"),
     [
-        ("gcc", "there is no C compiler: gcc or clang is not on the PATH", True),
-        ("c++", "there is no C++ compiler: c++ is not on the PATH", False),
-        ("ninja", "there is no ninja on the PATH", False),
+        ("gcc", "the C compiler is missing: gcc or clang is not on the PATH", True),
+        ("c++", "the C++ compiler is missing: c++ is not on the PATH", False),
+        ("ninja", "ninja is not on the PATH", False),
     ],
 )
 def test_programs_that_are_missing_are_named(

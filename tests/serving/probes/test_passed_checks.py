@@ -144,7 +144,9 @@ class TestStartCheck:
         with server:
             assert await self.probes(bare, server, folder, "never") == 0
             (line,) = self.said
-            assert line.startswith("serving.check=never: tool calls and prefix cache of http://127.0.0.1:")
+            assert line.startswith(
+                "serving.check=never: skipping the check of tool calls and prefix cache of http://127.0.0.1:"
+            )
             assert await self.probes(bare, server, folder) > 0
 
     async def test_a_failed_check_is_never_stored(
@@ -155,7 +157,7 @@ class TestStartCheck:
 
         with Probed(tiny_tokenizer, broken) as server:
             for _ in range(2):
-                with pytest.raises(ServerFailed, match="does not keep to the grammar"):
+                with pytest.raises(ServerFailed, match="does not enforce the grammar"):
                     await self.probes(bare, server, folder)
             assert not any(os.scandir(folder))
             server.script = sample_call

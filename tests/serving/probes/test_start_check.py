@@ -76,8 +76,8 @@ async def test_a_good_engine_passes_with_one_probe_of_each_kind_of_grammar_and_o
 @pytest.mark.parametrize(
     ("spoiled", "told"),
     [
-        (lambda request: call("probe_turn", direction="up"), "came back invalid"),
-        (lambda request: cut(sample_call(request)), "came back truncated"),
+        (lambda request: call("probe_turn", direction="up"), "is invalid"),
+        (lambda request: cut(sample_call(request)), "is truncated"),
         (lambda request: refuse(400, "unknown grammar"), "unknown grammar"),
     ],
 )
@@ -88,7 +88,7 @@ async def test_an_engine_that_fails_one_probe_is_refused_by_name(
         return spoiled(request) if list(request.tools) == ["probe_turn"] else sample_call(request)
 
     async with engine(bare, tiny_tokenizer, policy) as checked:
-        with pytest.raises(ServerFailed, match=r"the probe 'enum' came back") as caught:
+        with pytest.raises(ServerFailed, match=r"the answer to probe 'enum' is") as caught:
             await check_engine(checked.model)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
@@ -99,7 +99,7 @@ async def test_an_engine_that_fails_one_probe_is_refused_by_name(
     [
         (Silent, "--enable-prompt-tokens-details"),
         (Off, "--enable-prefix-caching"),
-        (Forgetful, "pushed it out"),
+        (Forgetful, "evicted it from the cache"),
     ],
 )
 async def test_an_engine_whose_cache_gives_nothing_is_refused(

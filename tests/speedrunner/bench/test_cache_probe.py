@@ -75,7 +75,7 @@ async def test_a_second_probe_of_the_same_engine_begins_anew(
         (Silent, "does not report cached tokens: start it with --enable-prompt-tokens-details"),
         (Off, "its prefix cache is off: start it with --enable-prefix-caching"),
         (Small, "its cache of 40 blocks is too small"),
-        (Forgetful, "other requests may have pushed it out"),
+        (Forgetful, "other requests may have evicted it from the cache"),
     ],
 )
 async def test_what_keeps_tokens_from_the_cache_is_named(

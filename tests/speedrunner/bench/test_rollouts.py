@@ -136,5 +136,5 @@ async def test_a_refused_request_is_told(
         deployment = Deployment(tiny_model_config, ServiceOptions(), engine.endpoint)
         episode = TokenStream([1, 2], [[]], 5, {}, None)
         async with engine.endpoint.client(30.0) as http:
-            with pytest.raises(RequestFailed, match=r"answered with 400: .*no such tag"):
+            with pytest.raises(RequestFailed, match=r"got status 400: .*no such tag"):
                 await BareClient(deployment, http).play([episode])

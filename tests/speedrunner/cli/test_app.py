@@ -79,8 +79,11 @@ class TestSignals:
         process.send_signal(number)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert (process.returncode, err) == (128 + number, "")
-        assert re.search(rf"{number.name}: [12] in flight may end within 3 s; once more to stop at once", out)
-        assert re.search(r"given up in flight, to be begun anew: [12] \(.*train/0002", out)
+        assert re.search(
+            rf"{number.name}: [12] in flight, waiting up to 3 s for them; send the signal again to stop",
+            out,
+        )
+        assert re.search(r"aborted in flight, to be restarted on resume: [12] \(.*train/0002", out)
         stopped = f"stopped by {number.name}; finished work is recorded. Rerun the same command to resume"
         assert out.rstrip().endswith(stopped)
         assert not (run.dir / "lock").exists()
@@ -94,12 +97,12 @@ class TestSignals:
         assert await asyncio.to_thread(hanging.wait, 120)
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
-        while "in flight may end" not in (line := await asyncio.to_thread(process.stdout.readline)):
+        while "in flight, waiting up to" not in (line := await asyncio.to_thread(process.stdout.readline)):
             assert line, "it has ended"
         process.send_signal(signal.SIGINT)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert (process.returncode, err) == (130, "")
-        assert re.fullmatch(r"given up in flight, to be begun anew: [12] \(.*train/0002.*\)\n", out)
+        assert re.fullmatch(r"aborted in flight, to be restarted on resume: [12] \(.*train/0002.*\)\n", out)
         assert (run.dir / "lock").exists()  # stale, which the next process finds out
         run.server.script = script(walker, LEARN)
         await run.play()
@@ -132,7 +135,7 @@ class TestCommands:
             assert each.stat().st_mode & 0o777 == (0o700 if each.is_dir() else 0o600), each
         again = run.cli()
         assert again.returncode == 0
-        assert f"{run.dir} is finished: nothing is left to play" in again.stdout
+        assert f"{run.dir} is finished: nothing to play" in again.stdout
         assert [
             line.split() for line in again.stdout.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)
         ] == rows
@@ -228,8 +231,8 @@ class TestBadInput:
         run.model_config = msgspec.structs.replace(run.model_config, path="/no/such/weights")
         line = complaint(run.cli())
         assert line == (
-            "model 'tiny-random': there is no folder /no/such/weights; "
-            "download it or correct the model config's `path`"
+            "model 'tiny-random': no folder at /no/such/weights; download it or correct the model"
+            " config's `path`"
         )
 
     def test_a_port_in_use(self, corridor: Runs) -> None:
@@ -245,7 +248,7 @@ class TestBadInput:
         (run.dir / "thesis.tex").write_text("All of it.")
         line = complaint(run.cli())
         assert line == (
-            f"{run.dir} holds no run (it has thesis.tex, but no config.yaml): name another directory"
+            f"{run.dir} contains no run (it has thesis.tex, but no config.yaml): choose another directory"
         )
         assert [path.name for path in run.dir.iterdir()] == ["thesis.tex"]
 
@@ -256,7 +259,9 @@ class TestBadInput:
         os.mkfifo(run.dir / name)
         assert f"{name} could not be " in complaint(run.cli())
         if name == "requests.jsonl":
-            assert f"{name} could not be read: it is no" in complaint(speedrunner("cost", str(run.dir)))
+            assert f"{name} could not be read: it is a folder, a pipe" in complaint(
+                speedrunner("cost", str(run.dir))
+            )
 
     def test_a_directory_with_something_else_in_a_files_place(self, killed: ScriptedRun) -> None:
         run = killed.copy()
@@ -264,7 +269,7 @@ class TestBadInput:
         (run.dir / "episodes.jsonl").mkdir()
         line = complaint(run.cli())
         assert str(run.dir) in line
-        assert "no regular file but a folder" in line
+        assert "it is a folder, a pipe or a device" in line
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may always read")
     def test_a_directory_that_may_not_be_read(self, corridor: Runs) -> None:
@@ -279,7 +284,7 @@ class TestBadInput:
             return complaint(in_process("run", f"run.start_from={source}", "run.rollouts=0"))
 
         run = corridor(script())
-        assert evaluated(f"{run.dir}:1") == f"{run.dir} does not exist: name a run's directory"
+        assert evaluated(f"{run.dir}:1") == f"{run.dir} does not exist: give the directory of a run"
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_config(to_yaml(compose(run.overrides())))
         for name in (run.dir, f"{run.dir}:1"):
@@ -287,9 +292,11 @@ class TestBadInput:
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_policy(Policy(version=0))
         assert evaluated(f"{run.dir}:7") == f"{run.dir} has no policy v0007; it has v0000 to v0000"
-        assert "names no policy; write RUN or RUN:VERSION" in evaluated(f"{run.dir}:newest")
+        assert "is not a policy; write RUN or RUN:VERSION" in evaluated(f"{run.dir}:newest")
         line = complaint(in_process("run", f"run.start_from={run.dir}", "--trust", "a:B"))
-        assert line.startswith("--trust a:B is for evaluations of a stored policy: add run.start_from=")
+        assert line.startswith(
+            "--trust a:B works only in evaluations of a stored policy: add run.start_from="
+        )
 
     async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, killed: ScriptedRun) -> None:
         run = killed.copy()
@@ -315,7 +322,7 @@ class TestBadInput:
     def test_a_damaged_configuration(self, killed: ScriptedRun) -> None:
         run = killed.copy()
         (run.dir / "config.yaml").write_text("run: [1")
-        assert "config.yaml cannot be read: it is no YAML" in complaint(run.cli())
+        assert "config.yaml cannot be read: it is not valid YAML" in complaint(run.cli())
 
     async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
         self, corridor: Runs

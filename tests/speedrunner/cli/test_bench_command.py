@@ -21,7 +21,9 @@ def test_numbers_are_ascending_and_none_comes_twice() -> None:
 
 @pytest.mark.parametrize("text", ["", "1,,4", "0,4", "many"])
 def test_what_is_no_list_of_numbers_is_told_with_the_option(text: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"--in-flight .*: write numbers with commas, such as 1,4,16"):
+    with pytest.raises(
+        InvalidConfig, match=r"--in-flight .*: write numbers separated by commas, such as 1,4,16"
+    ):
         numbers("--in-flight", text)
 
 
@@ -38,8 +40,8 @@ class TestGpu:
         assert done.returncode == 0, done.stderr
         assert "#### Rollouts" in done.stdout
         assert re.search(rf"start-cold +\| skipped: {schedule.FOREIGN}", done.stdout)
-        assert "Left" not in done.stdout
-        assert done.stdout.endswith(f"The tables are in {out / 'record.md'}\n")
+        assert "Remaining" not in done.stdout
+        assert done.stdout.endswith(f"The tables were written to {out / 'record.md'}\n")
         steps = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
         again = in_process("bench", "gpu", *overrides, "--minutes=0", f"--out={out}")
         assert (again.returncode, again.stdout) == (0, done.stdout)
@@ -66,7 +68,7 @@ class TestGpu:
         (tmp_path / "file").write_text("")
         assert "file could not be made: file exists" in refused(*overrides, f"--out={tmp_path / 'file'}")
         assert "--minutes 0.1 is too short" in refused(*overrides, f"--out={tmp_path}", "--minutes=0.1")
-        assert "holds a record of tiny-random made in another way" in refused(
+        assert "contains a record of tiny-random with other settings" in refused(
             *overrides, "sandbox.memory_mb=1000", f"--out={tmp_path}"
         )
         hosted = refused("model=gpt-5.4-mini", f"--out={tmp_path / 'hosted'}")

@@ -144,14 +144,14 @@ class CannotBeSplit(Corridor):
     [
         (ShowsAHash, "played in another process or order, differs in opening"),
         (JoinsASet, "played in another process or order, differs in opening"),
-        (ShowsNoText, "texts: hold a lone surrogate"),
+        (ShowsNoText, "texts: contain a lone surrogate"),
         (CountsItsResets, "differs in opening after 0 equal calls"),
         (
             EndsItsProcess,
             "call: walk() with task.name=default task.index=3 ended the process (exit status 7)",
         ),
         (Hangs, "call: walk() with task.name=default task.index=3 did not return within 5 s"),
-        (LeavesProcesses, "close: leaves processes behind: "),
+        (LeavesProcesses, "close: processes still run: "),
         (ClosesOnce, "close: a second call raised RuntimeError"),
         (CannotBeLoaded, "preload raised RuntimeError: no mortar (test_check_env.py, line"),
         (CannotBeSplit, "splits raised RuntimeError: no bricks (test_check_env.py, line"),
@@ -175,10 +175,10 @@ class Unsplit(Corridor):
 
 def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -> None:
     line = complaint(in_process("check", "env", Unsplit.name))
-    assert "offers no split" in line
+    assert "has no split" in line
     assert "or name a task: task.name=... task.index=..." in line
     done = in_process("check", "env", Unsplit.name, "task.name=default", "task.index=4", "--calls", "20")
     assert done.returncode == 0, done.stdout
     done = in_process("check", "env", Unsplit.name, "task.name=maze")
     assert done.returncode == 1
-    assert "name='maze', index=0) raised UnknownTask: no task 'maze' in" in done.stdout
+    assert "name='maze', index=0) raised UnknownTask: unknown task 'maze' of" in done.stdout

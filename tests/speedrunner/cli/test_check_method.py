@@ -80,18 +80,21 @@ class KeepsASet(Learner):
 @pytest.mark.parametrize(
     ("kind", "found"),
     [
-        (Remembers, ["sleep: a method made anew, in another process, made another policy of the same"]),
-        (JoinsASet, ["agent: a method made anew, in another process, gave the actor another prompt"]),
+        (
+            Remembers,
+            ["sleep: a new instance of the method in another process made another policy from the same"],
+        ),
+        (JoinsASet, ["agent: a new instance of the method in another process gave the actor another prompt"]),
         (
             Draws,
             [
-                "agent: returned another ActorSpec for the same policy and task when it was called again",
-                "agent: changed the policy that it was given",
+                "agent: two calls returned different ActorSpecs for the same policy and task",
+                "agent: changed the policy that was passed to it",
             ],
         ),
         (Stumbles, ["sleep raised IndexError: list index out of range (test_check_method.py, line "]),
-        (Ends, ["it ended the process that played it"]),
-        (KeepsASet, ["policy version 0 cannot be stored: it would read back differently"]),
+        (Ends, ["it ended its process"]),
+        (KeepsASet, ["policy version 0 cannot be stored: it would not read back unchanged"]),
     ],
 )
 def test_each_broken_promise_is_a_line(kind: type[Method], found: list[str]) -> None:

@@ -86,5 +86,5 @@ def test_a_row_that_cannot_be_is_named(learnt: ScriptedRun, tmp_path: Path, old:
 def test_a_ledger_that_is_missing_is_no_run_without_costs(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "requests.jsonl").unlink()
-    with pytest.raises(RunDirectoryError, match="holds episodes and no ledger"):
+    with pytest.raises(RunDirectoryError, match="has episodes but no ledger"):
         printed(str(run))

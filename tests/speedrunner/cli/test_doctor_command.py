@@ -38,7 +38,7 @@ def test_a_failure_is_told_with_its_remedy_and_is_the_exit_status(monkeypatch: p
     at = next(
         n for n, line in enumerate(lines) if line.startswith("FAILED       folder /proc/runs: cannot be")
     )
-    assert lines[at + 1] == "             -> another folder: run.dir=..., or --dir of a list"
+    assert lines[at + 1] == "             -> choose another folder with run.dir=..., or --dir for a list"
     assert "FAILED       files of gpt-5.4-mini: " in done.stdout
     assert "2 failed" in lines[-1]
 

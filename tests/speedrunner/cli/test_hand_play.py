@@ -199,9 +199,9 @@ class TestPlay:
 
     def test_what_does_not_exist(self) -> None:
         line = complaint(play(f"env={CORRIDOR}", "task.name=maze", typed=""))
-        assert line.startswith("task maze 0 could not be started: no task 'maze' in")
+        assert line.startswith("task maze 0 could not be started: unknown task 'maze' of")
         line = complaint(play("env=scienceworld", "task.name=fly", "task.index=0", typed=""))
-        assert "no task 'fly' in scienceworld; there are boil, " in line
+        assert "unknown task 'fly' of scienceworld; known: boil, " in line
 
     def test_a_broken_environment_is_one_line(self) -> None:
         done = play(f"env={CORRIDOR}", "task.name=broken_step", "task.index=9", typed="walk 3\n")

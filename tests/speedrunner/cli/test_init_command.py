@@ -37,7 +37,7 @@ def test_a_fresh_environment_method_and_model_config_pass_their_checks_and_tests
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     (tmp_path / "test_maze.py").write_text("mine")
     line = complaint(in_process("init", "env", "maze", str(tmp_path)))
-    assert line == f"{tmp_path / 'test_maze.py'} is there already: give another name or folder"
+    assert line == f"{tmp_path / 'test_maze.py'} already exists: choose another name or folder"
     assert [file.read_text() for file in tmp_path.iterdir()] == ["mine"]
 
 

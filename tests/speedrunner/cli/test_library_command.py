@@ -54,7 +54,7 @@ def test_a_stored_version_that_breaks_the_rules_is_one_error(
 def test_a_fifo_is_not_waited_for(module: Path) -> None:
     module.unlink()
     os.mkfifo(module)
-    reason = "cannot be read: it is no regular file but a folder, a pipe or a device"
+    reason = "cannot be read: it is a folder, a pipe or a device, not a regular file"
     assert in_process("library", "check", str(module)).stdout == f"{module}: {reason}\n"
 
 
@@ -63,7 +63,7 @@ def test_arguments_that_are_no_json_are_refused(module: Path, arguments: str) ->
     words = ("library", "try", str(module), "twice", "--arguments", arguments, f"env={CORRIDOR}", "--json")
     done = in_process(*words)
     assert done.returncode == 1
-    assert "the arguments are no JSON object" in json.loads(done.stdout)["error"]
+    assert "the arguments must be a JSON object" in json.loads(done.stdout)["error"]
 
 
 def test_a_name_that_is_no_text_is_refused(module: Path) -> None:

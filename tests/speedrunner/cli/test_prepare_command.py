@@ -68,4 +68,4 @@ def test_every_model_and_environment_of_a_list_is_prepared_once() -> None:
 def test_hosted_models_need_nothing() -> None:
     done = in_process("prepare", "model=gpt-5.4-mini")
     assert done.returncode == 0
-    assert done.stdout.startswith("ready  model gpt-5.4-mini: nothing to fetch: it is hosted at https://")
+    assert done.stdout.startswith("ready  model gpt-5.4-mini: nothing to download: it is hosted at https://")

@@ -141,14 +141,14 @@ class TestRefusals:
         with Probed(tiny_tokenizer) as server:
             done = probe("cache", model_config, f"serving.url={server.endpoint}", "--turns", "200")
         assert isinstance(done.exception, InvalidConfig)
-        assert str(done.exception).startswith("--turns 200 are too many: ")
+        assert str(done.exception).startswith("--turns 200 is too many: ")
 
     def test_thinking_of_a_model_that_does_not_think(self) -> None:
         with pytest.raises(InvalidConfig, match="'qwen3-4b-instruct' does not think"):
             thinking_role(load_model_config("qwen3-4b-instruct"), True)
 
     def test_thinking_on_the_chat_route(self) -> None:
-        with pytest.raises(InvalidConfig, match="--thinking is for the completions API"):
+        with pytest.raises(InvalidConfig, match="--thinking needs the completions API"):
             thinking_role(with_built_in_calls(load_model_config("tiny-random")), True)
 
     def test_built_in_calls_of_a_hosted_model(self) -> None:

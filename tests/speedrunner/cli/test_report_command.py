@@ -39,7 +39,9 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     out, figures = tmp_path / "out", tmp_path / "out" / "figures"
     done = in_process("report", str(learnt.dir), "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 22 tables, 5 figures"
+    assert (
+        done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 22 tables, 5 figures"
+    )
     text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
     assert process.machine is not None
@@ -61,12 +63,12 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
 
 def test_without_a_name_the_report_is_in_the_folder(copied: Path) -> None:
     last = in_process("report", str(copied)).stdout.splitlines()[-1]
-    assert last.startswith(f"the report is in {copied / 'report'}: ")
+    assert last.startswith(f"the report was written to {copied / 'report'}: ")
     text = (copied / "report" / "report.html").read_text()
-    assert "One seed alone, so no deviation: react, speedrunner." in text
+    assert "Only one seed, so no deviation: react, speedrunner." in text
     assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
-    assert "No finished run had a forecast" in text
-    assert "as well: speedrunner sweep experiment=cache model=gpt-5.4-mini run.rollouts=4" in text
+    assert "No finished run has a forecast" in text
+    assert "without it: speedrunner sweep experiment=cache model=gpt-5.4-mini run.rollouts=4" in text
 
 
 def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(copied: Path) -> None:
@@ -100,7 +102,7 @@ def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(copied: Path) -
     again = Path(shutil.copytree(run, copied / "zz-again"))
     done = in_process("report", str(copied))
     assert (done.returncode, done.stderr) == (0, "")
-    said = f"{again} is left out: it has the setting and the seed of {run}"
+    said = f"{again} is left out: it has the condition and seed of {run}"
     assert said in done.stdout
     text = (copied / "report" / "report.html").read_text()
     assert f'<p class="caveat">{said}</p>' in text
@@ -115,7 +117,7 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(copied: Path) -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: {react}")
     text = (copied / "report" / "report.html").read_text()
-    assert f"<li>{react}/config.yaml cannot be read: it is no YAML" in text
+    assert f"<li>{react}/config.yaml cannot be read: it is not valid YAML" in text
     assert f"<td>{speedrunner}</td>" in text
 
 
@@ -154,13 +156,13 @@ def test_a_record_of_a_machine_adds_its_tables(copied: Path, tmp_path: Path) -> 
     assert '<th scope="col">without prefix cache</th>' in text
     assert "<td>failed: no | room</td>" in text
     alone = complaint(in_process("report", str(tmp_path / "h100")))
-    assert "is a record of `bench gpu`, with its tables in record.md: name runs as well" in alone
+    assert "is a record of `bench gpu`; its tables are in its record.md. Name runs as well" in alone
 
 
 def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
-    assert "holds no run" in complaint(in_process("report", str(tmp_path / "empty")))
+    assert "contains no runs" in complaint(in_process("report", str(tmp_path / "empty")))
     assert not list((tmp_path / "empty").iterdir())
     assert "could not be read" in complaint(in_process("report", str(tmp_path / "none")))
     beside = in_process("report", str(tmp_path / "none"), str(sweep))
@@ -169,11 +171,9 @@ def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path)
     out = str(tmp_path / "out")
     placed = complaint(in_process("report", str(sweep), "--out", str(tmp_path / "file")))
     assert "not a directory" in placed.lower()
-    assert "is not among its choices" in complaint(
-        in_process("report", str(sweep), "--out", out, "--prices", "dear")
-    )
+    assert "is unknown" in complaint(in_process("report", str(sweep), "--out", out, "--prices", "dear"))
     hours = complaint(in_process("report", str(sweep), "--out", out, "--prices", "gpu-hours"))
-    assert hours == "--prices gpu-hours is for `speedrunner cost`: here runs are priced by the token"
+    assert hours == "--prices gpu-hours works only with `speedrunner cost`: reports price runs by token"
     assert not Path(out).exists()
 
 
@@ -198,8 +198,11 @@ def test_experiments_that_were_not_begun_are_named_with_the_sizes_of_the_runs(
 @pytest.mark.parametrize(
     ("step", "problem"),
     [
-        ({"figures": [{"name": "f", "value": 1.0, "form": "999999999.1f"}]}, "is no format of a number"),
-        ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"a": "a:>999999999"}}]}, "is no format"),
+        ({"figures": [{"name": "f", "value": 1.0, "form": "999999999.1f"}]}, "is not a number format"),
+        (
+            {"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"a": "a:>999999999"}}]},
+            "is not a number format",
+        ),
         ({"tables": [{"name": "t", "rows": []}]}, "index out of range"),
         ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"b": "b"}}]}, "cannot be read: 'b'"),
         (None, None),
@@ -218,7 +221,7 @@ def test_a_damaged_record_hides_no_run(
     assert (done.returncode, problem or "") == (int(problem is not None), problem or done.stderr)
     assert (problem or "") in done.stderr
     assert (
-        "One seed alone, so no deviation: react, speedrunner."
+        "Only one seed, so no deviation: react, speedrunner."
         in (copied / "report" / "report.html").read_text()
     )
 
@@ -227,7 +230,7 @@ def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
     bad = min(copied.glob("*/processes.jsonl"))
     bad.write_text(re.sub(r'"started":[0-9.]+', '"started":1e15', bad.read_text()))
     done = in_process("report", str(copied))
-    assert done.stdout.splitlines()[-1].startswith("the report is in ")
+    assert done.stdout.splitlines()[-1].startswith("the report was written to ")
     assert f"{bad}, line 1, is not a valid Process" in done.stderr
 
 
@@ -251,8 +254,8 @@ def test_forecasts_that_came_with_the_runs_hide_no_run(mean: float, copied: Path
     (copied / "forecasts.jsonl").write_text("\n".join(forecasts) + "\n")
     done = in_process("report", str(copied))
     assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("the report is in ")
-    assert "the forecasts of runs cannot be used" in done.stderr
+    assert done.stdout.splitlines()[-1].startswith("the report was written to ")
+    assert "cannot use the forecasts of runs" in done.stderr
 
 
 def test_a_folder_that_is_too_deep_hides_no_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:

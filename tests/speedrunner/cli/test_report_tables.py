@@ -240,7 +240,7 @@ class TestHostile:
         (tmp_path / "file").write_text("")
         out = str(tmp_path / "out")
         lines = {
-            (str(tmp_path / "empty"), out): "holds no run: no folder in it has a config.yaml",
+            (str(tmp_path / "empty"), out): "contains no runs: no folder in it has a config.yaml",
             (str(tmp_path / "none"), out): "none could not be read: no such file or directory",
             (str(sweep), str(tmp_path / "file")): "could not be made: not a directory",
             (str(sweep), str(tmp_path / "file" / "out")): "could not be made: not a directory",
@@ -256,7 +256,7 @@ class TestHostile:
         (run / "episodes.jsonl").write_text("".join(row for row in rows if "test/0004" not in row))
         done = in_process("report", str(copied), "--out", str(tmp_path))
         assert done.returncode == 0
-        assert f"{run} is not finished: no whole evaluation after 4 rollouts" in done.stdout
+        assert f"{run} is not finished: no complete evaluation after 4 rollouts" in done.stdout
 
 
 @pytest.mark.slow

@@ -100,16 +100,20 @@ class TestPrinting:
 @pytest.mark.parametrize(
     ("overrides", "error", "message"),
     [
-        (["serving.url=unix:/x"], InvalidConfig, "serving.url=unix:/x is a running server; `serve` starts"),
+        (
+            ["serving.url=unix:/x"],
+            InvalidConfig,
+            "serving.url=unix:/x is a running server",
+        ),
         (
             ["model=gpt-5.4-mini"],
             InvalidModelConfig,
-            "'gpt-5.4-mini' is hosted at .*: it cannot be started here",
+            "'gpt-5.4-mini' is hosted at .*, so no server can be started for it",
         ),
         (
             ["model=tiny-random", "model.load_format=dummy"],
             InvalidModelConfig,
-            "model.load_format=dummy does not go with",
+            "model.load_format=dummy does not work with",
         ),
     ],
 )

@@ -45,7 +45,7 @@ def test_single_keys_win_over_the_file(file: Path) -> None:
 
 @pytest.mark.parametrize("given", [[], ["cluster.gpus=1"]])
 def test_one_must_be_named(given: list[str]) -> None:
-    with pytest.raises(InvalidConfig, match=r"^name one cluster, cluster=NAME .*, not none$"):
+    with pytest.raises(InvalidConfig, match=r"^name one cluster: cluster=NAME .*, not none$"):
         cluster_of(given)
 
 
@@ -66,7 +66,7 @@ def test_and_not_two() -> None:
         ("cluster.options=[--qos=very long]", "options"),
         ("cluster.options=[qos]", "options"),
         ("cluster.options=[", "cluster cpu: "),
-        ("cluster.options=[--outp=/elsewhere]", "--outp=/elsewhere is not for you to set"),
+        ("cluster.options=[--outp=/elsewhere]", "--outp=/elsewhere is set by SpeedRunner"),
     ],
 )
 def test_what_is_wrong_is_named_on_one_line(change: str, words: str) -> None:

@@ -180,7 +180,7 @@ class TestAScript:
     def test_has_one_model_over_several_nodes(self, folder: Path) -> None:
         for name in ("one", "other"):
             write_spread_model(folder / f"{name}.yaml", nodes=2, name=name)
-        words = "one and other need several nodes each, and a job has one such model: "
+        words = "one and other each need several nodes, but a job can have one such model: "
         assert words in refused("model=one.yaml", "model.inducer_name=other.yaml", *CPU)
 
     def test_writes_nothing(self, folder: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_script_for_those_who_call_sbatch_themselves_is_the_same() -> None:
 @pytest.mark.parametrize("name", ["back\\slash", "two\nlines", "re\rturn", "b\x07ll"])
 def test_a_folder_that_sbatch_would_misread_is_refused(name: str) -> None:
     refusal = refused("model=tiny", "cluster=cpu", f"--dir={name}")
-    assert "sbatch cannot be given a path with a backslash" in refusal
+    assert "sbatch accepts no path with a backslash" in refusal
     assert repr(name)[1:-1] in refusal
 
 
@@ -225,7 +225,7 @@ def test_a_name_that_is_not_utf_8_is_refused(folder: Path, monkeypatch: pytest.M
     (odd := folder / os.fsdecode(b"\xff")).mkdir()
     shutil.copy(folder / "runs.yaml", odd)
     monkeypatch.chdir(odd)
-    assert refused("model=tiny", "cluster=cpu").startswith("a name is not UTF-8, which Slurm expects: ")
+    assert refused("model=tiny", "cluster=cpu").startswith("a name must be UTF-8 for Slurm: ")
 
 
 def test_options_that_sbatch_would_misread_are_refused() -> None:
@@ -236,15 +236,18 @@ def test_options_that_sbatch_would_misread_are_refused() -> None:
 @pytest.mark.parametrize(
     ("given", "words"),
     [
-        (["model=tiny", "--dry-run"], r"^name one cluster, cluster=NAME "),
+        (["model=tiny", "--dry-run"], r"^name one cluster: cluster=NAME "),
         (["cluster=cpu", "cluster.minuets=9"], "minuets"),
         (["cluster=cpu", "cluster.options=[--qos=very long]"], "options"),
-        (["cluster=cpu", "model=qwen3.5-27b"], r"1 GPUs on a node are needed for qwen3\.5-27b, .* have 0"),
+        (["cluster=cpu", "model=qwen3.5-27b"], r"1 GPUs on one node are needed for qwen3\.5-27b, .* have 0"),
         (
             ["cluster=gpu", "cluster.gpus=3", "model=qwen3.5-27b-4x48gb"],
             r"4 GPUs .* have 3 \(cluster\.gpus\)",
         ),
-        (["cluster=cpu", "model=tiny", "--jobs=3"], r"^3 parts cannot be made: 1 at least, .* and 2 at most"),
+        (
+            ["cluster=cpu", "model=tiny", "--jobs=3"],
+            r"^3 parts are not possible: 1 at least.* and 2 at",
+        ),
         (["cluster=cpu", "model=tyni"], "tiny"),
     ],
 )
@@ -291,7 +294,7 @@ class TestSubmitting:
         assert [(job["job"], len(job["runs"])) for job in jobs] == [("12_1", 1), ("12_2", 1)]
 
     def test_says_why_slurm_does_not_take_it(self, folder: Path) -> None:
-        assert "there is no `sbatch` here" in refused(*self.GIVEN)
+        assert "`sbatch` is not installed here" in refused(*self.GIVEN)
         stand_in(folder, "sbatch", refuses="invalid partition specified: a100")
         assert refused(*self.GIVEN) == "`sbatch` refuses: invalid partition specified: a100"
         assert not (folder / "out" / JOBS).exists()
@@ -302,7 +305,7 @@ class TestSubmitting:
         note_jobs(folder / "out", Submitted([JobPart("7_2", "7_2.log", [run])]))
         stand_in(folder, "squeue", "7_2|PENDING||0|Priority|\n")
         assert refused(*self.GIVEN) == (
-            "job 7_2, which is pending, plays babyai-react-tiny-seed1: wait for it, or end it with"
+            "job 7_2, which is pending, plays babyai-react-tiny-seed1: wait for it, or cancel it with"
             " `scancel 7_2`"
         )
         stand_in(folder, "squeue", "")

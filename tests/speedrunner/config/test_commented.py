@@ -42,4 +42,4 @@ def test_the_command_prints_it_with_values_and_refuses_them_elsewhere() -> None:
         in in_process("list", "keys", "env=crafter", "env.zombie_frequency=2").stdout
     )
     told = complaint(in_process("list", "models", "env=crafter"))
-    assert told == "env=crafter: only `speedrunner list keys` takes settings"
+    assert told == "env=crafter: settings work only with `speedrunner list keys`"

@@ -69,7 +69,7 @@ class TestYaml:
 
     def test_a_number_that_python_reads_and_cannot_write_is_refused(self) -> None:
         text = to_yaml(config()).replace("\nenv:\n", f"\nenv:\n  size: 0x{'f' * 5_000}\n")
-        with pytest.raises(InvalidConfig, match=r"env\.size is a whole number of more than 64 bits"):
+        with pytest.raises(InvalidConfig, match=r"env\.size is an integer of more than 64 bits"):
             from_yaml(text)
 
 
@@ -106,19 +106,19 @@ class TestChecks:
         with pytest.raises(InvalidConfig, match=f"^{re.escape(message)}$"):
             from_mapping(with_value(key, value))
 
-    def test_an_unknown_key_is_named_with_the_nearest_and_its_section(self) -> None:
+    def test_an_unknown_key_is_named_with_the_nearest_one(self) -> None:
         with pytest.raises(InvalidConfig) as error:
             from_mapping(with_value("run.rolouts", 3))
-        assert str(error.value).startswith(
-            "there is no run.rolouts (did you mean run.rollouts?), given as 3; there are run.dir, run.seed, "
-        )
+        assert str(error.value) == "unknown key `run.rolouts` (=3). Did you mean `run.rollouts`?"
 
     def test_an_unknown_section_is_named_with_those_that_exist(self) -> None:
-        with pytest.raises(InvalidConfig, match="there is no zoo, given as 3; there are run, env, method, "):
+        with pytest.raises(InvalidConfig, match=r"unknown key `zoo` \(=3\)\. Known keys: run, env, method, "):
             from_mapping(with_value("zoo", 3))
 
     def test_a_key_without_its_section_is_found(self) -> None:
-        with pytest.raises(InvalidConfig, match=r"no rollouts \(did you mean run\.rollouts\?\)"):
+        with pytest.raises(
+            InvalidConfig, match=r"unknown key `rollouts` \(=3\)\. Did you mean `run\.rollouts`\?"
+        ):
             from_mapping(with_value("rollouts", 3))
 
     @pytest.mark.parametrize("key", ["env.name", "model.name"])
@@ -126,7 +126,7 @@ class TestChecks:
         content = to_mapping(config())
         section, name = key.split(".")
         del content[section][name]
-        with pytest.raises(InvalidConfig, match=f"{key} is not set"):
+        with pytest.raises(InvalidConfig, match=f"{key} is missing"):
             from_mapping(content)
 
     def test_a_whole_number_will_do_for_seconds(self) -> None:

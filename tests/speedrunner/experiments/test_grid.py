@@ -226,7 +226,7 @@ class TestWhatIsGivenForAll:
         assert run.config.env.options["family"] == 4
 
     def test_of_several_values_each_must_be_there(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidConfig, match=r"method=react,spedrunner: not all .* are react, asi"):
+        with pytest.raises(InvalidConfig, match=r"method=react,spedrunner: some .* has react, asi"):
             listed(tmp_path, SEEDS, "method=react,spedrunner")
 
     def test_holds_for_all_where_none_has_it(self, tmp_path: Path) -> None:
@@ -257,11 +257,11 @@ def test_what_is_no_list_of_runs_is_refused(tmp_path: Path, text: str) -> None:
             "- method=react run.dir=a\n- method=asi run.dir=a\n",
             "run 2 .*another run has the directory a .*method.name: react -> asi",
         ),
-        ("- method=react\n- method=nope\n", r"run 2 \(method=nope\): method=nope is not among"),
-        ("- {method: {a: 1}}", "run 1 .*method: {'a': 1} is no single value"),
-        ("- {run.start_from: {method: nope}}", "run 1 .*method=nope is not among"),
+        ("- method=react\n- method=nope\n", r"run 2 \(method=nope\): method=nope is unknown"),
+        ("- {method: {a: 1}}", "run 1 .*method: {'a': 1} must be a single value"),
+        ("- {run.start_from: {method: nope}}", "run 1 .*method=nope is unknown"),
         ("- &a\n  method: asi\n  run.start_from: *a\n", "run 1: a setting contains itself"),
-        ("- {env: babyai, method: []}", "run 1: method is an empty list, which makes no run"),
+        ("- {env: babyai, method: []}", "run 1: method is an empty list, so no run results"),
     ],
 )
 def test_an_error_names_the_run(tmp_path: Path, text: str, words: str) -> None:

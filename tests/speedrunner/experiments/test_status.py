@@ -127,7 +127,7 @@ def test_the_command_prints_a_line_for_each_and_one_for_each_sweep(played: Path)
 def test_a_folder_without_runs_is_told_so(tmp_path: Path) -> None:
     assert (
         in_process("status", str(tmp_path)).stdout
-        == f"{tmp_path} holds no run, and no sweep was started there\n"
+        == f"{tmp_path} contains no runs, and no sweep was started there\n"
     )
     assert in_process("status", str(tmp_path / "none")).stderr == (
         f"error: {tmp_path / 'none'} could not be read: no such file or directory\n"
@@ -145,4 +145,4 @@ def test_a_planned_run_elsewhere_is_not_read(tmp_path: Path) -> None:
     (elsewhere / "config.yaml").write_text("no run")
     note_sweep(tmp_path / "runs", SweepPlan("speedrunner sweep x", [PlannedRun(str(elsewhere))]))
     (found,) = status(tmp_path / "runs").runs
-    assert (found.state, found.note) == ("unknown", f"not in {tmp_path / 'runs'}: name it to see it")
+    assert (found.state, found.note) == ("unknown", f"not in {tmp_path / 'runs'}: name its folder to see it")

@@ -201,7 +201,7 @@ def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData
 
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
     done = in_process("export", str(tmp_path), "--to", "dataset", "--out", str(tmp_path / "out"))
-    assert complaint(done).endswith(f"there is no run in {tmp_path}")
+    assert complaint(done).endswith(f"no run found in {tmp_path}")
 
 
 @pytest.mark.parametrize("seconds", [-1e15, 1e15])

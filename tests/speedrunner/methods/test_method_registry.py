@@ -98,19 +98,19 @@ class TestSomebodysOwn:
         [
             (
                 "raect",
-                "no method 'raect'; there are asi, asi_replay, opo, react, speedrunner, voyager,"
-                " or give package.module:Class",
+                "unknown method 'raect'; known: asi, asi_replay, opo, react, speedrunner, voyager, or"
+                " package.module:Class",
             ),
-            ("own_methods:", "no method 'own_methods:'"),
+            ("own_methods:", "unknown method 'own_methods:'"),
             ("own_methods:None_", "method 'own_methods:None_': own_methods has no None_"),
             (
                 "no_such_module:Own",
-                "cannot import no_such_module: there is no module 'no_such_module' in the current",
+                "cannot import no_such_module: module 'no_such_module' is neither in the current",
             ),
             ("broken_methods:Own", "'nothing_of_the_kind'; broken_methods.py, line 1, in <module>)"),
-            ("own_methods:Sleepless", "method 'own_methods:Sleepless': it is abstract and lacks sleep"),
-            ("own_methods:Loose", "it does not extend speedrunner.methods.method_base.Method"),
-            ("own_methods:function", "it does not extend speedrunner.methods.method_base.Method"),
+            ("own_methods:Sleepless", "method 'own_methods:Sleepless': it must define sleep"),
+            ("own_methods:Loose", "it must extend speedrunner.methods.method_base.Method"),
+            ("own_methods:function", "it must extend speedrunner.methods.method_base.Method"),
             ("own_methods:Positional", "parameter 'size' must be keyword-only and have a default"),
             ("own_methods:Demanding", "parameter 'size' must be keyword-only and have a default"),
         ],
@@ -126,7 +126,7 @@ class TestSomebodysOwn:
         [
             ("Undecided", "trains must be True or False, not None"),
             ("Waiting", "sleep must be defined by `async def`"),
-            ("Empty", "sleep must return Policy, and has no `return` with a value"),
+            ("Empty", "sleep must return a Policy, but has no `return` with a value"),
         ],
     )
     def test_what_would_break_it_after_its_first_batch_is_told_at_once(self, name: str, message: str) -> None:
@@ -144,7 +144,7 @@ class TestSomebodysOwn:
     [
         (
             {"inducer_cals": 3},
-            "method speedrunner has no option 'inducer_cals' (did you mean inducer_calls?); there are in",
+            "method speedrunner has no option 'inducer_cals' (did you mean inducer_calls?); its options: in",
         ),
         (
             {"inducer_calls": "many"},

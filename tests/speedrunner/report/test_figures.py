@@ -40,7 +40,7 @@ def test_one_seed_has_no_deviation() -> None:
     found = drawn(run("babyai", "react", 0, 0.2))
     figure = found["combined_performance_tiny_random"]
     assert figure.rows[0][0].lines[0].sd == [None]
-    assert figure.text.endswith("One seed alone, so no deviation: react.")
+    assert figure.text.endswith("Only one seed, so no deviation: react.")
 
 
 def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> None:

@@ -113,7 +113,7 @@ def test_without_a_price_there_are_no_usd_and_it_is_said(tmp_path: Path) -> None
     one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
     found = compared(one, other, book=PriceBook("none", {}))
     assert find(found, other, 0, "usd").mean is find(found, other, 0, "usd").difference is None
-    assert f"{other.path}: no price is known for m" in found.notes
+    assert f"{other.path}: unknown prices of m" in found.notes
 
 
 def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) ->
     assert find(found, other, 10, "score").difference == Estimate(0.0, None, None, 1)
     assert find(found, other, 10, "output").mean == Estimate(20.0, None, None, 1)
     assert found.notes == [
-        f"{other.path}: 1 test episodes ended by an infrastructure error and are in no mean"
+        f"{other.path}: 1 test episodes ended by an infrastructure error and are excluded from means"
     ]
 
 
@@ -133,7 +133,7 @@ def test_tasks_that_only_one_played_are_in_no_pair(tmp_path: Path) -> None:
     assert find(found, other, 10, "score").mean == Estimate(1.0, 1.0, 1.0, 2)
     assert find(found, other, 10, "score").difference == Estimate(0.0, None, None, 1)
     assert found.notes == [
-        f"{other.path}: 1 of its test tasks were not played by {one.path} and are in no pair"
+        f"{other.path}: 1 of its test tasks were not played by {one.path} and are excluded from pairs"
     ]
 
 
@@ -141,7 +141,7 @@ def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_
     one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME | {10: {1: 1.0}})
     found = compared(one, other)
     assert {row.rollouts for row in found.rows} == {0}
-    assert found.notes == [f"{other.path}: is not finished: no whole evaluation after 10 rollouts"]
+    assert found.notes == [f"{other.path}: is not finished: no complete evaluation after 10 rollouts"]
 
 
 class TestRefused:
@@ -168,7 +168,7 @@ class TestRefused:
             played = msgspec.structs.replace(process(load_model_config("tiny-random")), env={"tasks": digest})
             with RunDirectory.open_for_writing(each.path) as directory:
                 directory.append_process(played)
-        with pytest.raises(CannotCompare, match=r"plays another environment than .*: env\.tasks: 1a -> 2b"):
+        with pytest.raises(CannotCompare, match=r"uses another environment than .*: env\.tasks: 1a -> 2b"):
             compared(one, other)
 
     def test_a_damaged_configuration(self, tmp_path: Path) -> None:

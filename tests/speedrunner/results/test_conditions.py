@@ -59,7 +59,7 @@ def test_of_two_runs_of_one_setting_and_seed_the_farther_one_counts() -> None:
     short, long = summary(), summary("babyai", "react", 0, checkpoint(0, [{}]), dir="other")
     groups, notes = group_runs([short, long])
     assert [run.config.run.dir for run in groups[0].runs] == ["other"]
-    assert notes == [f"{short.path} is left out: it has the setting and the seed of {long.path}"]
+    assert notes == [f"{short.path} is left out: it has the condition and seed of {long.path}"]
 
 
 def test_the_share_that_limits_ended_is_of_the_test_episodes_of_a_checkpoint() -> None:

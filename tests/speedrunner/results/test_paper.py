@@ -244,7 +244,7 @@ class TestGaps:
         assert found[0].missing.endswith("model=qwen")
 
     def test_over_two_percent_of_wall_clock_endings_are_flagged(self) -> None:
-        assert ours(number("score"), played("speedrunner", 1, wall_clock=3)).flag == "3.0% cut by a limit"
+        assert ours(number("score"), played("speedrunner", 1, wall_clock=3)).flag == "3.0% ended by a limit"
         assert ours(number("score"), played("speedrunner", 1, wall_clock=2)).flag == ""
 
     def test_of_two_schedules_the_longer_one_counts(self) -> None:

@@ -101,7 +101,7 @@ class TestHistory:
         assert history == [
             ("one", 0, "from the start"),
             ("two", 0, "from the start"),
-            ("one", 1, "edited in what it shares"),
+            ("one", 1, "edited in shared code"),
             ("three", 1, "renamed from two"),
         ]
 

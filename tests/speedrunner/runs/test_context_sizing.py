@@ -73,9 +73,9 @@ class TestOnGpus:
         with pytest.raises(RunDirectoryError) as error:
             await self.process(setup, "H100", monkeypatch, [before])
         assert str(error.value) == (
-            "runs/x was played with a context of 262,144 tokens, and qwen3.5-27b has 131,072 here: resume it"
-            " on larger GPUs, or with a server that was started with --max-model-len 262144, or name another"
-            " directory with run.dir"
+            "runs/x has a context of 262,144 tokens, but qwen3.5-27b has 131,072 here: resume it on"
+            " larger GPUs or with a server that has --max-model-len 262144, or start another run with"
+            " run.dir=NEW"
         )
 
     async def test_a_gpu_without_room_for_one_conversation_is_refused(
@@ -94,7 +94,7 @@ class TestWithAServer:
         run = corridor(script(walker, LEARN))
         run.server.context = 8192
         await run.play("run.rollouts=0")
-        line = f"{run.server.endpoint} takes 8,192 tokens: that is the context, not 16,384"
+        line = f"{run.server.endpoint} accepts 8,192 tokens: using that as the context, not 16,384"
         assert " ".join(run.printed.split()).count(line) == 1
         (process,) = run.data.processes
         assert (process.actor.context, process.inducer.context) == (8192, 8192)
@@ -125,11 +125,11 @@ class TestWithAServer:
         run.server.context = 8192
         with pytest.raises(RunDirectoryError) as error:
             await run.play(*LONG)
-        assert "with a context of 16,384 tokens, and tiny-random has 8,192 here" in str(error.value)
+        assert "with a context of 16,384 tokens, but tiny-random has 8,192 here" in str(error.value)
         assert "--max-model-len 16384" in str(error.value)
 
     def test_a_server_without_room_for_an_answer_is_refused(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN))
         run.server.context = 2048
         line = complaint(run.cli())
-        assert "takes 2,048 tokens, and an answer of 'tiny-random' may need 3,001: start it with" in line
+        assert "takes 2,048 tokens, but an answer of 'tiny-random' may need 3,001: start it with" in line

@@ -73,7 +73,7 @@ async def test_the_first_signal_lets_units_in_flight_end_and_nothing_new_begins(
     assert interrupted.value.number == number
     assert job.log == ["unit ended"]
     (line,) = job.said
-    assert line.startswith(f"{number.name}: 1 in flight may end within 6 s")
+    assert line.startswith(f"{number.name}: 1 in flight, waiting up to 6 s")
 
 
 async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
@@ -84,7 +84,7 @@ async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
     with pytest.raises(Interrupted):
         await running
     assert job.log == ["cancelled"]
-    assert job.said[1:] == ["given up in flight, to be begun anew: 1 (train/0007)"]
+    assert job.said[1:] == ["aborted in flight, to be restarted on resume: 1 (train/0007)"]
 
 
 @pytest.mark.parametrize("failure", [None, ValueError("the disk is full")])
@@ -137,7 +137,10 @@ async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then() -> None:
     while not job.said:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     (line,) = job.said
-    assert re.fullmatch(r"SIGUSR1: 1 in flight may end within (60|59|58) s; once more to stop at once", line)
+    assert re.fullmatch(
+        r"SIGUSR1: 1 in flight, waiting up to (60|59|58) s for them; send the signal again to stop now",
+        line,
+    )
     job.release.set()
     with pytest.raises(Interrupted, match="stopped by SIGUSR1"):
         await running
@@ -153,7 +156,7 @@ async def test_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_th
     assert job.drain.may_begin("train")
     assert not job.drain.may_begin("sleep")
     assert not job.drain.may_begin("sleep")
-    assert job.said == ["60 s are left, and what comes next has taken up to 70 s: it is left"]
+    assert job.said == ["60 s are left, and what comes next has taken up to 70 s: not starting it"]
     assert not job.drain.requested  # others may go on
 
 
@@ -172,14 +175,14 @@ async def test_what_is_in_flight_when_the_time_is_over_is_given_up() -> None:
         time.sleep(0.5)  # noqa: ASYNC251 - the end, which is due then, is told only after the next unit begins
         await job.work()
 
-    with pytest.raises(TimeIsUp, match="the job's time is up") as interrupted:
+    with pytest.raises(TimeIsUp, match="the time limit of the job was reached") as interrupted:
         await job.drain.run(work())
     assert interrupted.value.number == signal.SIGUSR1
-    assert job.said == ["given up in flight, to be begun anew: 1 (train/0007)"]
+    assert job.said == ["aborted in flight, to be restarted on resume: 1 (train/0007)"]
 
 
 async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_again_for_ever() -> None:
-    with pytest.raises(TimeTooShort, match=r"could end in the 0 s .* give it more minutes"):
+    with pytest.raises(TimeTooShort, match=r"could finish in the 0 s .* request more minutes"):
         await Job(time_s=0.3).drain.run(Job().work())
     job = Job(time_s=60.0)
     job.drain.took("sleep", 70.0)
@@ -199,7 +202,9 @@ async def test_what_is_not_over_after_most_of_the_time_would_not_be_in_the_next_
             pass
         await job.work()
 
-    with pytest.raises(TimeTooShort, match=r"train/0007 was not over after \d of the \d s that this job has"):
+    with pytest.raises(
+        TimeTooShort, match=r"train/0007 was still running after \d of the \d s that this job has"
+    ):
         await job.drain.run(work())
 
 
@@ -283,4 +288,4 @@ def test_a_second_signal_ends_the_process_at_once(number: signal.Signals) -> Non
         assert process.stdout.readline().startswith(number.name)
         process.send_signal(number)
         assert process.wait() == 128 + number
-        assert process.stdout.read() == "given up in flight, to be begun anew: 1 (train/0007)\n"
+        assert process.stdout.read() == "aborted in flight, to be restarted on resume: 1 (train/0007)\n"

@@ -98,7 +98,7 @@ class TestFaults:
         again, lost = sorted(run.data.episodes, key=lambda row: row.episode)
         assert (again.termination, again.attempt, again.score) == (Termination.SUCCESS, 2, 1.0)
         assert (lost.termination, lost.attempt, lost.score) == (Termination.ENGINE_ERROR, 2, None)
-        assert "test/0000/0000 ended by engine_error; it is tried once more" in run.printed
+        assert "test/0000/0000 ended by engine_error; retrying it once" in run.printed
         (played,) = (each for each in run.data.evaluations() if each.episode == "test/0000/0001")
         assert "RequestRefused: status 404: no such thing" in str(played.error)
         wasted = [row for row in run.data.requests if row.wasted]
@@ -148,10 +148,10 @@ class TestFaults:
         with pytest.raises(RunStopped) as stopped:
             await run.play()
         assert str(stopped.value) == (
-            "5 episodes in a row ended by an infrastructure error; the last: train/0004 (task default "
-            "7) ended by"
-            " engine_error: engine: status 404: no such thing; its traceback: speedrunner show"
-            f" {run.dir} train/0004; once it is mended, run.retry_faults=true plays such episodes again"
+            "5 episodes in a row ended by an infrastructure error; the last: train/0004 (task default"
+            " 7) ended by engine_error: engine: status 404: no such thing; its traceback: speedrunner"
+            f" show {run.dir} train/0004; fix it and resume with run.retry_faults=true to replay these"
+            " episodes"
         )
         assert [row.termination for row in run.data.episodes if row.phase == "train"] == [
             Termination.ENGINE_ERROR
@@ -385,7 +385,7 @@ async def test_an_engine_that_hangs_stops_the_run_which_goes_on(corridor: Runs) 
         return HANG if hangs and flag(request) == 4 and request.turn == 1 else walker(request)
 
     run = corridor(script(actor))
-    with pytest.raises(EngineDead, match="it hangs: none of its counters moves any more"):
+    with pytest.raises(EngineDead, match="it hangs: its counters no longer change"):
         await run.play("serving.hang_timeout_s=0.5", "run.test_episodes=0")
     hangs = False
     run.server.restart()

@@ -158,7 +158,7 @@ def test_where_nothing_says_what_a_run_was_played_with_that_must_be_accepted(pro
     with pytest.raises(RunDirectoryError, match=r"is not known; .*run\.accept_changes=true"):
         continued(Path("runs/x"), None, process, accept=False)
     told = continued(Path("runs/x"), None, process, accept=True).changes
-    assert told == ["what it was played with before is not known"]
+    assert told == ["its earlier inputs are unknown"]
 
 
 @pytest.mark.parametrize(

@@ -47,7 +47,7 @@ def test_a_model_config_may_allow_fewer_calls_than_the_method(tmp_path: Path) ->
 
 def test_what_repeats_is_said_with_how_to_change_it(tmp_path: Path) -> None:
     last = told(tmp_path, "method=react")[-1]
-    assert last.startswith("react does not learn: its one policy is evaluated anew at each of the 3 check")
+    assert last.startswith("react does not learn: its only policy is evaluated again at each of the 3 check")
     assert "run.rollouts=0 evaluates it once" in last
     once = told(tmp_path, "method=react", "run.rollouts=0")
     assert not any("does not learn" in line for line in once)
@@ -66,7 +66,7 @@ async def test_of_a_run_that_there_is_it_tells_what_is_left(corridor: Runs) -> N
     def left(*more: str) -> list[str]:
         return list(outline(set_up(compose(run.overrides(*more)))))
 
-    assert left()[1] == "it exists; 1 of its 1 steps are finished; what is left:"
+    assert left()[1] == "it exists; 1 of its 1 steps are finished; remaining:"
     assert table(left())["evaluate"][:2] == ["0", "-"]
     assert table(left("run.retry_faults=true"))["evaluate"][:2] == ["1", "2"]
     with pytest.raises(RunDirectoryError, match=r"another configuration: run\.seed"):

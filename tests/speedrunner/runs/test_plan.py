@@ -147,8 +147,8 @@ def test_fewer_test_episodes_are_the_first_of_the_split() -> None:
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"rollouts": 201}, "run.rollouts=201, but the environment's split has 200 such tasks"),
-        ({"test_episodes": 31}, "run.test_episodes=31, but the environment's split has 30 such tasks"),
+        ({"rollouts": 201}, "run.rollouts=201, but the split has only 200 of these tasks: lower it"),
+        ({"test_episodes": 31}, "run.test_episodes=31, but the split has only 30 of these tasks: lower it"),
     ],
 )
 def test_more_tasks_than_there_are_is_refused(changes: dict[str, int], message: str) -> None:
@@ -193,8 +193,8 @@ class TestNewTasksForSleeps:
         with pytest.raises(InvalidPlan) as error:
             plan_run(SPLIT, RunConfig("runs/one"), trains=True, fresh=5)
         assert str(error.value) == (
-            "the method takes 5 new training tasks in each of 20 sleeps, beside run.rollouts=200, and the"
-            " environment's split has 200 in all: lower one"
+            "the method takes 5 new training tasks in each of 20 sleeps, in addition to run.rollouts=200, but"
+            " the environment's split has only 200: lower one of them"
         )
 
 

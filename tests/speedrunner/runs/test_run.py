@@ -338,8 +338,8 @@ class TestGoingOn:
         with pytest.raises(RunDirectoryError) as error:
             await run.play("run.rollouts=4", "run.seed=3", "env.pit=-9", "run.in_flight=1")
         assert str(error.value) == (
-            f"{run.dir} is a run of another configuration: run.seed: 0 -> 3; run.rollouts: 2 -> 4;"
-            " env.pit: (not set) -> -9; take the change back, or name another directory with run.dir"
+            f"{run.dir} has another configuration: run.seed: 0 -> 3; run.rollouts: 2 -> 4; env.pit:"
+            " (not set) -> -9; take the change back, or start another run with run.dir=NEW"
         )
         assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
 
@@ -358,8 +358,8 @@ class TestGoingOn:
         with pytest.raises(RunDirectoryError) as error:
             await run.play("env.train=8", "run.rollouts=8", "run.sleep_every=8")
         assert str(error.value) == (
-            f"{run.dir} was played with something else: actor.roles.actor.temperature: 1.0 -> 0.5;"
-            " take the change back, or name another directory with run.dir"
+            f"{run.dir} was played with other inputs: actor.roles.actor.temperature: 1.0 -> 0.5; take"
+            " the change back, or start another run with run.dir=NEW"
         )
         assert len(run.data.processes) == 1
 

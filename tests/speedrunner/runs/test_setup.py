@@ -41,7 +41,7 @@ def test_what_a_configuration_names_is_made_and_checked_without_starting_anythin
         (["env.num_dist=3"], ["babyai has no option 'num_dist' (did you mean num_dists?)"]),
         (["env.num_dists=abc"], ["num_dists", "must be int, not 'abc'"]),
         (["env.num_dists=1000"], ["num_dists", "from 0 to 12"]),
-        ([f"method={CORRIDOR}"], ["it does not extend speedrunner.methods.method_base.Method"]),
+        ([f"method={CORRIDOR}"], ["it must extend speedrunner.methods.method_base.Method"]),
         (["method.inducer_cals=3"], ["method speedrunner has no", "(did you mean inducer_calls?)"]),
         (["method.inducer_calls=abc"], ["inducer_calls", "must be int >= 1, not 'abc'"]),
         ([f"method={MAKER}", "method.size=10"], ["cannot be made: RuntimeError: too much"]),

@@ -162,8 +162,8 @@ def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
     for how in ((), ("--dry-run",)):
         done = in_process(*new, *learnt.arguments, *how)
         assert done.stderr == (
-            f"error: run.start_from={learnt.dir}:2 has 1 skills, of which method {method} makes no use:"
-            " name the method that learnt them\n"
+            f"error: run.start_from={learnt.dir}:2 has 1 skills, of which method {method} does not use:"
+            " set method= to the one that learned them\n"
         )
     assert not (tmp_path / "new").exists()
 

@@ -73,7 +73,7 @@ def test_one_that_fails_is_told_once_and_the_run_goes_on(
         given = {each.partition("=")[0]: each for each in (*SCHEDULE, *played.arguments, *settings)}
         done = in_process("run", *given.values())
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("warning: no more curves for tensorboard: OSError: disk full") == 1
+    assert done.stdout.count("warning: stopped writing curves for tensorboard: OSError: disk full") == 1
     assert len(load(tmp_path / "run").episodes) == 2
 
 

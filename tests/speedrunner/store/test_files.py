@@ -254,7 +254,7 @@ class TestWholeFiles:
         monkeypatch.setattr(os, "open", lambda *_: pytest.fail("it was opened"))
         with pytest.raises(StorageError) as error:
             read_content(tmp_path / "thing")
-        assert "no regular file" in one_line(error)
+        assert "not a regular file" in one_line(error)
 
     def test_a_published_folder_is_there_once_and_for_all(self, tmp_path):
         final = tmp_path / "v0001"
@@ -265,7 +265,7 @@ class TestWholeFiles:
             if content == b"one":
                 publish_folder(temporary, final)
             else:
-                with pytest.raises(StorageError, match="exists already"):
+                with pytest.raises(StorageError, match="already exists"):
                     publish_folder(temporary, final)
         assert (final / "skills.py").read_bytes() == b"one"
 

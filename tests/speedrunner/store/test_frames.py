@@ -168,7 +168,7 @@ def test_what_the_engine_did_not_tell_is_missing(small: RunDirectory) -> None:
 
 
 def test_an_unknown_table_is_told(learnt: ScriptedRun) -> None:
-    with pytest.raises(ValueError, match="there is no table 'steps'; there are episodes, requests, turns"):
+    with pytest.raises(ValueError, match="unknown table 'steps'; tables: episodes, requests, turns"):
         learnt.data.frame("steps")  # type: ignore[arg-type]
 
 

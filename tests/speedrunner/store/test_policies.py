@@ -109,16 +109,16 @@ class TestVersions:
 
     def test_a_version_never_changes(self, store):
         store.save(POLICY)
-        with pytest.raises(StorageError, match="exists already"):
+        with pytest.raises(StorageError, match="already exists"):
             store.save(msgspec.structs.replace(POLICY, notes="other"))
         assert store.load(3) == POLICY
         assert [path.name for path in store.folder.iterdir()] == ["v0003"]
 
     def test_a_missing_version_names_those_that_exist(self, store):
-        with pytest.raises(InvalidPolicy, match="no policy version 4; it holds: none"):
+        with pytest.raises(InvalidPolicy, match="no policy version 4; it has: none"):
             store.load(4)
         store.save(POLICY)
-        with pytest.raises(InvalidPolicy, match="no policy version 4; it holds: 3"):
+        with pytest.raises(InvalidPolicy, match="no policy version 4; it has: 3"):
             store.load(4)
 
     def test_what_a_kill_left_in_preparation_is_no_version(self, store):
@@ -139,7 +139,7 @@ class TestVersions:
             store.load(3)
         (folder / "library.json").write_text(library)
         (folder / "skills.py").write_bytes(b"\xff")
-        with pytest.raises(InvalidPolicy, match=r"v0003 holds no readable policy: .* can't decode"):
+        with pytest.raises(InvalidPolicy, match=r"v0003 contains no readable policy: .* can't decode"):
             store.load(3)
 
 

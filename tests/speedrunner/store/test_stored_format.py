@@ -135,7 +135,7 @@ def test_a_newer_format_is_refused_in_one_line_that_names_the_file(run: Path, na
     message = str(refused.value)
     assert "\n" not in message
     assert name in message
-    assert f"has format {known + 1}, and this version of SpeedRunner reads format {known}" in message
+    assert f"has format {known + 1}, but this version of SpeedRunner reads format {known}" in message
 
 
 def read_all(path: Path) -> None:

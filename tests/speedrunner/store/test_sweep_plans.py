@@ -20,7 +20,7 @@ def test_notes_in_a_run_s_directory_do_not_count(tmp_path: Path) -> None:
 
 def test_no_more_than_so_many_runs_are_planned(tmp_path: Path) -> None:
     note_sweep(tmp_path, SweepPlan("speedrunner sweep x", [PlannedRun(str(n)) for n in range(MOST + 1)]))
-    with pytest.raises(StorageError, match=f"{PLANS} names more than {MOST} runs"):
+    with pytest.raises(StorageError, match=f"{PLANS} lists more than {MOST} runs"):
         noted_sweeps(tmp_path)
 
 

@@ -66,5 +66,5 @@ def test_no_text_of_an_episode_poses_as_a_call(tmp_path: Path) -> None:
 
 
 def test_a_score_that_is_no_number_is_refused() -> None:
-    with pytest.raises(InvalidQuery, match="least='high' is no number"):
+    with pytest.raises(InvalidQuery, match="least='high' must be a number"):
         Query.read({"least": "high"})

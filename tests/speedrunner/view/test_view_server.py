@@ -104,7 +104,9 @@ def test_a_strict_policy_goes_with_every_answer(server: Server) -> None:
 def test_a_port_in_use_is_told_in_a_line(server: Server, tmp_path: Path) -> None:
     done = in_process("view", str(long_run(tmp_path / "run", 1)), "--port", str(server.port))
     told = complaint(done)
-    assert told.startswith(f"port {server.port} cannot be had (address already in use): name another --port")
+    assert told.startswith(
+        f"port {server.port} is not available (address already in use): name another --port"
+    )
 
 
 def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
@@ -131,7 +133,7 @@ class TestFiles:
     def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
         run = long_run(tmp_path / "run", 1)
         told = complaint(in_process("view", str(run), "--static", str(run)))
-        assert told == f"--static {run} exists and is not an empty folder: name another one"
+        assert told == f"--static {run} is not an empty folder: choose another one"
 
     def test_pages_that_could_not_be_made_are_named(self, tmp_path: Path) -> None:
         run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
@@ -148,7 +150,10 @@ class TestFiles:
         long_run(tmp_path / "run", 1)
         done = in_process("view", str(tmp_path / "run"), "--static", str(tmp_path / "out"))
         assert done.returncode == 1
-        assert done.stderr == "error: runs/run/index.html could not be made: `speedrunner view` shows why\n"
+        assert (
+            done.stderr
+            == "error: runs/run/index.html could not be written: run `speedrunner view` to see why\n"
+        )
         assert (tmp_path / "out" / "index.html").exists()
 
     def test_no_key_of_an_episode_leads_out_of_the_folder(self, tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class TestMemory:
 
     async def test_not_even_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(pools, "available_mb", lambda: 100)
-        with pytest.raises(TooManyWorkers, match="100 MB are available: free some, or take a larger machine"):
+        with pytest.raises(TooManyWorkers, match="100 MB are available: free some, or use a larger machine"):
             await WorkerPool(1, CORRIDOR).__aenter__()
 
     async def test_as_many_as_fit_start(self, monkeypatch: pytest.MonkeyPatch) -> None:

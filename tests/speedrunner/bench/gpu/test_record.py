@@ -67,9 +67,9 @@ def test_the_record_of_something_else_is_refused_in_one_line(
     with pytest.raises(InvalidConfig) as refused:
         open_record(tmp_path, changed)  # type: ignore[arg-type]
     line = str(refused.value)
-    assert line.startswith(f"--out {tmp_path} holds a record of qwen3.5-27b made in another way (")
+    assert line.startswith(f"--out {tmp_path} contains a record of qwen3.5-27b with other settings (")
     assert shown in line
-    assert line.endswith("name another folder")
+    assert line.endswith("choose another folder")
     assert "\n" not in line
 
 

@@ -119,7 +119,7 @@ async def test_a_step_that_exceeds_its_bound_is_ended(bench: Bench, played: Play
             ended.set()
 
     (left,) = await run(bench, Step(name="a", bound_s=0.0, play=hang), played.step("b"))
-    assert left.reason == "it took longer than its bound of 0 s"
+    assert left.reason == "it took longer than its limit of 0 s"
     assert ended.is_set()
     assert played.names == ["b"]
 

@@ -47,14 +47,14 @@ def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
 
 def test_a_level_that_the_server_caps_is_measured_once() -> None:
     found = steps("model=tiny-hybrid")
-    assert found["rollout-128"].skip == "the server takes 32 sequences at a time, which rollout-64 measures"
+    assert found["rollout-128"].skip == "the server runs 32 sequences at a time, as in rollout-64"
     assert found["no-cache"].needs == "rollout-64"
 
 
 @pytest.mark.parametrize(
     ("overrides", "reason", "skipped"),
     [
-        (["model=tiny-random"], "there is no model configuration tiny-random-fp8", ["fp8"]),
+        (["model=tiny-random"], "the model configuration tiny-random-fp8 does not exist", ["fp8"]),
         (
             ["model=tiny-random", "model.prefix_caching=false"],
             UNCACHED,

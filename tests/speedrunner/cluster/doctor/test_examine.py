@@ -65,7 +65,7 @@ class TestEnvironments:
     def test_without_a_family_it_is_java_alone(self) -> None:
         (found,) = environments(subject_of(["env=scienceworld"]))
         assert found.level == "ok"
-        assert found.text.startswith("it starts; no task of it was opened (option 'family' ")
+        assert found.text.startswith("it starts; none of its tasks was opened (option 'family' ")
 
     @pytest.mark.process
     def test_another_java_that_is_none(self) -> None:
@@ -74,7 +74,7 @@ class TestEnvironments:
         assert found.text.startswith(
             "no Java runtime at '/nowhere/java' (No such file or directory); install"
         )
-        assert found.remedy.startswith("correct env.java, or leave it out")
+        assert found.remedy.startswith("correct env.java, or remove it")
 
     def test_each_of_a_list_is_opened_once(self) -> None:
         runs = ["experiment=main", "scale=smoke", "env=babyai"]
@@ -102,4 +102,4 @@ class TestSandboxes:
         assert level == "failed"
         assert "exceeded" in text
         assert "ask the administrators to set the sysctl user.max_user_namespaces to 15000" in text
-        assert remedy.startswith("docs/troubleshooting.md says how")
+        assert remedy.startswith("see docs/troubleshooting.md")

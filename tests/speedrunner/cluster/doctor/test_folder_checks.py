@@ -126,7 +126,7 @@ class TestWeights:
     def test_one_that_cannot_be_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
         found = self.told(monkeypatch, "/proc/hf/hub")
         assert found.level == "warning"
-        assert found.text.startswith("/proc/hf/hub cannot be made (")
+        assert found.text.startswith("/proc/hf/hub cannot be created (")
         assert found.remedy.startswith("export HF_HOME=")
 
     def test_one_below_what_is_closed(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ def test_a_control_group_that_allows_few_processes(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr(available_memory, "CGROUPS", tmp_path)
     monkeypatch.setattr(available_memory, "OWN_CGROUPS", own)
     (told,) = machine_checks.processes(subject_of(["model=tiny", "run.in_flight=16"]))
-    assert (told.level, told.text) == ("warning", "900 more can be started, and 1140 may be needed")
+    assert (told.level, told.text) == ("warning", "900 more can be started, but 1140 may be needed")
     (told,) = machine_checks.processes(subject_of(["model=tiny", "run.in_flight=4"]))
     assert told.level == "ok"
 
@@ -33,7 +33,7 @@ def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("SLURM_MEM_PER_NODE", "2000")  # MiB
     (told,) = machine_checks.memory(subject_of(["env=scienceworld", "run.in_flight=16"]))
     assert told.level == "failed"
-    assert told.text == "16 episodes of scienceworld take 9,120 MB, and 2,097 are free"
+    assert told.text == "16 episodes of scienceworld take 9,120 MB, but 2,097 MB are free"
     assert told.remedy.startswith("run.in_flight=3, ")
 
 
@@ -43,7 +43,7 @@ def test_a_limit_of_the_user_s_own_processes(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(available_memory, "OWN_CGROUPS", Path("/nowhere"))
     (told,) = machine_checks.processes(subject_of(["model=tiny", "run.in_flight=1"]))
     assert told.level == "warning"
-    more, _, needed = told.text.partition(" more can be started, and ")
+    more, _, needed = told.text.partition(" more can be started, but ")
     assert int(more) < 64
     assert needed == "540 may be needed"
 
@@ -66,7 +66,7 @@ class TestSlurm:
         monkeypatch.delenv("SLURM_JOB_END_TIME")
         monkeypatch.setenv("PATH", "/nowhere")
         (told,) = machine_checks.slurm(subject_of([]))
-        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known end")
+        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known time limit")
 
     def test_a_login_node_is_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SLURM_JOB_ID", raising=False)

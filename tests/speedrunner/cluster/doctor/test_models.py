@@ -82,7 +82,7 @@ class TestFiles:
         found = the(files, "model=qwen3-8b")
         assert found.level == "failed"
         assert f"is not in {tmp_path}" in found.text
-        assert found.remedy.endswith("with the same HF_HOME: speedrunner prepare model=qwen3-8b")
+        assert found.remedy.endswith("and the same HF_HOME: speedrunner prepare model=qwen3-8b")
 
     def test_one_of_the_hub_whose_weights_are_lost(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,20 +114,20 @@ class TestFiles:
     def test_random_weights_are_not_looked_for(self) -> None:
         given = ["model=qwen3-8b", "model.load_format=dummy"]
         found = the(files, *given)  # whether or not somebody has made the shape's folder already
-        assert found.level == "ok" or found.text.endswith("qwen3-8b-shape is made at the first start")
+        assert found.level == "ok" or found.text.endswith("qwen3-8b-shape is created at the first start")
 
     def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
         model_config = tmp_path / "model.yaml"
         model_config.write_text(
             (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", "/nowhere")
         )
-        assert the(files, f"model.name={model_config}").text == "there is no folder /nowhere"
+        assert the(files, f"model.name={model_config}").text == "the folder /nowhere does not exist"
 
     def test_a_hosted_model_needs_its_key_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         found = the(files, "model=gpt-5.4-mini")
         assert found.level == "failed"
-        assert found.remedy == "export OPENAI_API_KEY=..., in the job as well"
+        assert found.remedy == "export OPENAI_API_KEY=..., also in the job"
         monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
         assert the(files, "model=gpt-5.4-mini").level == "ok"
 
@@ -164,7 +164,7 @@ class TestInstallation:
     ) -> None:
         stamp("gpu")
         smi(H100)
-        text = "tiny was made for the CPU build, and this is the GPU build"
+        text = "tiny needs the CPU build, but this is the GPU build"
         found = the(installation, "model=tiny")
         assert (found.level, found.text, found.remedy) == ("warning", text, "make venv KIND=cpu")
         monkeypatch.setenv("PATH", "/nowhere")

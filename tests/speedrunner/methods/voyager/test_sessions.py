@@ -285,14 +285,14 @@ async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(corrido
     run = corridor(roles(pupil), RACETRACK, *SHORT)
     await run.play("method=voyager")
     (run.dir / "policies" / "v0001" / "method.json").write_text(damage)
-    with pytest.raises(InvalidPolicy, match="policy v0000 holds no objectives and programs of voyager's: "):
+    with pytest.raises(InvalidPolicy, match="policy v0000 contains no objectives and programs of Voyager: "):
         await ScriptedRun(run.folder, run.model_config, run.server, run.settings, "other").play(
             "method=voyager", f"run.start_from={run.dir}"
         )
 
 
 def test_an_environment_whose_tasks_differ_is_refused_in_one_line() -> None:
-    with pytest.raises(UnfitEnvironment, match=r"what is asked for in tests\.toy_env:Corridor differs"):
+    with pytest.raises(UnfitEnvironment, match=r"the goals of tests\.toy_env:Corridor differ"):
         make("voyager").check(Corridor())
 
 

@@ -1,0 +1,62 @@
+"""Every relative link in the documentation leads to a file of the checkout, and its anchor to a heading."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from docs.site.build_site import list_texts, relative_links
+from serving.model_configs import CHECKOUT
+
+PAGES = [path.relative_to(CHECKOUT).as_posix() for path in list_texts()]
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site name them."""
+    prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#+ +(.+)$", prose, re.MULTILINE):
+        name = re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
+        found.add(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return found
+
+
+def broken_links(page: Path) -> list[str]:
+    """Return the relative links of a page that lead nowhere."""
+    broken = []
+    for link in relative_links(page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text())):
+            broken.append(link)
+    return broken
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_links_of_a_page_lead_somewhere(page: str) -> None:
+    assert broken_links(CHECKOUT / page) == []
+
+
+def test_a_broken_link_is_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# Read `runs`: now\n\n```\n# no heading\n```\n## Twice\n## Twice\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](other.md) [b](other.md#read-runs-now) [c](other.md#twice-1) [d](#here) [e](https://example.org)\n"
+        "`[f](code.md)` [g](missing.md) ![h](missing.png) [i](other.md#no-heading) [j](#absent)\n\n# Here\n"
+    )
+    assert broken_links(page) == ["missing.md", "missing.png", "other.md#no-heading", "#absent"]
+
+
+@pytest.mark.process
+def test_each_markdown_file_outside_of_the_tests_is_a_page() -> None:
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.md"],
+        cwd=CHECKOUT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert sorted(PAGES) == [name for name in sorted(listed.stdout.split()) if not name.startswith("tests/")]
