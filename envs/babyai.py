@@ -18,7 +18,7 @@ from envs.text_env import (
     Split,
     Task,
     TextEnv,
-    described,
+    read_description,
 )
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class BabyAI(TextEnv):
             raise InvalidOption(
                 f"option 'num_dists' of babyai must be from 0 to {MAX_DISTRACTORS}, not {num_dists}"
             )
-        self.description = described(__file__, description)
+        self.description = read_description(__file__, description)
         self._num_dists = num_dists
         self._level: MixedLevel | None = None
         self._success = False

@@ -60,7 +60,7 @@ def check_env(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Itera
         except Exception as error:  # an environment under test may raise anything
             fault = (type(error), env.place(error))
             if fault not in told:
-                yield env.raised(error)
+                yield env.describe_error(error)
             told.add(fault)
 
 
@@ -171,10 +171,10 @@ def _reading_findings(env: TextEnv) -> Iterator[str]:
 
 
 def _replay_findings(env: TextEnv, first: Task, second: Task, calls: int) -> Iterator[str]:
-    played, problems = _played(env, first, calls, seed=0)
+    played, problems = _play_at_random(env, first, calls, seed=0)
     unread = _difference_unread(env, first, played)  # this and the next play make the preceding resets differ
-    _, others = _played(env, second, calls, seed=1)
-    again, _ = _played(env, first, calls, seed=0)
+    _, others = _play_at_random(env, second, calls, seed=1)
+    again, _ = _play_at_random(env, first, calls, seed=0)
     yield from dict.fromkeys(problems + others)
     if found := difference(played, again):
         yield f"determinism: {first}, replayed, {found}"
@@ -204,7 +204,9 @@ def _close_findings(env: Watched) -> Iterator[str]:
         yield f"close: a second call raised {in_one_line(error)} ({env.place(error)})"
 
 
-def _played(env: TextEnv, task: Task, calls: int, seed: int) -> tuple[list[dict[str, Any]], list[str]]:
+def _play_at_random(
+    env: TextEnv, task: Task, calls: int, seed: int
+) -> tuple[list[dict[str, Any]], list[str]]:
     """Play at random. Return the events and their problems."""
     played: list[dict[str, Any]] = []
     problems: list[str] = []

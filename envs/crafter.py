@@ -18,7 +18,7 @@ from envs.text_env import (
     Split,
     Task,
     TextEnv,
-    described,
+    read_description,
 )
 
 if TYPE_CHECKING:
@@ -151,7 +151,7 @@ class Crafter(TextEnv):
                 f"not {zombie_frequency}"
             )
         achievements = "\n".join(f"{n}. {name}" for n, name in enumerate(ACHIEVEMENTS, start=1))
-        text = described(__file__, description)
+        text = read_description(__file__, description)
         self.description = text.format(read=READ, achievements=achievements, seen=SEEN[view])
         self._zombie_frequency = zombie_frequency
         self._view = view

@@ -90,7 +90,7 @@ class Game:
         world, player = self.world, self.player
         self.step_count += 1
         world.daylight = daylight(self.step_count)
-        acting = self._objects_around()
+        acting = self._find_near_objects()
         player.action = action
         player.update()
         x, y = player.x, player.y
@@ -132,7 +132,7 @@ class Game:
         ]
         self._listed = len(self.world._objects)
 
-    def _objects_around(self) -> list[Any]:
+    def _find_near_objects(self) -> list[Any]:
         """Return the objects that are near or new, in the order in which they entered the world."""
         self._around += self.world._objects[self._listed :]
         self._listed = len(self.world._objects)

@@ -6,7 +6,7 @@ from typing import Any
 
 from envs.text_env import EnvironmentFault, InvalidOption, Split, TextEnv, UnknownEnvironment
 from typed.classes import Registry, parameters
-from typed.typed_values import shown
+from typed.typed_values import format_value
 
 ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",
@@ -50,5 +50,5 @@ def splits(name: str, **options: Any) -> Split:
     kind = REGISTRY.find(name)
     found = REGISTRY.call(kind, kind.splits, options, whose=kind.name, own=Exception)
     if not isinstance(found, Split):
-        raise EnvironmentFault(f"{kind.name}: splits must return Split, and returned {shown(found)}")
+        raise EnvironmentFault(f"{kind.name}: splits must return Split, and returned {format_value(found)}")
     return found

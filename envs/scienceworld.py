@@ -24,7 +24,7 @@ from envs.text_env import (
     Task,
     TextEnv,
     UnknownTask,
-    described,
+    read_description,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ class ScienceWorld(TextEnv):
     )
 
     def __init__(self, *, java: str | None = None, description: Description = "paper") -> None:
-        self.description = described(__file__, description)
+        self.description = read_description(__file__, description)
         self._java = java
         self._simulator: Simulator | None = None
         self._playing = False
@@ -117,7 +117,7 @@ class ScienceWorld(TextEnv):
             raise UnknownTask(f"{task.name} has the variations 0 to {last}, not {task.index}")
         self._playing = False
         self._outcome = self._free_observation = None
-        simulator = self._loaded(task)
+        simulator = self._load_task(task)
         observation = simulator.step("look around")  # as upstream does; it updates the score
         instruction = simulator.task_description().removeprefix(HEADING).strip()
         opening = Opening(instruction, observation)
@@ -175,7 +175,7 @@ class ScienceWorld(TextEnv):
             self._simulator.close()
             self._simulator = None
 
-    def _loaded(self, task: Task) -> Simulator:
+    def _load_task(self, task: Task) -> Simulator:
         """Load a task into the current Java process, or into a new one if that has died."""
         from envs.scienceworld_jvm import SimulatorFailed
 

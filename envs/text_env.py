@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 from typed.numbers import Real, Whole
-from typed.typed_values import converted, shown
+from typed.typed_values import convert_value, format_value
 
 
 class EnvironmentFault(Exception):
@@ -227,11 +227,13 @@ class TextEnv(ABC):
             UnknownTask: the message says what is allowed.
         """
         if task.env != self.name:
-            raise UnknownTask(f"{self.name!r} got a task of environment {shown(task.env)}")
+            raise UnknownTask(f"{self.name!r} got a task of environment {format_value(task.env)}")
         if task.name not in names:
-            raise UnknownTask(f"unknown task {shown(task.name)} of {self.name}; known: {', '.join(names)}")
+            raise UnknownTask(
+                f"unknown task {format_value(task.name)} of {self.name}; known: {', '.join(names)}"
+            )
         if type(task.index) is not int or task.index < 0:
-            given = shown(task.index)
+            given = format_value(task.index)
             raise UnknownTask(f"a {self.name} task's index must be a whole number from 0, not {given}")
 
     def check_call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
@@ -246,7 +248,7 @@ class TextEnv(ABC):
         primitive = next((each for each in self.primitives if each.name == name), None)
         if primitive is None:
             names = ", ".join(each.name for each in self.primitives)
-            raise InvalidPrimitiveCall(f"no primitive {shown(name)}; available: {names}")
+            raise InvalidPrimitiveCall(f"no primitive {format_value(name)}; available: {names}")
         signature = primitive.signature
         try:
             bound = signature.bind(**arguments)
@@ -256,7 +258,7 @@ class TextEnv(ABC):
         bound.apply_defaults()
         for parameter, value in bound.arguments.items():
             try:
-                bound.arguments[parameter] = converted(value, signature.parameters[parameter].annotation)
+                bound.arguments[parameter] = convert_value(value, signature.parameters[parameter].annotation)
             except ValueError as error:
                 raise InvalidPrimitiveCall(f"{name}{signature}: {parameter} {error}") from None
             if isinstance(value, int) and not -(2**63) <= value < 2**63:
@@ -266,7 +268,7 @@ class TextEnv(ABC):
         return dict(bound.arguments)
 
 
-def described(module: str, description: Description) -> str:
+def read_description(module: str, description: Description) -> str:
     """Return the text file with that name next to a module's file, such as `babyai_paper.txt`."""
     path = Path(module)
     return path.with_name(f"{path.stem}_{description}.txt").read_text(encoding="utf-8").strip()

@@ -7,7 +7,7 @@ from typing import Any
 
 from envs.text_env import Opening, Outcome, Task, TextEnv
 from typed.error_lines import in_one_line, place
-from typed.typed_values import shown
+from typed.typed_values import format_value
 
 
 class Watched(TextEnv):
@@ -31,37 +31,37 @@ class Watched(TextEnv):
     def reset(self, task: Task) -> Opening:
         """See `TextEnv`."""
         self._task = None
-        self._told(f"reset: {task}")
+        self._describe_error(f"reset: {task}")
         self._task = task
         return self._env.reset(task)
 
     def call(self, name: str, **arguments: Any) -> str | None:
         """See `TextEnv`."""
-        given = ", ".join(f"{parameter}={shown(value)}" for parameter, value in arguments.items())
-        return self._told(f"call: {name}({given})").call(name, **arguments)
+        given = ", ".join(f"{parameter}={format_value(value)}" for parameter, value in arguments.items())
+        return self._describe_error(f"call: {name}({given})").call(name, **arguments)
 
     def free_observation(self) -> str | None:
         """See `TextEnv`."""
-        return self._told("free_observation").free_observation()
+        return self._describe_error("free_observation").free_observation()
 
     @property
     def done(self) -> bool:
         """See `TextEnv`."""
-        return self._told("done").done
+        return self._describe_error("done").done
 
     def outcome(self) -> Outcome:
         """See `TextEnv`."""
-        return self._told("outcome").outcome()
+        return self._describe_error("outcome").outcome()
 
     def snapshot(self) -> dict[str, Any] | None:
         """See `TextEnv`."""
-        return self._told("snapshot").snapshot()
+        return self._describe_error("snapshot").snapshot()
 
     def close(self) -> None:
         """See `TextEnv`."""
-        self._told("close").close()
+        self._describe_error("close").close()
 
-    def raised(self, error: Exception) -> str:
+    def describe_error(self, error: Exception) -> str:
         """Describe an error of the last request, and its place."""
         return f"{self.asked} raised {in_one_line(error)} ({self.place(error)})"
 
@@ -69,7 +69,7 @@ class Watched(TextEnv):
         """Return where an error was raised: in the environment's own file, if possible."""
         return place(error, type(self._env))
 
-    def _told(self, what: str) -> TextEnv:
+    def _describe_error(self, what: str) -> TextEnv:
         task = f" with task.name={self._task.name} task.index={self._task.index}" if self._task else ""
         self.asked = what + task
         self._say(self.asked)

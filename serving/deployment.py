@@ -18,7 +18,7 @@ from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
-from serving.engine.watchdog import patience_for, watched
+from serving.engine.watchdog import patience_for, watch
 from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
 from serving.gpu_check import require_gpus
 from serving.hub import found, require_hub
@@ -28,7 +28,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.options import ServiceOptions
 from serving.reconciliation import Reconciliation, TokenSums
-from serving.sizing import sized
+from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
 from serving.weights import prepare
@@ -286,7 +286,7 @@ async def deploy(
     )
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
-        model_config = await sized(model_config, endpoint, gpus, say)
+        model_config = await size_model(model_config, endpoint, gpus, say)
         if endpoint is None:
             assert folder is not None
             if model_config.id is not None and found(model_config.id, model_config.revision) is None:
@@ -306,7 +306,7 @@ async def deploy(
                 model_config.context, on_gpu=model_config.gpus > 0
             )
             await stack.enter_async_context(
-                watched(endpoint, patience_s, lambda: deployment.in_flight, deployment.hung)
+                watch(endpoint, patience_s, lambda: deployment.in_flight, deployment.hung)
             )
         await deployment.open()
         yield deployment

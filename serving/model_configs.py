@@ -73,7 +73,7 @@ def load_model_config(name_or_path: str) -> ModelConfig:
         raise InvalidModelConfig(f"model config {file}: {error}") from None
 
 
-def adapted(
+def adapt(
     model_config: ModelConfig,
     replicas: int | None = None,
     load_format: str | None = None,

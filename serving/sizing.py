@@ -37,7 +37,7 @@ SHOWN_TOKENS = 8192
 """Besides the whole context, users see the number of conversations with this length."""
 
 
-async def sized(
+async def size_model(
     model_config: ModelConfig, endpoint: Endpoint | None, gpus: Sequence[Gpu], say: Callable[[str], None]
 ) -> ModelConfig:
     """Return the model config with the context and flags for its GPUs or its server.

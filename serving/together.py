@@ -10,7 +10,7 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-async def together(do: Callable[[S], Awaitable[T]], each: Sequence[S], most: int) -> list[T]:
+async def run_together(do: Callable[[S], Awaitable[T]], each: Sequence[S], most: int) -> list[T]:
     """Call `do` on all of `each` in order, at most `most` at the same time. Raises the first exception and
     cancels the other calls."""
     gate = asyncio.Semaphore(most)

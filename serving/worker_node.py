@@ -15,7 +15,7 @@ from serving.engine.nodes import worker_rank
 from serving.engine.server import VllmServer
 from serving.model_config import ModelConfig
 from serving.options import ServiceOptions
-from serving.sizing import sized
+from serving.sizing import size_model
 from serving.weights import prepare
 
 POLL_S = 0.5
@@ -45,7 +45,7 @@ async def serve_part(
     rank = worker_rank()
     model_config, options = next(each for each in services if each[0].nodes > 1)
     (gpus,) = await server_gpus([(model_config, options)], say)
-    model_config, weights = await sized(model_config, None, gpus, say), prepare(model_config, say)
+    model_config, weights = await size_model(model_config, None, gpus, say), prepare(model_config, say)
     server = VllmServer(
         model_config, weights, folder / f"{prefix}server_node{rank}.log", gpus=gpus, rank=rank
     )

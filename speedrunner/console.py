@@ -23,7 +23,7 @@ _CONTROL = re.compile(
 def visible(text: str) -> str:
     """Return `text` with control characters escaped, except tab and newline. No skill, game or log can then
     control the terminal or display something else there."""
-    return _CONTROL.sub(lambda found: _written(ord(found.group())), text)
+    return _CONTROL.sub(lambda found: _escape_code(ord(found.group())), text)
 
 
 def json_text(value: Any) -> str:
@@ -32,17 +32,17 @@ def json_text(value: Any) -> str:
     return _CONTROL.sub(lambda found: json.dumps(found.group())[1:-1], text)
 
 
-def _written(code: int) -> str:
+def _escape_code(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return lines of cells, with the first column aligned left and the others right."""
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
 
 
-def within(status: Status, doing: str) -> Status:
+def prefix_status(status: Status, doing: str) -> Status:
     """Return the status of a part: its lines start with `doing`."""
     status(doing)
     return lambda line: status(f"{doing}: {line}")

@@ -23,7 +23,7 @@ class SlurmRefused(Exception):
     """A command of Slurm is missing or fails. The text is a line for people."""
 
 
-def asked(*command: str, text: str = "") -> str:
+def run_slurm(*command: str, text: str = "") -> str:
     """Return the output of a Slurm command, with `text` as its input. Raises `SlurmRefused`."""
     try:
         done = subprocess.run(
@@ -59,7 +59,7 @@ def own_job() -> str | None:
 def has_ended(job: str) -> bool:
     """Return whether Slurm reports that no process of a job runs: it has ended, or waits for a restart."""
     try:
-        states = asked("squeue", "--noheader", f"--jobs={job}", "--format=%T").split()
+        states = run_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%T").split()
     except SlurmRefused as error:
         return "Invalid job id" in str(error)  # the job ended minutes ago
     return set(states) <= {"PENDING"}
@@ -76,7 +76,7 @@ def time_left_s() -> float | None:
     end = os.environ.get("SLURM_JOB_END_TIME", "")  # Slurm 23.02 and newer
     if end.isdigit():
         return max(int(end) - time.time() - RESERVE_S, 0.0)
-    left = _left(job)
+    left = _query_remaining(job)
     if (parts := _LEFT.fullmatch(left)) is None:
         if left not in ("UNLIMITED", "NOT_SET"):
             logging.getLogger(__name__).warning("the time limit of job %s is unknown: %s", job, left)
@@ -85,13 +85,13 @@ def time_left_s() -> float | None:
     return max(((days * 24 + hours) * 60 + minutes) * 60 + seconds - RESERVE_S, 0.0)
 
 
-def _left(job: str) -> str:
+def _query_remaining(job: str) -> str:
     """Return a job's remaining time in Slurm's format, or Slurm's error."""
     why = ""
     for number in range(TRIES):
         time.sleep(PAUSE_S if number else 0)
         try:
-            return asked("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()
+            return run_slurm("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()
         except SlurmRefused as error:
             why = str(error)
     return why

@@ -218,7 +218,7 @@ class Samples:
 
     def acting(self, spec: ActorSpec) -> Prompt:
         """What an actor reads."""
-        return Prompt(spec.offered(self.env), plain_messages(spec.messages(self.env, self.opening)))
+        return Prompt(spec.list_tools(self.env), plain_messages(spec.messages(self.env, self.opening)))
 
     def inducing(self, skills: int, *, sleep: int = 1, carried: bool = False, **options: Any) -> Prompt:
         """What SpeedRunner's inducer reads; `carried`: in a run with the history of an earlier run."""
@@ -251,7 +251,7 @@ class Samples:
         """What Voyager's actor reads in training."""
         spec = programming(self.library(skills), self.env)
         aim = Opening("collect one sapling", self.opening.observation)
-        return Prompt(spec.offered(self.env), plain_messages(spec.messages(self.env, aim)))
+        return Prompt(spec.list_tools(self.env), plain_messages(spec.messages(self.env, aim)))
 
     def _voyager(self, ask: Any) -> Prompt:
         stage: Any = _Stage(self.env, self.opening.observation)

@@ -11,7 +11,7 @@ from serving.engine.metrics import read_metrics
 from serving.engine.prompt import Prompt
 from serving.meter import LedgerRow, Meter
 from serving.model_config import ModelConfig
-from serving.together import together
+from serving.together import run_together
 
 
 async def shared_prompts(
@@ -34,6 +34,6 @@ async def shared_prompts(
         reply.record("ok", reply.usage)
         known.append(prompt + (reply.answer.choices[0].token_ids or []))
 
-    await together(send, range(32), in_flight)
+    await run_together(send, range(32), in_flight)
     await engine.close()
     return rows

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from typed.error_lines import in_one_line, place
-from typed.typed_values import converted, shown, suggest
+from typed.typed_values import convert_value, format_value, suggest
 
 T = TypeVar("T")
 Made = TypeVar("Made")
@@ -59,7 +59,7 @@ class Registry(Generic[T]):
             unknown: no such name; it cannot be imported, is of another kind, or cannot be created from
                 options.
         """
-        base, called = self.base, f"{self.what} {shown(name)}"
+        base, called = self.base, f"{self.what} {format_value(name)}"
         path = self.registered.get(name, name) if isinstance(name, str) else ""
         module, _, attribute = path.partition(":")
         if not (module and attribute):
@@ -118,9 +118,9 @@ class Registry(Generic[T]):
             if option not in options:
                 there_are = f"its options: {', '.join(options)}" if options else "it has none"
                 near = suggest(option, options)
-                raise self.invalid(f"{whose} has no option {shown(option)}{near}; {there_are}")
+                raise self.invalid(f"{whose} has no option {format_value(option)}{near}; {there_are}")
             try:
-                checked[option] = converted(value, options[option].annotation)
+                checked[option] = convert_value(value, options[option].annotation)
             except ValueError as problem:
                 raise self.invalid(f"option {option!r} of {whose} {problem}") from None
         taken = inspect.signature(function).parameters

@@ -126,7 +126,7 @@ def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
 def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
     """Return keys with different values, each as a line: `key: OLD -> NEW`."""
     return [
-        f"{key}: {_shown_at(before, key)} -> {_shown_at(after, key)}"
+        f"{key}: {_show_path(before, key)} -> {_show_path(after, key)}"
         for key in {**before, **after}
         if key not in before or key not in after or before[key] != after[key]
     ]
@@ -140,5 +140,5 @@ def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
-def _shown_at(values: Mapping[str, Any], key: str) -> str:
+def _show_path(values: Mapping[str, Any], key: str) -> str:
     return as_written(values[key]) if key in values else "(not set)"

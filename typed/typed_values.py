@@ -16,12 +16,12 @@ _SHOWN = reprlib.Repr()
 _SHOWN.maxstring = _SHOWN.maxother = 80
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """Return a value as Python writes it; a long one is shortened."""
     return _SHOWN.repr(value)
 
 
-def converted(value: object, annotation: Any) -> Any:
+def convert_value(value: object, annotation: Any) -> Any:
     """Return the value as its annotation's type (an int is accepted for a float).
 
     Args:
@@ -36,7 +36,7 @@ def converted(value: object, annotation: Any) -> Any:
     try:
         return msgspec.convert(value, annotation)
     except msgspec.ValidationError:
-        raise ValueError(f"must be {in_words(annotation)}, not {shown(value)}") from None
+        raise ValueError(f"must be {in_words(annotation)}, not {format_value(value)}") from None
 
 
 def in_words(annotation: Any, none: str = "None") -> str:

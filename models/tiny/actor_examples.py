@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from envs.babyai import TASKS, BabyAI
-from models.tiny.example_libraries import WORDINGS, Skilled, composed
+from models.tiny.example_libraries import WORDINGS, Skilled, draw_library
 from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
 from models.tiny.training_recipe import WORLDS
 from serving.tokens.formats import FORMATS
@@ -75,10 +75,10 @@ class Written:
         """Append a turn of the model. With `learnt=False` only its thought is learnt, because its call is not
         the one to imitate. Raises `ValueError` if serving would parse the turn differently."""
         before = self._tokenizer.framed(f"<think>\n{thought}\n</think>\n\n")
-        after = self._tokenizer.framed(written_call(call))
+        after = self._tokenizer.framed(write_call(call))
         read = self._transcript.answer(before + after)
         if read.call != call or read.reasoning != thought:
-            raise ValueError(f"serving would read {read.call} in {written_call(call)!r}: {read.problem}")
+            raise ValueError(f"serving would read {read.call} in {write_call(call)!r}: {read.problem}")
         self._learnt += [True] * len(before) + [learnt] * len(after)
 
     def tell(self, text: str) -> None:
@@ -95,7 +95,7 @@ NOISE = ("turn_left", "turn_right", "go_forward", "go_forward", "pick_up", "drop
 """Calls that replace some of the teacher's calls at random."""
 
 
-def written_call(call: ToolCall) -> str:
+def write_call(call: ToolCall) -> str:
     """Return the text of a call, including the end of its turn."""
     return f'{BEGIN}{{"name": {dumps(call.name)}, "arguments": {dumps(call.arguments)}}}{END}<|im_end|>'
 
@@ -113,7 +113,7 @@ def snapshots(tokenizer: ChatTokenizer, seed: int) -> Iterator[Example]:
             if "not in sight" not in thought:
                 text = f"Your task: {opening.instruction}\n\n{told}"
                 prompt = tokenizer.framed(before.lstrip(), text, f"{after}<|im_start|>assistant\n")
-                answer = tokenizer.framed(f"<think>\n{thought}\n</think>\n\n{written_call(call)}")
+                answer = tokenizer.framed(f"<think>\n{thought}\n</think>\n\n{write_call(call)}")
                 yield Example(prompt + answer, [False] * len(prompt) + [True] * len(answer))
             told = env.call(call.name if rng.random() < 0.8 else rng.choice(NOISE))
             if env.done:
@@ -131,7 +131,7 @@ def episodes(tokenizer: ChatTokenizer, seed: int, skilled: float) -> Iterator[Ex
     env = BabyAI()
     plain = Skilled(ActorSpec(Library(env.primitives)), ())
     while True:
-        given = composed(rng, env) if rng.random() < skilled else plain
+        given = draw_library(rng, env) if rng.random() < skilled else plain
         for _ in range(4 if given is not plain else 1):  # creating a library takes longer than using it
             task = Task(env.name, TASKS[0], rng.choice(WORLDS))
             played = _Episode(env, given, rng, reply_chars).play(tokenizer, task)
@@ -160,7 +160,7 @@ class _Episode:
         stray = Teacher(f"pick up the {second.thing}, then go to the {first.thing}")
         strays = first.thing != second.thing and not self._given.uses and rng.random() < 0.08
         spec = self._given.spec
-        written = Written(tokenizer, spec.messages(env, opening), spec.offered(env), bounds=(64, 64))
+        written = Written(tokenizer, spec.messages(env, opening), spec.list_tools(env), bounds=(64, 64))
         for turn in range(CALLS):
             if turn:
                 written.tell(told)
@@ -195,7 +195,7 @@ class _Episode:
         if steps:
             node.calls.append(CallNode("turn_right", "primitive", {}, text))
         for _ in range(steps):
-            if env.done or (aim is not None and _reached(aim, text)):
+            if env.done or (aim is not None and _is_reached(aim, text)):
                 break
             _, made = bot.by_hand(Seen.read(text), aim) if aim else bot.turn(text)
             text = env.call(made.name)
@@ -203,7 +203,7 @@ class _Episode:
         node.actions = len(node.calls)
         said = {"what": str(aim or mission), "thing": aim.thing if aim else goals(mission)[0].thing}
         replies = WORDINGS["replies"]
-        if not env.done and aim is not None and _reached(aim, text):
+        if not env.done and aim is not None and _is_reached(aim, text):
             node.result = rng.choice(replies["done"]).format(**said)
         elif rng.random() < 0.5:
             node.result = rng.choice(replies["failed"]).format(**said)
@@ -222,7 +222,7 @@ class _Episode:
         )
 
 
-def _reached(aim: Goal, text: str) -> bool:
+def _is_reached(aim: Goal, text: str) -> bool:
     seen = Seen.read(text)
     if aim.verb == "pick up":
         return seen.carried == aim.thing

@@ -19,7 +19,7 @@ import msgspec
 
 from envs.babyai import BabyAI
 from models.tiny.actor_examples import episodes
-from models.tiny.training_corpus import reader_of_bytes, whole
+from models.tiny.training_corpus import check_file, reader_of_bytes
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 from speedrunner.runs.identity import checkout
@@ -50,7 +50,7 @@ class Stamp(msgspec.Struct, frozen=True):
     def now(cls) -> Stamp:
         """Return the stamp of the current code and libraries."""
         libraries = ("torch", "transformers", "tokenizers", "accelerate")
-        return cls(recipe_files(), seen(), {name: version(name) for name in libraries})
+        return cls(recipe_files(), digest_texts(), {name: version(name) for name in libraries})
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -104,14 +104,14 @@ def recipe_files() -> dict[str, str]:
     apart = ("card.py", "evaluate.py", "train.py")  # these report, measure and run the recipe
     files = [path for path in sorted(made_by) if path.name not in apart]
     trees = {path: ast.parse(path.read_bytes()) for path in files if path.suffix == ".py"}
-    own = {name for tree in trees.values() for name in _defined(tree)}
+    own = {name for tree in trees.values() for name in _find_own_names(tree)}
     return {
         str(path.relative_to(HERE)): _shape_digest(trees[path], own) if path in trees else digest(path)
         for path in files
     }
 
 
-def _defined(tree: ast.Module) -> Iterator[str]:
+def _find_own_names(tree: ast.Module) -> Iterator[str]:
     """Yield the names of the classes, functions, parameters and variables that a program defines."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
@@ -148,7 +148,7 @@ def _is_text(node: Any) -> bool:
     return constant and isinstance(node.value.value, str)
 
 
-def seen() -> dict[str, str]:
+def digest_texts() -> dict[str, str]:
     """Return digests of the project's current prompts, tools and texts that the corpus shows the model."""
     setup = set_up(compose(["env=babyai", "method=speedrunner", "model=tiny-random"]))
     found = checkout(setup)
@@ -177,7 +177,7 @@ def digest(file: Path) -> str:
 
 def read(folder: Path = WEIGHTS) -> Facts:
     """Return the facts of a model folder. Raises `Damaged` if they cannot be read."""
-    with whole(folder / FACTS):
+    with check_file(folder / FACTS):
         return msgspec.json.decode((folder / FACTS).read_bytes(), type=Facts)
 
 

@@ -44,7 +44,7 @@ class Skilled:
     uses: tuple[SkillUse, ...]
 
 
-def composed(rng: random.Random, env: TextEnv) -> Skilled:
+def draw_library(rng: random.Random, env: TextEnv) -> Skilled:
     """Draw a library: a mix of useful skills, sometimes with one useless skill."""
     kinds = [*rng.choice(MIXES)]
     if not kinds or rng.random() < 0.25:
@@ -52,7 +52,7 @@ def composed(rng: random.Random, env: TextEnv) -> Skilled:
     written = {kind: _function(rng, kind) for kind in kinds}
     names = [name for name, _ in written.values()]
     if len({*names}) < len(names):
-        return composed(rng, env)
+        return draw_library(rng, env)
     shown = rng.sample(sorted(written), len(written))  # prompts list skills in the order of their last edits
     skills = tuple(
         Skill(name=written[kind][0], public=True, created=1, edited=place + 1)

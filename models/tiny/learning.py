@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from models.tiny.actor_examples import Example
-from models.tiny.training_corpus import whole
+from models.tiny.training_corpus import check_file
 from models.tiny.training_recipe import Recipe, Stage
 from models.tiny.vocabulary import THINGS
 from serving.tokens.tokenizer import ChatTokenizer
@@ -53,7 +53,7 @@ def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -
         yield from cut
 
 
-def padded(batch: Sequence[Example], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+def pad_examples(batch: Sequence[Example], pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Return right-padded ids and the mask of tokens to predict, both of shape (examples, tokens)."""
     import torch
 
@@ -181,7 +181,7 @@ def train(
     bare = accelerator.unwrap_model(model)
     saved, told, at = work / "training.pt", Told(tokenizer), Progress()
     if saved.is_file():
-        with whole(saved):
+        with check_file(saved):
             state = torch.load(saved, map_location=accelerator.device)
             at = msgspec.convert(state["progress"], Progress)
             bare.load_state_dict(state["model"])
@@ -198,7 +198,7 @@ def train(
         while at.read < stage.tokens:
             batch = next(drawn)
             at.read += sum(len(each.ids) for each in batch)
-            ids, learnt = (each.to(accelerator.device) for each in padded(batch, pad))
+            ids, learnt = (each.to(accelerator.device) for each in pad_examples(batch, pad))
             for group in optimizer.param_groups:
                 group["lr"] = stage.rate * stage.share_of_rate(at.step, at.read)
             loss, tokens = losses(model, ids, learnt)

@@ -23,7 +23,7 @@ from models.tiny import card, training_corpus
 from models.tiny.card import Stamp
 from models.tiny.learning import Progress, train
 from models.tiny.teachers import recorded_sleeps
-from models.tiny.training_corpus import Damaged, Examples, whole
+from models.tiny.training_corpus import Damaged, Examples, check_file
 from models.tiny.training_recipe import Recipe
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.data import StorageError
@@ -49,7 +49,7 @@ def open_work(work: Path) -> Stamp:
         unfinished.rename(stamp)
     begun = None
     if stamp.exists():
-        with whole(stamp):
+        with check_file(stamp):
             begun = msgspec.json.decode(stamp.read_bytes(), type=Stamp)
     if begun != now:
         raise OtherRecipe(
@@ -66,7 +66,7 @@ def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, Ex
     if not folder.is_dir():
         tell("making the tokenizer")
         training_corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
-    with whole(folder):
+    with check_file(folder):
         tokenizer = ChatTokenizer(folder)
     return tokenizer, training_corpus.make(recipe.corpus, runs, folder, tell)
 

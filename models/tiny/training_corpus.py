@@ -37,7 +37,7 @@ class Damaged(Exception):
 
 
 @contextmanager
-def whole(file: Path) -> Iterator[None]:
+def check_file(file: Path) -> Iterator[None]:
     """Raise `Damaged` for any error in the `with` block, which reads `file`."""
     try:
         yield
@@ -148,7 +148,7 @@ def make(
             unfinished = file.with_suffix(".part.npz")
             np.savez(unfinished, ids=packed.ids, learnt=packed.learnt, ends=packed.ends)
             unfinished.rename(file)
-        with whole(file), np.load(file) as stored:
+        with check_file(file), np.load(file) as stored:
             found[name] = Examples(stored["ids"], stored["learnt"], stored["ends"])
     return found
 

@@ -90,12 +90,15 @@ def build_tokenizer(
     learner.train_from_iterator(texts, trainer)
     learnt = learner.get_vocab()
     merges = _merges(learner)
-    entries = list(dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *map(_spelled, known)]))
+    entries = list(dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *map(_spell_bytes, known)]))
     bpe = Tokenizer(
         models.BPE(vocab={each: n for n, each in enumerate(entries)}, merges=merges, ignore_merges=True)
     )
     longest_first = sorted(known, key=len, reverse=True)
-    bpe.pre_tokenizer, bpe.decoder = split([*map(_escaped, longest_first), *words_only]), decoders.ByteLevel()
+    bpe.pre_tokenizer, bpe.decoder = (
+        split([*map(_escape_phrase, longest_first), *words_only]),
+        decoders.ByteLevel(),
+    )
     bpe.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
     bpe.add_tokens([AddedToken(token, normalized=False, special=False) for token in ADDED])
     return PreTrainedTokenizerFast(
@@ -108,12 +111,12 @@ def build_tokenizer(
     )
 
 
-def _escaped(phrase: str) -> str:
+def _escape_phrase(phrase: str) -> str:
     """Return a phrase escaped for the regular expressions of `tokenizers`."""
     return re.sub(r"([\\.^$|?*+()\[\]{}\-#])", r"\\\1", phrase)
 
 
-def _spelled(text: str) -> str:
+def _spell_bytes(text: str) -> str:
     """Return a text in the letters that represent bytes in a byte-level vocabulary."""
     from tokenizers.pre_tokenizers import ByteLevel
 

@@ -125,7 +125,7 @@ class MessageConversation(Conversation, Generic[T]):
             if said.cut:
                 tokens = reply.usage.completion
                 raise TruncatedCall(f"the answer was cut after {tokens} tokens; write less", text)
-            call = self._checked(said.calls, text)
+            call = self._check_body(said.calls, text)
         except InvalidCall as error:
             problem = error
         reply.record(status_of(problem), reply.usage)
@@ -148,7 +148,7 @@ class MessageConversation(Conversation, Generic[T]):
         self.items += told
         self._prompt_bound += _bytes(told)
 
-    def _checked(self, calls: list[WrittenCall], text: str) -> ToolCall:
+    def _check_body(self, calls: list[WrittenCall], text: str) -> ToolCall:
         if len(calls) != 1:
             raise InvalidCall(f"the answer has {len(calls)} tool calls; make exactly one", text)
         try:

@@ -165,7 +165,7 @@ def _selection(installed: Sequence[Gpu], chosen: str | None) -> tuple[list[Gpu],
         return [], f"{VISIBLE} is set and empty, which hides all GPUs"
     found: list[Gpu] = []
     for entry in map(str.strip, chosen.split(",")):
-        if (gpu := _named(installed, entry)) is None:
+        if (gpu := _find_gpu(installed, entry)) is None:
             return found, f"{VISIBLE}={chosen}: {entry!r} matches no GPU and hides those after it"
         if gpu.uuid in (each.uuid for each in found):
             return [], f"{VISIBLE}={chosen}: {entry!r} is named twice, which hides all GPUs"
@@ -173,7 +173,7 @@ def _selection(installed: Sequence[Gpu], chosen: str | None) -> tuple[list[Gpu],
     return found, None
 
 
-def _named(installed: Sequence[Gpu], entry: str) -> Gpu | None:
+def _find_gpu(installed: Sequence[Gpu], entry: str) -> Gpu | None:
     """Return the GPU that an entry of `CUDA_VISIBLE_DEVICES` names: by index, or by the start of a UUID."""
     if entry.isdigit():
         return next((gpu for gpu in installed if gpu.id == str(int(entry))), None)
@@ -187,14 +187,16 @@ def _gpu(row: Sequence[str]) -> Gpu:
     index, uuid, name, total, used, driver, *newer = row
     capability, mig = newer if len(newer) == len(NEWER_FIELDS) else ("", "")
     major, _, minor = capability.partition(".")
-    numbers = (_whole(major), _whole(minor))
-    return Gpu(index, uuid, name, _whole(total), _whole(used), driver, numbers, mig == "Enabled")
+    numbers = (_parse_number(major), _parse_number(minor))
+    return Gpu(
+        index, uuid, name, _parse_number(total), _parse_number(used), driver, numbers, mig == "Enabled"
+    )
 
 
 def _mig_slices(gpus: Sequence[Gpu]) -> Iterator[Gpu]:
     """Return the MIG slices of these GPUs, in the order of `nvidia-smi -L`."""
     parent = None
-    for line in _printed("-L").splitlines():
+    for line in _run_smi("-L").splitlines():
         if whole := re.match(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)", line):
             parent = next((gpu for gpu in gpus if gpu.uuid == whole[1]), None)
         elif (part := MIG_SLICE.match(line)) and parent is not None:
@@ -206,17 +208,17 @@ def _mig_slices(gpus: Sequence[Gpu]) -> Iterator[Gpu]:
 
 
 def _query(query: str) -> list[list[str]]:
-    lines = _printed(query, "--format=csv,noheader,nounits").splitlines()
+    lines = _run_smi(query, "--format=csv,noheader,nounits").splitlines()
     return [[cell.strip() for cell in line.split(",")] for line in lines if line.strip()]
 
 
-def _printed(*arguments: str) -> str:
+def _run_smi(*arguments: str) -> str:
     done = subprocess.run(
         ["nvidia-smi", *arguments], capture_output=True, text=True, check=True, timeout=SMI_S
     )
     return done.stdout
 
 
-def _whole(text: str) -> int:
+def _parse_number(text: str) -> int:
     """Return a number, or 0 for a text that is no number, such as `[N/A]`."""
     return int(text) if text.isdigit() else 0

@@ -135,7 +135,7 @@ class Metrics:
                 block_size=int(info["block_size"]),
                 num_gpu_blocks=int(info["num_gpu_blocks"]) // len(infos),
                 enable_prefix_caching=info["enable_prefix_caching"] == "True",
-                match_unit=int(_given(info.get("prefix_match_unit")) or info["block_size"]),
+                match_unit=int(_list_samples(info.get("prefix_match_unit")) or info["block_size"]),
                 hybrid=info.get("mamba_cache_mode", "none") != "none",
             )
             for info in sorted(infos, key=lambda info: int(info.get("engine", 0)))
@@ -183,5 +183,5 @@ async def read_counters(endpoint: Endpoint) -> Counters:
     return (await read_metrics(endpoint)).counters()
 
 
-def _given(text: str | None) -> str | None:
+def _list_samples(text: str | None) -> str | None:
     return None if text in (None, "None") else text

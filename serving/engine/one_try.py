@@ -65,7 +65,7 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
     except HttpError as error:
         raise TryFailed(f"connection lost: {error}", lost=True) from error
     if response.status != 200:
-        raise _judged(response)
+        raise _error_of_status(response)
     try:
         answer = msgspec.json.decode(_without_prompt(response.content), type=form)
         usage = answer.usage.usage()
@@ -73,12 +73,12 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
         if isinstance(error, UnicodeDecodeError):
             raise TryFailed(f"unreadable answer: {error}") from error
         if _is_error(response):
-            raise _failed(response) from error
+            raise _error_in_answer(response) from error
         raise TryFailed(f"the answer lacks a required field: {error}") from error
     except msgspec.DecodeError as error:
         raise TryFailed(f"unreadable answer: {error}") from error
     if answer.error:  # a response that failed half-way
-        raise _failed(response)
+        raise _error_in_answer(response)
     if answer.aborted:
         reason = "the engine was shut down in the middle of the answer"
         raise TryFailed(reason, status="aborted", lost=True, usage=usage)
@@ -117,15 +117,15 @@ _OVERFLOW = re.compile(
 )
 
 
-def _failed(response: HttpResponse) -> Exception:
+def _error_in_answer(response: HttpResponse) -> Exception:
     """Return the exception for an error in an answer with status 200."""
-    text, code = _told(response)
+    text, code = _read_error(response)
     return ContextOverflow(text) if _overflows(text, code) else TryFailed(f"the engine failed: {text}")
 
 
-def _judged(response: HttpResponse) -> Exception:
+def _error_of_status(response: HttpResponse) -> Exception:
     """Return the exception for an HTTP status."""
-    status, (text, code) = response.status, _told(response)
+    status, (text, code) = response.status, _read_error(response)
     if status == 429:
         return TryFailed(f"rate limit: {text}", after_s=_retry_after(response), usage=Usage())
     if status == 503:  # the queue is full: refused before any work
@@ -142,7 +142,7 @@ def _overflows(text: str, code: object) -> bool:
     return code == "context_length_exceeded" or _OVERFLOW.search(text) is not None
 
 
-def _told(response: HttpResponse) -> tuple[str, object]:
+def _read_error(response: HttpResponse) -> tuple[str, object]:
     """Return an error's message and code, from any of the usual forms of a body."""
     try:
         body = response.json()

@@ -31,7 +31,7 @@ def new_lines(log: Path, start: int) -> tuple[list[str], int]:
     """
     text = _read(log, start)
     end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
-    return _cleaned(text[:end]), start + end
+    return _clean_lines(text[:end]), start + end
 
 
 def telling_lines(log: Path, start: int = 0) -> list[str]:
@@ -41,9 +41,11 @@ def telling_lines(log: Path, start: int = 0) -> list[str]:
     Args:
         start: byte of the file at which to start.
     """
-    lines = _cleaned(_read(log, start, _TAIL))
+    lines = _clean_lines(_read(log, start, _TAIL))
     found = [
-        _whole(lines, i) for i, line in enumerate(lines) if _EXCEPTION.match(line) or _OTHER.search(line)
+        _join_message(lines, i)
+        for i, line in enumerate(lines)
+        if _EXCEPTION.match(line) or _OTHER.search(line)
     ]
     causes = [line for line in found if not _CONSEQUENCE.search(line)] or found
     if not causes:
@@ -51,7 +53,7 @@ def telling_lines(log: Path, start: int = 0) -> list[str]:
     return [line[:_LONGEST] for line in dict.fromkeys(causes)][:_MOST]
 
 
-def _whole(lines: list[str], i: int) -> str:
+def _join_message(lines: list[str], i: int) -> str:
     """Return line `i`, with the lines of pydantic's message below it (up to its link and its dump of the
     input)."""
     if "validation error" not in lines[i]:
@@ -83,7 +85,7 @@ def _read(log: Path, start: int, most: int | None = None) -> bytes:
         return b""
 
 
-def _cleaned(text: bytes) -> list[str]:
+def _clean_lines(text: bytes) -> list[str]:
     """Return the non-empty lines without prefixes and colours."""
     lines = text.decode("utf-8", errors="replace").splitlines()
     cleaned = (_PREFIX.sub("", _COLOR.sub("", line), count=1).rstrip() for line in lines)

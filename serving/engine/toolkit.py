@@ -104,7 +104,7 @@ def find_toolkit(environment: Mapping[str, str] | None = None) -> Toolkit:
         found.append(Toolkit(home / "bin" / "nvcc", version, [*problems, *wrong]))
     if found:
         return min(found, key=lambda each: len(each.problems))
-    if chosen := _chosen_home(own):
+    if chosen := _choose_home(own):
         missing = Problem(f"CUDA_HOME is {chosen}, which has no bin/nvcc", f"unset it, or {WHOLE}")
     else:
         where = f"PATH, {DEFAULT_HOME} and the environment's packages have none, and CUDA_HOME is not set"
@@ -112,13 +112,13 @@ def find_toolkit(environment: Mapping[str, str] | None = None) -> Toolkit:
     return Toolkit(None, None, [*problems, missing])
 
 
-def _chosen_home(environment: Mapping[str, str]) -> str | None:
+def _choose_home(environment: Mapping[str, str]) -> str | None:
     return environment.get("CUDA_HOME") or environment.get("CUDA_PATH") or None
 
 
 def _homes(environment: Mapping[str, str]) -> list[Path]:
     """Return the folders of toolkits with an nvcc; FlashInfer's choice is the first."""
-    if chosen := _chosen_home(environment):
+    if chosen := _choose_home(environment):
         homes = [Path(chosen)]
     else:
         homes = [DEFAULT_HOME, *sorted(PACKAGES.glob("nvidia/cu*"), reverse=True)]
@@ -167,11 +167,11 @@ def _examine(home: Path, environment: Mapping[str, str]) -> tuple[tuple[int, int
         number = re.search(r"^#\s*define\s+CUDART_VERSION\s+(\d+)", header, re.MULTILINE)
         headers = divmod(int(number[1]) // 10, 100) if number else None
         if headers != version:
-            shown = f"those of CUDA {_dotted(headers)}" if headers else "of an unknown version"
-            text = f"{nvcc} is {_dotted(version)}, and the headers in {include} are {shown}"
+            shown = f"those of CUDA {_dot_version(headers)}" if headers else "of an unknown version"
+            text = f"{nvcc} is {_dot_version(version)}, and the headers in {include} are {shown}"
             wrong.append(Problem(text, WHOLE))
     if not (include / "curand.h").is_file():
-        remedy = f"install cuRAND's headers for CUDA {_dotted(version)}, or {WHOLE}"
+        remedy = f"install cuRAND's headers for CUDA {_dot_version(version)}, or {WHOLE}"
         wrong.append(Problem(f"{include} has no curand.h", remedy))
     return version, wrong
 
@@ -222,5 +222,5 @@ def _complaint(output: str) -> str:
     return next(named, lines[-1] if lines else "it prints nothing")
 
 
-def _dotted(version: tuple[int, int]) -> str:
+def _dot_version(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"

@@ -40,7 +40,7 @@ def patience_for(context: int, *, on_gpu: bool) -> float:
 
 
 @contextlib.asynccontextmanager
-async def watched(
+async def watch(
     endpoint: Endpoint,
     patience_s: float,
     in_flight: Callable[[], set[int | None]],

@@ -15,7 +15,7 @@ from serving.model_config import ModelConfig, Role
 from serving.options import Check
 from serving.probes.passed_checks import FOLDER, has_passed, identify_server, store_passed
 from serving.probes.tool_battery import LABELS, OpenProbe, as_role, battery
-from serving.together import together
+from serving.together import run_together
 from serving.tokens.tools import ToolSpec
 
 BATTERY = 1
@@ -114,7 +114,7 @@ def _quick(role: Role) -> Role:
 async def _check_calls(model: Model) -> None:
     role = _quick(model.model_config.role("actor"))
     probes = [OpenProbe(model, role, probe) for probe in battery() if probe.kind in KINDS]
-    for answer in await together(OpenProbe.answer, probes, len(probes)):
+    for answer in await run_together(OpenProbe.answer, probes, len(probes)):
         if answer.validity == "truncated" and not answer.token_ids:
             continue  # the context is too small for it, which says nothing about the grammar
         if answer.validity != "valid":

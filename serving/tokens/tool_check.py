@@ -48,8 +48,8 @@ class ToolCheck:
 
     def check(self, tool: ToolSpec) -> None:
         """Compile the grammar of the tool's calls and draw some calls. Raises `InvalidTool` if one fails."""
-        self._compiled(tool, self._string_tokens)
-        drawn = self._compiled(tool, min(self._string_tokens, DRAWN_STRING_TOKENS))
+        self._compile_grammar(tool, self._string_tokens)
+        drawn = self._compile_grammar(tool, min(self._string_tokens, DRAWN_STRING_TOKENS))
         rng = random.Random(0)  # the same tool gets the same verdict each time
         with _unheard():
             walks = [self._draw(drawn, rng) for _ in range(WALKS)]
@@ -61,7 +61,7 @@ class ToolCheck:
                 problem = f"a call that its schema allows cannot be read: {error} (the call: {text!r})"
                 raise InvalidTool(f"{tool.name}: {problem}") from error
 
-    def _compiled(self, tool: ToolSpec, string_tokens: int) -> xgrammar.CompiledGrammar:
+    def _compile_grammar(self, tool: ToolSpec, string_tokens: int) -> xgrammar.CompiledGrammar:
         tag = structural_tag(self._format.call(tool, string_tokens))
         try:
             return self._compiler.compile_structural_tag(tag)

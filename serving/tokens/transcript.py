@@ -173,16 +173,16 @@ class Transcript:
         if not end:
             return reasoning, "", len(ids), False
         # The frame may be spelled with control tokens or with ordinary ones, which may extend beyond it.
-        tokens = self._covering(ids, before + end)
+        tokens = self._find_covering_ids(ids, before + end)
         own = thought.removesuffix(self._closing)
-        inside = self._covering(ids, own) - self._covering(ids, self._begin)
+        inside = self._find_covering_ids(ids, own) - self._find_covering_ids(ids, self._begin)
         cut = inside >= self._budget - 1 and thought.endswith(self._closing)
         return reasoning, rest.removeprefix("\n\n"), tokens, cut
 
     def _after(self, ids: list[int], reasoning_tokens: int, text: str) -> list[int]:
         """Return the ids of an answer's text after its reasoning."""
         before = len(self._tokenizer.decode(ids)) - len(text)
-        count = max(self._covering(ids, self._tokenizer.decode(ids)[:before]), reasoning_tokens)
+        count = max(self._find_covering_ids(ids, self._tokenizer.decode(ids)[:before]), reasoning_tokens)
         # A token may extend from the end of the reasoning into the text.
         rest = text[: max(len(self._tokenizer.decode(ids[:count])) - before, 0)]
         return self._tokenizer.outside_text(rest) + ids[count:]
@@ -197,13 +197,13 @@ class Transcript:
             spelling = value if value in text else dumps(value)[1:-1]
             before, found, _ = text.rpartition(spelling)
             if found:
-                tokens = self._covering(ids, before + found) - self._covering(ids, before)
+                tokens = self._find_covering_ids(ids, before + found) - self._find_covering_ids(ids, before)
             else:  # the model used other escapes
                 tokens = len(self._tokenizer.outside_text(value))
             if tokens >= self._string_tokens - 1:
                 yield name
 
-    def _covering(self, ids: list[int], text: str) -> int:
+    def _find_covering_ids(self, ids: list[int], text: str) -> int:
         """Return the smallest number of first `ids` that contain the whole `text`, with which they start."""
         return bisect_left(
             range(len(ids) + 1), len(text), key=lambda count: len(self._tokenizer.decode(ids[:count]))

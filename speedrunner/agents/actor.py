@@ -13,7 +13,7 @@ from serving.model import Model
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
-from speedrunner.agents.reading import counted, written
+from speedrunner.agents.reading import merge_repeats, write_call
 from speedrunner.agents.texts import render
 from speedrunner.config.schema import Config, LibraryConfig
 from speedrunner.library.library import Library
@@ -74,7 +74,7 @@ class ActorSpec:
     role: str = "actor"
     instructions: str = ""
 
-    def offered(self, env: TextEnv) -> list[ToolSpec]:
+    def list_tools(self, env: TextEnv) -> list[ToolSpec]:
         """Return the tools that the actor may call: primitives, public skills, and `submit_answer` if the
         task wants it.
         """
@@ -96,7 +96,7 @@ class ActorSpec:
 
     def prompt_hash(self, env: TextEnv, messages: list[Message]) -> str:
         """Return the SHA-256 of an actor's first prompt: its messages and tools."""
-        return hashlib.sha256(msgspec.json.encode([messages, self.offered(env)])).hexdigest()
+        return hashlib.sha256(msgspec.json.encode([messages, self.list_tools(env)])).hexdigest()
 
     def with_part(self, part: LibraryConfig) -> ActorSpec:
         """Return this spec with the part of its library that an evaluation shows.
@@ -158,12 +158,12 @@ class Actor:
         """Return the token ids that every episode of `spec` starts with; empty on the chat and responses
         APIs.
         """
-        messages, tools = self._any_messages(spec), spec.offered(self.env)
+        messages, tools = self._any_messages(spec), spec.list_tools(self.env)
         return self.model(spec.role).shared_prefix(spec.role, messages, tools)
 
     async def warm(self, spec: ActorSpec, labels: Labels) -> list[tuple[int, Usage]]:
         """Send the shared prefix alone, before the episodes start. See `serving.model.Model.warm`."""
-        messages, tools = self._any_messages(spec), spec.offered(self.env)
+        messages, tools = self._any_messages(spec), spec.list_tools(self.env)
         return await self.model(spec.role).warm(spec.role, messages, tools, labels.plain())
 
     def library(self, policy: Policy) -> Library:
@@ -201,7 +201,7 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
     if node.error is not None:
         told, _, _ = node.error.partition(f"\n{TRACEBACK}\n")
         parts.append(_cut(f"Error: {told}", limit_chars))
-        if (done := _done(node)) is not None:
+        if (done := _describe_progress(node)) is not None:
             parts.append(_cut(done, limit_chars))
     elif node.result is not None or executed.observation is None:
         parts.append(_cut(_text(node.result), limit_chars))
@@ -212,14 +212,14 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
     return "\n\n".join(parts)
 
 
-def _done(node: CallNode) -> str | None:
+def _describe_progress(node: CallNode) -> str | None:
     """Return what a failed skill did before its error; `None` if it called no primitive."""
     calls = [each for each in node.below() if each.kind == "primitive" and each.error is None]
     if not calls:
         return None
     omitted = any(each.omitted for each in (node, *node.below()))
     count = f"{'at least ' * omitted}{len(calls)} primitive call{'s' * (len(calls) != 1)}"
-    last = ", ".join(counted(written(each.name, each.arguments) for each in calls)[-DONE_SHOWN:])
+    last = ", ".join(merge_repeats(write_call(each.name, each.arguments) for each in calls)[-DONE_SHOWN:])
     calls_shown = "the last recorded calls" if omitted else "the last calls"
     return f"Before that it made {count} ({node.actions} actions); {calls_shown}: {last}"
 

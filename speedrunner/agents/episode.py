@@ -101,7 +101,7 @@ class EpisodeContext:
             ServingError, WorkerError: infrastructure errors; do not catch them.
         """
         now = Opening(instruction or self.opening.instruction, self.observation)
-        messages, tools = spec.messages(self.env, now), spec.offered(self.env)
+        messages, tools = spec.messages(self.env, now), spec.list_tools(self.env)
         execute = self.execute if toolbox is None else self._tools(toolbox, spec.role)
         return await self._converse(spec.role, messages, tools, execute, llm_calls)
 
@@ -235,7 +235,7 @@ Play = Callable[[EpisodeContext, ActorSpec], Awaitable[Termination]]
 """Plays an episode in its open world."""
 
 
-def unwatched(key: str, conversation: Conversation, turn: Turn | None) -> None:
+def ignore_turn(key: str, conversation: Conversation, turn: Turn | None) -> None:
     """Ignore all turns; the default `Watch`."""
 
 
@@ -247,7 +247,7 @@ async def play_episode(
     labels: Labels,
     *,
     play: Play = EpisodeContext.act,
-    watch: Watch = unwatched,
+    watch: Watch = ignore_turn,
 ) -> Trajectory:
     """Play one episode to its end.
 

@@ -31,7 +31,7 @@ def headline(trajectory: Json) -> str:
     actions = sum(turn["executed"]["actions"] for turn in turns if turn["executed"] is not None)
     tokens = sum(turn["usage"]["completion"] for turn in turns)
     took = f"{len(turns)} LLM calls, {actions} actions, {tokens} output tokens"
-    task = " ".join(opening(trajectory).partition("\n\n")[0].split())
+    task = " ".join(find_task_text(trajectory).partition("\n\n")[0].split())
     more = f"; {task[:TASK_CHARS]}" + " ..." * (len(task) > TASK_CHARS) if task else ""
     place = f"{trajectory['environment']}, " if trajectory.get("environment") else ""
     return (
@@ -40,7 +40,7 @@ def headline(trajectory: Json) -> str:
     )
 
 
-def opening(trajectory: Json) -> str:
+def find_task_text(trajectory: Json) -> str:
     """Return the task as the actor was shown it."""
     turns = trajectory["turns"]
     return (
@@ -51,7 +51,7 @@ def opening(trajectory: Json) -> str:
 def trajectory_lines(trajectory: Json, first: int = 1, last: int | None = None) -> Iterator[str]:
     """Yield an episode's lines: its headline, the task before turn 1, and turns `first` to `last`."""
     yield headline(trajectory)
-    if first <= 1 and (told := opening(trajectory)):
+    if first <= 1 and (told := find_task_text(trajectory)):
         yield from told.split("\n")
     for lines in turns(trajectory, first, last):
         yield from lines
@@ -72,20 +72,20 @@ def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[st
         reply: the reply that the agent read. `None`: reply and text are shown elsewhere.
     """
     yield f"[{number}]"
-    yield from _labelled("thought: ", turn["reasoning"])
+    yield from _add_label("thought: ", turn["reasoning"])
     text = turn["text"].strip()
     if reply is not None and turn["call"] is not None and text[:1] not in ("<", "{", "["):
-        yield from _labelled("text: ", text)  # text next to the call; some APIs return the call as text
+        yield from _add_label("text: ", text)  # text next to the call; some APIs return the call as text
     if turn["executed"] is not None:
         yield from call_lines(turn["executed"], 1)
-        yield from _labelled("reply: ", _beyond(turn["executed"], reply or ""))
+        yield from _add_label("reply: ", _cut_known_part(turn["executed"], reply or ""))
     elif turn["call"] is not None:
         yield f"  {turn['call']['name']}({turn['call']['arguments']}) was not completed"
     else:
-        yield from _labelled(f"no valid call: {turn['error']}; written: ", turn["text"] or "nothing")
+        yield from _add_label(f"no valid call: {turn['error']}; written: ", turn["text"] or "nothing")
 
 
-def slept(record: Json) -> Json:
+def summarize_sleep(record: Json) -> Json:
     """Summarize an earlier sleep: `sleep`, the `rollouts` before it, the `accepted` edits, the `refused` ones
     with their errors, the `error` that ended it early, and the agent's own `summary`.
     """
@@ -106,9 +106,9 @@ def slept(record: Json) -> Json:
     }
 
 
-def slept_lines(record: Json) -> Iterator[str]:
+def summary_lines(record: Json) -> Iterator[str]:
     """Yield the same summary in a few lines, each cut to `SUMMARY_CHARS`."""
-    told = slept(record)
+    told = summarize_sleep(record)
     yield f"sleep {told['sleep']}: {', '.join(told['accepted']) or 'no accepted edits'}"[:SUMMARY_CHARS]
     if told["summary"]:
         yield f"  summary: {' '.join(told['summary'].split())}"[:SUMMARY_CHARS]
@@ -124,7 +124,7 @@ def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
 
     Equal calls in a row that returned None become one line with their number.
     """
-    pad, made = "  " * indent, written(call["name"], call["arguments"])
+    pad, made = "  " * indent, write_call(call["name"], call["arguments"])
     if _silent(call) is not None:
         yield pad + made
         return
@@ -135,7 +135,7 @@ def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
     yield pad + made
     for text, run in itertools.groupby(call["calls"], key=_silent):
         if text is not None:
-            yield from (f"{pad}  {each}" for each in counted(text for _ in run))
+            yield from (f"{pad}  {each}" for each in merge_repeats(text for _ in run))
         else:
             for below in run:
                 yield from call_lines(below, indent + 1)
@@ -144,12 +144,12 @@ def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
     yield from (f"{pad}  {line}" for line in came.split("\n"))
 
 
-def written(name: str, arguments: Json) -> str:
+def write_call(name: str, arguments: Json) -> str:
     """Return a call in Python syntax."""
     return f"{name}({', '.join(f'{each}={value!r}' for each, value in arguments.items())})"
 
 
-def counted(texts: Iterable[str]) -> list[str]:
+def merge_repeats(texts: Iterable[str]) -> list[str]:
     """Return the texts with equal neighbours merged into one that ends with its count."""
     runs = ((text, len(list(run))) for text, run in itertools.groupby(texts))
     return [text if times == 1 else f"{text} x{times}" for text, times in runs]
@@ -158,7 +158,7 @@ def counted(texts: Iterable[str]) -> list[str]:
 def _silent(call: Json) -> str | None:
     """Return a call without result, error or children as text; `None` for any other call."""
     said = call["calls"] or call["omitted"] or call["error"] is not None or call["result"] is not None
-    return None if said else written(call["name"], call["arguments"])
+    return None if said else write_call(call["name"], call["arguments"])
 
 
 def result_text(result: Any) -> str:
@@ -178,7 +178,7 @@ def _replies(turns: list[Json]) -> list[str]:
     return replies[::-1]
 
 
-def _beyond(call: Json, reply: str) -> str:
+def _cut_known_part(call: Json, reply: str) -> str:
     """Return what a reply adds to the call's result, or to its error without the traceback."""
     said = result_text(call["result"]) if call["error"] is None else f"Error: {call['error']}"
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(said, reply, strict=False))
@@ -186,7 +186,7 @@ def _beyond(call: Json, reply: str) -> str:
     return (rest if rest[:1] in ("", "\n") else reply).strip("\n")
 
 
-def _labelled(label: str, text: str) -> Iterator[str]:
+def _add_label(label: str, text: str) -> Iterator[str]:
     """Yield a text with a label on its first line; further lines are indented."""
     if text := text.strip("\n"):
         first, *rest = text.split("\n")

@@ -10,7 +10,7 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from serving.usage import Usage
-from speedrunner.agents.reading import headline, slept_lines, trajectory_lines, turn_lines
+from speedrunner.agents.reading import headline, summary_lines, trajectory_lines, turn_lines
 from speedrunner.store.records import SleepRecord, Trajectory, Turn
 
 
@@ -56,7 +56,7 @@ def short_headline(trajectory: Trajectory) -> str:
     return headline(plain)
 
 
-def told_lines(turn: Turn) -> Iterator[str]:
+def message_lines(turn: Turn) -> Iterator[str]:
     """Yield the messages that the agent got before it answered, verbatim."""
     for message in turn.messages:
         yield f"--- {message.role}"
@@ -70,14 +70,14 @@ def answer_lines(turn: Turn) -> Iterator[str]:
     yield from turn.text.split("\n")
 
 
-def whole_lines(trajectory: Trajectory) -> Iterator[str]:
+def full_lines(trajectory: Trajectory) -> Iterator[str]:
     """Yield a whole episode for people: all messages, thoughts, calls and replies, the tokens and the
     termination.
     """
     task = trajectory.task
     yield short_headline(trajectory)
     yield f"task {task.name} {task.index} of {task.env}, attempt {trajectory.attempt}"
-    yield from _said(trajectory.turns)
+    yield from _turn_texts(trajectory.turns)
     yield f"=== {short_headline(trajectory)}"
     yield f"took {trajectory.seconds:.1f} s; tokens: {_tokens(trajectory.usage)}"
     if trajectory.outcome is not None:
@@ -88,15 +88,15 @@ def whole_lines(trajectory: Trajectory) -> Iterator[str]:
 def sleep_lines(record: SleepRecord) -> Iterator[str]:
     """Yield a whole sleep for people: all messages and answers of its agents, and the resulting edits."""
     for agent in record.agents:
-        yield from _said(agent.turns)
+        yield from _turn_texts(agent.turns)
         yield f"=== {agent.role}: {agent.termination}"
-    yield from slept_lines(msgspec.to_builtins(record))
+    yield from summary_lines(msgspec.to_builtins(record))
 
 
-def _said(turns: Sequence[Turn]) -> Iterator[str]:
+def _turn_texts(turns: Sequence[Turn]) -> Iterator[str]:
     for number, turn in enumerate(turns, start=1):
         called = turn_lines(number, msgspec.to_builtins(turn))
-        yield from (*told_lines(turn), *answer_lines(turn), *called)
+        yield from (*message_lines(turn), *answer_lines(turn), *called)
 
 
 def _tokens(usage: Usage) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from serving.deployment import Deployment
 from serving.engine.http import HttpClient, HttpError
 from serving.errors import RequestFailed
-from serving.together import together
+from serving.together import run_together
 from speedrunner.bench.episodes import PlayedEpisode
 
 
@@ -73,7 +73,7 @@ class BareClient:
 
     async def play(self, streams: Sequence[TokenStream]) -> int:
         """Send the requests of all episodes at once; return the output tokens. Raises `RequestFailed`."""
-        return sum(await together(self._play, streams, len(streams)))
+        return sum(await run_together(self._play, streams, len(streams)))
 
     async def _play(self, stream: TokenStream) -> int:
         tokens, ids = 0, list(stream.prompt)

@@ -19,7 +19,7 @@ from serving.meter import LedgerRow
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
-from serving.together import together
+from serving.together import run_together
 from speedrunner.bench.cache_use import TARGETS
 from speedrunner.bench.engine import cache_of, completions_api, describe_cache, open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
@@ -84,7 +84,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         nonce = secrets.token_hex(4)
         family = [_script(model, "sibling", str(number), nonce, 1) for number in range(SIBLINGS)]
         warmed = await model.warm("actor", family[0].messages, family[0].tools, {})
-        await together(lambda script: play_script(model, script), family, SIBLINGS)
+        await run_together(lambda script: play_script(model, script), family, SIBLINGS)
     hits = (await read_counters(deployment.endpoint) - counted).cached > 0
     prefix = max((length for length, _ in warmed), default=0)
     growing, siblings = parts.values()

@@ -24,7 +24,7 @@ from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Counters, read_metrics
 from serving.meter import LedgerRow
 from serving.model import Model
-from serving.together import together
+from serving.together import run_together
 from serving.usage import Prices, Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.cache_truth import (
@@ -97,7 +97,7 @@ class RecordedRun:
         """Return an episode's conversation with its recorded answers."""
         setup = self.setup
         policy = self.data.policies.load(played.policy)
-        tools = setup.method.agent(policy, played.task, setup.env).offered(setup.env)
+        tools = setup.method.agent(policy, played.task, setup.env).list_tools(setup.env)
         replies = [turn.messages[0].content for turn in played.turns[1:]]
         labels = {"role": "study", "episode": played.episode}
         return Script(plain_messages(played.turns[0].messages), tools, replies, played.turns, labels)
@@ -156,7 +156,7 @@ class CachePass:
         self.wall_s += time.monotonic() - began
         _, warmed = await _engine_sums(endpoint)
         began = time.monotonic()
-        await together(partial(self.play, run, model), episodes, run.in_flight)
+        await run_together(partial(self.play, run, model), episodes, run.in_flight)
         self.wall_s += time.monotonic() - began
         counted_then, after = await _engine_sums(endpoint)
         self.foreign |= counted_then - counted != Counters.of(_sum_usage(self.rows[start:]))
@@ -201,7 +201,7 @@ async def compare_tokens(
             assert model.tokenizer is not None  # on the completions API
             play = partial(_compare_episode, run, model, GrammarMasks(model.tokenizer), salt, chosen, found)
             wanted = [each for each in episodes if each.episode in chosen]
-            await together(play, wanted, run.in_flight)
+            await run_together(play, wanted, run.in_flight)
     return found
 
 

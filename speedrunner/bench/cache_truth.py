@@ -21,7 +21,7 @@ import msgspec
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import RequestRefused
-from serving.together import together
+from serving.together import run_together
 from serving.tokens.grammar import Part
 from speedrunner.bench.grammar_mass import GrammarMasks, removed_mass
 from speedrunner.bench.measurement import Table, columns
@@ -164,7 +164,7 @@ async def compare(
     async def measure(position: int) -> ForcedToken:
         ids, token = [*prompt, *answer[:position]], answer[position]
         salts = (salt, secrets.token_hex(8), secrets.token_hex(8))
-        cached, computed, control = await together(
+        cached, computed, control = await run_together(
             lambda each: prober.probe(ids, token, each), salts, len(salts)
         )
         least = most = None
@@ -175,7 +175,7 @@ async def compare(
             position, max(reused, 0), cached.logprob, computed.logprob, control.logprob, least, most
         )
 
-    return list(await together(measure, places, len(places) or 1))
+    return list(await run_together(measure, places, len(places) or 1))
 
 
 async def compare_answer(

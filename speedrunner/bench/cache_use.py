@@ -16,7 +16,7 @@ from speedrunner.bench.engine import cache_of, describe_cache, open_engine, with
 from speedrunner.bench.episodes import BenchRun, bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollouts import Rollout, open_player
-from speedrunner.console import Status, within
+from speedrunner.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 
 TARGETS = {"attention": 0.99, "hybrid": 0.97}
@@ -58,11 +58,11 @@ async def measure_cache(
             levels = await play_levels(
                 deployment, run, [(many, admission) for many in in_flight], episodes, status
             )
-            reported = within(status, "the last level, repeated")
+            reported = prefix_status(status, "the last level, repeated")
             whole = await play_levels(deployment, run, compared, episodes, reported)
         if setup.config.serving.url is None:
             half = smaller(model_config, cache, msgspec.structs.asdict(levels[-1]))
-            reported = within(status, "the last level in half the cache")
+            reported = prefix_status(status, "the last level in half the cache")
             async with open_engine(half, setup.config, status) as deployment:
                 again = compared or [(in_flight[-1], False)]
                 small = await play_levels(deployment, run, again, episodes, reported)
@@ -86,7 +86,9 @@ async def play_levels(
     for number, (in_flight, admits) in enumerate(levels, start=1):
         so_far = "".join(f"{each.of_maximum:.2%} of the maximum; " for each in found[-1:])
         kind = "with admission" if admits else "without admission"
-        reported = within(status, f"{so_far}level {number} of {len(levels)}, {in_flight} in flight {kind}")
+        reported = prefix_status(
+            status, f"{so_far}level {number} of {len(levels)}, {in_flight} in flight {kind}"
+        )
         async with open_player(deployment, run, in_flight, admission=admits) as player:
             found.append(await player.play(min(episodes, EPISODES_EACH * in_flight), reported))
     return found

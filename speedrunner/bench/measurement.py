@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.console import aligned
+from speedrunner.console import align_columns
 
 NOT_MEASURED = "not measured"
 
@@ -52,7 +52,9 @@ class Figure:
     @property
     def verdict(self) -> str:
         """The target and whether it is met, for users."""
-        asked = (f"{name.replace('_', ' ')} {_shown(each, self.form)}" for name, each in self.target.items())
+        asked = (
+            f"{name.replace('_', ' ')} {_format_value(each, self.form)}" for name, each in self.target.items()
+        )
         return f"{' and '.join(asked)}: {'met' if self.met else 'MISSED'}" if self.target else ""
 
 
@@ -120,10 +122,10 @@ def as_text(measurement: Measurement) -> str:
     """Return title, tables, figures with their targets, and notes, for users."""
     blocks = [[measurement.title]]
     for table in measurement.tables:
-        lines = aligned(table_cells(table))
+        lines = align_columns(table_cells(table))
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:
-        blocks.append(aligned(figure_cells(measurement.figures)))
+        blocks.append(align_columns(figure_cells(measurement.figures)))
     blocks.append(measurement.notes)
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 
@@ -134,13 +136,13 @@ def table_cells(table: Table) -> list[list[str]]:
     rows = msgspec.to_builtins(table.rows)
     headings = table.columns or columns(*rows[0])
     fields = [each.partition(":") for each in headings.values()]
-    cells = [list(headings), *([_shown(row[name], form) for name, _, form in fields] for row in rows)]
+    cells = [list(headings), *([_format_value(row[name], form) for name, _, form in fields] for row in rows)]
     return [list(row) for row in zip(*cells, strict=True)] if table.turned else cells
 
 
 def figure_cells(figures: Sequence[Figure]) -> list[list[str]]:
     """Return headings, then name, value and verdict of each figure as texts."""
-    cells = [[each.name, _shown(each.value, each.form), each.verdict] for each in figures]
+    cells = [[each.name, _format_value(each.value, each.form), each.verdict] for each in figures]
     return [["", "measured", "target"], *cells]
 
 
@@ -148,7 +150,7 @@ _FORM = re.compile(r"[+,]?(\.\d\d?)?[a-z%]?", re.ASCII)
 """Format specifications without a width, since a stored record could ask for a billion characters."""
 
 
-def _shown(value: Any, form: str = "") -> str:
+def _format_value(value: Any, form: str = "") -> str:
     if not _FORM.fullmatch(form):
         raise ValueError(f"{form!r} is not a number format")
     if value is None:

@@ -11,7 +11,7 @@ from speedrunner.bench.engine import open_engine
 from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.rollouts import Player, Rollout, open_player
-from speedrunner.console import Status, within
+from speedrunner.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95
@@ -57,7 +57,7 @@ async def measure_rollout(setup: Setup, in_flight: int, pairs: int, status: Stat
         ):
             for number in range(1, pairs + 1):
                 so_far = ", ".join(f"{each.ratio:.3f}" for each in rollouts) or "none"
-                reported = within(status, f"ratios so far: {so_far}; pair {number} of {pairs}")
+                reported = prefix_status(status, f"ratios so far: {so_far}; pair {number} of {pairs}")
                 rollouts.append(await player.play(in_flight, reported, server=str(number), replayed=True))
     return describe_rollouts(setup.model_config, rollouts)
 
@@ -88,7 +88,7 @@ async def measure_timed_rollout(
         async with open_player(deployment, run, in_flight) as player:
             most = run.calls
             run.calls = min(calls or await _fitting_calls(player, aim_s / 2, status), most)
-            reported = within(status, f"{in_flight} episodes of at most {run.calls} requests")
+            reported = prefix_status(status, f"{in_flight} episodes of at most {run.calls} requests")
             rollout = await player.play(in_flight, reported, server=server, replayed=replayed)
     return describe_rollouts(deployment.model_config, [rollout])
 
@@ -119,6 +119,6 @@ def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) ->
 async def _fitting_calls(player: Player, seconds: float, status: Status) -> int:
     """Return how many requests of each episode fit into the seconds, from the time of one request each."""
     player.run.calls = 1
-    reported = within(status, f"one request of each of {player.in_flight} episodes")
+    reported = prefix_status(status, f"one request of each of {player.in_flight} episodes")
     first = await player.play(player.in_flight, reported)
     return max(int(seconds / first.seconds), LEAST_CALLS)

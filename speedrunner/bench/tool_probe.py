@@ -18,7 +18,7 @@ from serving.meter import Spending
 from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
 from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProbe, battery
-from serving.together import together
+from serving.together import run_together
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.config.schema import Config, InvalidConfig
@@ -118,7 +118,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
     async def play(batch: list[ToolProbe], speed: Speed) -> None:
         # Prompts are rendered before the clock starts, because that is not the engine's work.
         probes = [OpenProbe(model, with_room(role, probe), probe) for probe in batch]
-        answers.extend(await speed.time(together(answered, probes, in_flight)))
+        answers.extend(await speed.time(run_together(answered, probes, in_flight)))
 
     turns = itertools.islice(itertools.cycle(battery()), count)
     await play(list(itertools.islice(turns, len(battery()))), Speed())
@@ -126,7 +126,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         await play(batch, constrained)
         if model.model_config.api == "completions":
             again = answers[-len(batch) :]
-            await free.time(together(lambda answer: _free(model, role, answer), again, in_flight))
+            await free.time(run_together(lambda answer: _free(model, role, answer), again, in_flight))
     return _measurement(
         model.model_config, role, in_flight, answers, constrained.tokens_per_s, free.tokens_per_s
     )

@@ -10,7 +10,7 @@ import typer
 from envs.random_play import CALLS
 from speedrunner.cli.output import end_report, say_finding
 from speedrunner.config.compose import compose
-from speedrunner.config.named import chosen_task
+from speedrunner.config.named import choose_task
 from speedrunner.config.schema import TaskConfig
 from speedrunner.findings import Finding, failure, ok, report
 from speedrunner.workers.environment_check import PROCESSES, findings_in_workers
@@ -46,7 +46,7 @@ def check(
     """
     settings = [each if each.startswith(("env.", "task.")) else f"env.{each}" for each in options or []]
     config = compose([f"env={name}", *settings])
-    task = None if config.task == TaskConfig() else chosen_task(config)
+    task = None if config.task == TaskConfig() else choose_task(config)
 
     async def check_in_workers() -> list[Finding]:
         job = Check(config.env.name, config.env.options, task, calls)

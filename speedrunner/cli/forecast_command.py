@@ -11,7 +11,7 @@ import typer
 
 from speedrunner.cli.command import AsJson, PriceList, RunsFolder, SweepRuns
 from speedrunner.cli.output import say, say_json, say_left_out
-from speedrunner.console import aligned
+from speedrunner.console import align_columns
 from speedrunner.experiments import forecast as forecasts
 from speedrunner.experiments.context_warning import warn_of_contexts
 from speedrunner.experiments.grid import grid_of
@@ -53,7 +53,7 @@ def forecast(
     """
     grid = grid_of(what, folder)
     setups = [each.setup for each in members(grid.runs(), plays_here=False)]
-    known, problems = forecasts.measured(sources or [Path("runs")], prices)
+    known, problems = forecasts.read_measurements(sources or [Path("runs")], prices)
     say_left_out(problems)
     warnings = warn_of_contexts(setups, known)
     try:
@@ -86,7 +86,7 @@ def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None]) -> list[
     rows.append(["all", *_cells(found, totals)])
     for end in ("low", "high"):
         rows.append([f"  {end}", "", "", "", *(_amount(totals, measure, end) for measure in SHOWN), ""])
-    return aligned(rows)
+    return align_columns(rows)
 
 
 def _cells(found: Sequence[Forecast], sums: Mapping[str, Sum | None]) -> list[str]:

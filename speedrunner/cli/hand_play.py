@@ -19,11 +19,11 @@ import envs
 from envs import InvalidPrimitiveCall, TextEnv
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import SUBMIT_ANSWER, actor_view, task_text
-from speedrunner.config.named import chosen_task
+from speedrunner.config.named import choose_task
 from speedrunner.config.schema import Config
 from speedrunner.store.records import Module, Termination
 from speedrunner.workers.local_worker import LocalWorker
-from typed.typed_values import shown
+from typed.typed_values import format_value
 
 HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...). ? lists the primitives, Ctrl-D ends the episode."
 NO_LIMIT_S = 1e9
@@ -79,7 +79,7 @@ async def _play(config: Config, interrupts: Interrupts, say: Callable[[str], Non
     worker = LocalWorker(env)
     actions, calls, termination = 0, 0, None
     try:
-        opening = await worker.reset(chosen_task(config), Module(), env.limits.actions)
+        opening = await worker.reset(choose_task(config), Module(), env.limits.actions)
         say(f"{env.description}\n\n{HINT}\n")
         say(task_text(opening))
         while termination is None and (call := _next_call(env, interrupts, say)) is not None:
@@ -130,7 +130,7 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
     """
     found = re.fullmatch(r"(\w+)\s*(.*)", line, re.DOTALL)
     if found is None:
-        raise UnreadableLine(f"{shown(line)} does not begin with a name. {HINT}")
+        raise UnreadableLine(f"{format_value(line)} does not begin with a name. {HINT}")
     name, rest = found.groups()
     if name not in signatures or not rest:
         return ToolCall(name, {})
@@ -140,7 +140,7 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
         return ToolCall(name, _literals(name, rest, signature))
     words = [each.strip() for each in rest.split(",", len(parameters) - 1)] if parameters else [rest]
     if len(words) > len(parameters):
-        raise UnreadableLine(f"{name} takes nothing, but was given {shown(rest)}")
+        raise UnreadableLine(f"{name} takes nothing, but was given {format_value(rest)}")
     given = zip(parameters, words, strict=False)
     return ToolCall(name, {parameter.name: _from_word(parameter, word) for parameter, word in given})
 
@@ -156,7 +156,7 @@ def _literals(name: str, rest: str, signature: Signature) -> dict[str, Any]:
         return dict(signature.bind(*positional, **by_name).arguments)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise UnreadableLine(
-            f"cannot read {shown(name + rest)}: write texts in quotes, as in {name}(...='...')"
+            f"cannot read {format_value(name + rest)}: write texts in quotes, as in {name}(...='...')"
         ) from None
     except TypeError as error:
         raise UnreadableLine(f"{name}{signature}: {textwrap.shorten(str(error), SHOWN_CHARS)}") from None

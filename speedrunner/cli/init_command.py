@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from speedrunner.cli.output import say
-from speedrunner.store.files import explained, write_atomic
+from speedrunner.store.files import explain_errors, write_atomic
 
 SCAFFOLD = Path(__file__).parents[1] / "scaffold"
 
@@ -63,7 +63,7 @@ def init(
     cls = "".join(part[0].upper() + part[1:] for part in module.split("_") if part)
     mine = {f"speedrunner.scaffold.my_{kind}": module, f"my_{kind}": name, f"My{kind.title()}": cls}
     texts = {
-        folder / _replaced(file.name, {f"test_my_{kind}": f"test_{module}", **mine}): _replaced(
+        folder / _replace_words(file.name, {f"test_my_{kind}": f"test_{module}", **mine}): _replace_words(
             file.read_text(), mine
         )
         for file in sorted(SCAFFOLD.glob(f"*my_{kind}.*"))
@@ -78,7 +78,7 @@ def init(
             f"{name} is an installed module, which would be imported instead: choose another name"
         )
     for path, text in texts.items():
-        with explained(path, "written"):
+        with explain_errors(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text.encode())
         say(f"wrote {path}")
@@ -87,5 +87,5 @@ def init(
         say(f"  {line.format(name=name, cls=cls)}")
 
 
-def _replaced(text: str, words: dict[str, str]) -> str:
+def _replace_words(text: str, words: dict[str, str]) -> str:
     return re.sub("|".join(map(re.escape, words)), lambda found: words[found[0]], text)

@@ -34,7 +34,7 @@ class LazyGroup(TyperGroup):
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command without its options: enough for the list of commands."""
         old = f"{self._words}{cmd_name}"
-        return _moved(old, MOVED[old]) if old in MOVED else super().get_command(ctx, cmd_name)
+        return _refuse_old_name(old, MOVED[old]) if old in MOVED else super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the loaded command that the arguments call."""
@@ -63,7 +63,7 @@ def _unwrap(paragraph: str) -> str:
     return paragraph if paragraph.startswith("Examples:") else " ".join(paragraph.split())
 
 
-def _moved(old: str, new: str) -> TyperCommand:
+def _refuse_old_name(old: str, new: str) -> TyperCommand:
     """Return a command that prints its new form and exits with status 2."""
 
     def refuse() -> None:

@@ -20,7 +20,7 @@ from speedrunner.cli.command import key_values
 from speedrunner.cli.library_command import read_module
 from speedrunner.cli.output import say, say_error, say_json
 from speedrunner.config.compose import GROUPS, compose
-from speedrunner.config.named import chosen_task
+from speedrunner.config.named import choose_task
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
@@ -81,7 +81,7 @@ def try_(
     try:
         source = read_module(file)
         setup = set_up(_compose_for_skill(overrides or [], skill))
-        call = asyncio.run(call_skill(setup, chosen_task(setup.config), source, skill, arguments))
+        call = asyncio.run(call_skill(setup, choose_task(setup.config), source, skill, arguments))
     except InvalidSkill as error:
         call = SkillCall(error=f"{file}: {error}")
     except Exception as error:  # reported in the object as it is without --json

@@ -14,7 +14,7 @@ from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.report.collected import collect, describe
 from speedrunner.report.facts import facts
-from speedrunner.report.figures import figures, name_apart, not_begun
+from speedrunner.report.figures import figures, missing_experiments, name_apart
 from speedrunner.report.library_figures import attribution_figures, transfer_figures
 from speedrunner.report.page import page
 from speedrunner.report.printing import write_figures
@@ -68,7 +68,7 @@ def report(
             facts=facts([run for condition in found.conditions for run in condition.runs]),
             caveats=[*found.caveats, *found.notes],
             problems=found.problems,
-            not_begun=not_begun(found.conditions, found.options),
+            not_begun=missing_experiments(found.conditions, found.options),
             cache=[
                 sweep_command("cache", model, found.options)
                 for model in played_models(found.conditions).values()

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.agents.texts import sleep_lines, whole_lines
+from speedrunner.agents.texts import full_lines, sleep_lines
 from speedrunner.cli.command import RunPath
 from speedrunner.cli.output import say
 from speedrunner.store.process_notes import caveats
@@ -33,5 +33,5 @@ def show(
     """
     data, (kind, _, number) = load(run), episode.partition("/")
     is_sleep = kind == "sleep" and number.isdecimal()
-    lines = sleep_lines(data.sleep(int(number))) if is_sleep else whole_lines(data.trajectory(episode))
+    lines = sleep_lines(data.sleep(int(number))) if is_sleep else full_lines(data.trajectory(episode))
     say(*lines, *caveats(data.processes))

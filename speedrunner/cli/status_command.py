@@ -107,14 +107,14 @@ def _note(run: RunStatus) -> str:
     """Return further information about a run."""
     parts = [run.note] if run.note else []
     if run.state == "running":
-        quiet = "" if run.quiet_s is None else f", last answer {_ago(run.quiet_s)} ago"
+        quiet = "" if run.quiet_s is None else f", last answer {_describe_age(run.quiet_s)} ago"
         parts.append(f"{run.owner}{quiet}")
     if run.faults:
         parts.append(f"{run.faults} ended by an infrastructure error")
     return "; ".join(parts)
 
 
-def _ago(seconds: float) -> str:
+def _describe_age(seconds: float) -> str:
     for unit, size in (("h", 3600), ("min", 60)):
         if seconds >= 2 * size:
             return f"{seconds / size:.0f} {unit}"

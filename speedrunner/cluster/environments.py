@@ -10,7 +10,7 @@ from envs.env_registry import REGISTRY
 from speedrunner.config.schema import ClassConfig
 
 
-def opened(env: ClassConfig) -> str:
+def open_task(env: ClassConfig) -> str:
     """Open a task: simulators and Java start, and their compiled code enters its cache.
 
     Returns:

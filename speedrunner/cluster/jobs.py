@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from speedrunner.slurm import SlurmRefused, asked
+from speedrunner.slurm import SlurmRefused, run_slurm
 from speedrunner.store import files
-from speedrunner.store.discovery import below
+from speedrunner.store.discovery import find_files
 from speedrunner.store.records import FORMAT
 from speedrunner.store.sweep_plans import MOST
 
@@ -71,7 +71,7 @@ def job_status(folder: Path) -> list[JobStatus]:
     Raises:
         StorageError: a file of jobs cannot be read.
     """
-    jobs = list(_noted(folder))
+    jobs = list(_read_notes(folder))
     if not jobs:
         return []
     try:
@@ -85,9 +85,9 @@ def job_status(folder: Path) -> list[JobStatus]:
     ]
 
 
-def _noted(folder: Path) -> Iterator[JobPart]:
+def _read_notes(folder: Path) -> Iterator[JobPart]:
     count = 0
-    for file in below(folder, JOBS):
+    for file in find_files(folder, JOBS):
         for submitted in files.read_records(file, Submitted):
             count += sum(1 + len(job.runs) for job in submitted.jobs)
             if count > MOST:
@@ -99,7 +99,7 @@ def _queue() -> dict[str, JobStatus]:
     """Return this user's jobs by their ids. Raises `SlurmRefused`."""
     columns = ",".join(f"{name}:|" for name in QUEUE)
     found = {}
-    for line in asked("squeue", "--me", "--array", "--noheader", f"--Format={columns}").splitlines():
+    for line in run_slurm("squeue", "--me", "--array", "--noheader", f"--Format={columns}").splitlines():
         job, state, nodes, restarts, reason, *_ = (*line.split("|"), "", "", "", "")
         count = int(restarts) if restarts.isdigit() else 0
         why = reason if state == "PENDING" else ""

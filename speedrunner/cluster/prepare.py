@@ -14,7 +14,7 @@ from serving.errors import ServingError
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.cluster_subject import Subject
-from speedrunner.cluster.environments import opened
+from speedrunner.cluster.environments import open_task
 from speedrunner.config.schema import ClassConfig
 
 Say = Callable[[str], None]
@@ -68,7 +68,7 @@ def _steps(subject: Subject) -> Iterator[tuple[str, Callable[[Say], str]]]:
 
 
 def _environment(env: ClassConfig, status: Say) -> str:
-    return opened(env)
+    return open_task(env)
 
 
 def _model(model_config: ModelConfig, status: Say) -> str:

@@ -16,8 +16,8 @@ from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.sweep import Member
-from speedrunner.slurm import asked
-from speedrunner.store.files import FOLDER_MODE, explained, make_folder
+from speedrunner.slurm import run_slurm
+from speedrunner.store.files import FOLDER_MODE, explain_errors, make_folder
 
 TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
 LOGS = "jobs"
@@ -131,10 +131,10 @@ def submit(array: Array, root: Path) -> list[JobPart]:
         StorageError: the folder cannot be written.
     """
     logs = root / LOGS
-    with explained(root, "made"):
+    with explain_errors(root, "made"):
         root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
     make_folder(logs)
-    number = asked("sbatch", "--parsable", text=array.script).strip().partition(";")[0]
+    number = run_slurm("sbatch", "--parsable", text=array.script).strip().partition(";")[0]
     jobs = [
         JobPart(f"{number}_{part}", _log(root, number, str(part)), runs) for part, runs in array.parts.items()
     ]

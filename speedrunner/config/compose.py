@@ -66,7 +66,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     choices, settings = _read(overrides)
     try:
         composed = copy.deepcopy(
-            _chosen(str(CONFIGS), tuple(list_model_configs()), tuple(choices.items()), base)
+            _compose_groups(str(CONFIGS), tuple(list_model_configs()), tuple(choices.items()), base)
         )
         for key, value in settings:
             OmegaConf.update(composed, key, value, force_add=True)
@@ -88,7 +88,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
 
 
 @cache
-def _chosen(
+def _compose_groups(
     configs: str, model_configs: tuple[str, ...], choices: tuple[tuple[str, str], ...], base: str | None
 ) -> DictConfig:
     """Compose the selected groups; cached, since Hydra takes a tenth of a second."""

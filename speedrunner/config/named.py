@@ -10,7 +10,7 @@ from msgspec.structs import replace
 import envs
 from envs import EnvironmentFault, Split, Task, UnknownTask
 from serving.model_config import ModelConfig
-from serving.model_configs import adapted, load_model_config
+from serving.model_configs import adapt, load_model_config
 from speedrunner.config.schema import Config
 
 
@@ -20,7 +20,7 @@ def actor_model_config(config: Config) -> ModelConfig:
     roles = {"actor": model.actor}
     if model.inducer_name in (None, model.name):
         roles["inducer"] = model.inducer
-    return adapted(
+    return adapt(
         load_model_config(model.name),
         replicas=model.replicas,
         load_format=model.load_format,
@@ -37,7 +37,7 @@ def inducer_model_config(config: Config, actor: ModelConfig) -> ModelConfig:
     if other.name == actor.name:
         return actor  # one server is enough
     own = replace(config.model, load_format="auto", prefix_caching=None) if other.hosted else config.model
-    return adapted(
+    return adapt(
         other,
         load_format=own.load_format,
         prefix_caching=own.prefix_caching,
@@ -46,7 +46,7 @@ def inducer_model_config(config: Config, actor: ModelConfig) -> ModelConfig:
     )
 
 
-def chosen_task(config: Config) -> Task:
+def choose_task(config: Config) -> Task:
     """Return the task of `task.name` and `task.index`.
 
     Missing values come from the first training task (with that name, if one is given). For a name without

@@ -47,8 +47,8 @@ class ConditionName(msgspec.Struct, frozen=True, order=True):
 def condition_name(config: Config) -> ConditionName:
     """Return the name of a run's condition."""
     model, library, start_from = config.model, config.library, config.run.start_from
-    env = _named(config.env, _file("env", config.env.name), config.run.seed)
-    method = _named(config.method, _file("method", config.method.name), config.run.seed)
+    env = _name_class(config.env, _file("env", config.env.name), config.run.seed)
+    method = _name_class(config.method, _file("method", config.method.name), config.run.seed)
     model_configs = "+".join(
         _model_config(model_config)
         for model_config in dict.fromkeys((model.name, model.inducer_name or model.name))
@@ -77,12 +77,12 @@ def run_name(config: Config) -> str:
     return f"{found.env}-{found.method}-{found.model}-seed{config.run.seed}"
 
 
-def _named(kind: ClassConfig, defaults: Mapping[str, Any], seed: int) -> str:
+def _name_class(kind: ClassConfig, defaults: Mapping[str, Any], seed: int) -> str:
     known = {key: seed if value == SEED else value for key, value in defaults.items()}
-    return _plain(kind.name) + _differing(kind.options, known)
+    return _plain(kind.name) + _name_differences(kind.options, known)
 
 
-def _differing(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+def _name_differences(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
     return "".join(
         f"-{key}{_value(value)}"
         for key, value in sorted(options.items())

@@ -11,7 +11,7 @@ import yaml
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import Prices
 from speedrunner.config.plain_yaml import NotPlain, read_plain
-from speedrunner.sandbox.isolation import found
+from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import Sandbox
 from typed.plain_records import WrongData, flat, record, shown_differences
 
@@ -184,7 +184,7 @@ class SandboxConfig(msgspec.Struct, frozen=True):
     def limits(self) -> Sandbox:
         """Return the limits of each process on this machine. Raises `SandboxError` if no isolation works
         here."""
-        return Sandbox(found(self.kind), self.memory_mb)
+        return Sandbox(find_isolation(self.kind), self.memory_mb)
 
 
 class Config(msgspec.Struct, frozen=True):

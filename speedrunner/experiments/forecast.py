@@ -44,7 +44,9 @@ COLUMNS = ("condition_name", "budgets", "kind", *MEASURES, *GROWTH, "context")
 `context` is the model's, in tokens, as it was served."""
 
 
-def measured(folders: Iterable[Path], prices: str | None = None) -> tuple[pandas.DataFrame, list[str]]:
+def read_measurements(
+    folders: Iterable[Path], prices: str | None = None
+) -> tuple[pandas.DataFrame, list[str]]:
     """Return the measurements of the runs in some folders, with the columns `COLUMNS`, and a line for each
     damaged run.
 

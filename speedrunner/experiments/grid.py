@@ -100,7 +100,7 @@ class Grid:
         """
         found: dict[str, GridRun] = {}
         for number, cell in self._cells:
-            with self._placed(number, cell):
+            with self._name_cell(number, cell):
                 for run in self._laid_out(number, cell):
                     path = run.config.run.dir
                     if (other := found.get(path)) is None:
@@ -120,7 +120,7 @@ class Grid:
     def _give(self, text: str) -> None:
         key, _, value = text.partition("=")
         for values in ([value], value.split(",")):
-            cells = {each: self._having(key, each) for each in values}
+            cells = {each: self._select_runs(key, each) for each in values}
             if all(cells.values()):
                 chosen = [cell for found in cells.values() for cell in found]
                 self._cells = [cell for cell in self._cells if cell in chosen]
@@ -130,7 +130,7 @@ class Grid:
             raise InvalidConfig(f"{text}: some of these are not in {self.file}, which has {there}")
         self._forced = self._forced | {key: value}
 
-    def _having(self, key: str, text: str) -> list[tuple[int, Cell]]:
+    def _select_runs(self, key: str, text: str) -> list[tuple[int, Cell]]:
         """Return the runs in which a key has this value."""
         return [
             (number, cell) for number, cell in self._cells if text and _is_value(self._full(cell), key, text)
@@ -188,7 +188,7 @@ class Grid:
         return replace(config, run=replace(config.run, dir=str(self.root / run_name(config))))
 
     @contextmanager
-    def _placed(self, number: int, cell: Cell) -> Iterator[None]:
+    def _name_cell(self, number: int, cell: Cell) -> Iterator[None]:
         """Name the run in errors."""
         try:
             yield
@@ -288,10 +288,10 @@ def _content(file: Path, kind: type, what: str) -> Any:
 def _is_value(cell: Cell, key: str, text: str) -> bool:
     if key not in cell or isinstance(cell[key], Mapping):
         return False
-    return text == _text(key, cell[key]) or _loaded(text) == cell[key]
+    return text == _text(key, cell[key]) or _parse_yaml(text) == cell[key]
 
 
-def _loaded(text: str) -> object:
+def _parse_yaml(text: str) -> object:
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError:

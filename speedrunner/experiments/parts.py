@@ -52,7 +52,7 @@ def parts(runs: Sequence[Member], number: int | None = None, at_once: int = AT_O
             group.append(chain)
     if number is None:
         number = sum(_busy(group, at_once) for group in servers)
-    counts = _shared(servers, number)  # a job knows only the number of parts
+    counts = _share_parts(servers, number)  # a job knows only the number of parts
     return [
         [member for chain in group[first::count] for member in chain]
         for group, count in zip(servers, counts, strict=True)
@@ -73,15 +73,15 @@ def _chains(runs: Sequence[Member]) -> list[list[Member]]:
 def _busy(group: list[list[Member]], at_once: int) -> int:
     """Return how many servers the runs of a model keep busy, each with the runs that it starts
     concurrently."""
-    return min(-(-_wanted(group) // (AHEAD * at_once)), len(group))
+    return min(-(-_count_in_flight(group) // (AHEAD * at_once)), len(group))
 
 
-def _wanted(group: list[list[Member]]) -> int:
+def _count_in_flight(group: list[list[Member]]) -> int:
     """Return the number of episodes that the runs of a model would play concurrently."""
     return sum(member.setup.config.run.in_flight for chain in group for member in chain)
 
 
-def _shared(servers: list[list[list[Member]]], number: int) -> list[int]:
+def _share_parts(servers: list[list[list[Member]]], number: int) -> list[int]:
     """Return the number of parts per server: one each; further parts go to the largest load per part."""
     most = sum(map(len, servers))
     if not len(servers) <= number <= most:
@@ -92,6 +92,6 @@ def _shared(servers: list[list[list[Member]]], number: int) -> list[int]:
     counts = [1] * len(servers)
     for _ in range(number - len(servers)):
         open_ = [place for place, group in enumerate(servers) if counts[place] < len(group)]
-        fullest = max(open_, key=lambda place: _wanted(servers[place]) / counts[place])
+        fullest = max(open_, key=lambda place: _count_in_flight(servers[place]) / counts[place])
         counts[fullest] += 1
     return counts

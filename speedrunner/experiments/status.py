@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.plain_rows import list_rows
-from speedrunner.runs.due import due
+from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
@@ -135,7 +135,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         plan = set_up_stored(run, trust, plays_here=False).plan(run.training_end)
     except SETUP_ERRORS as error:  # something that it names is not on this machine
         return replace(found, state="running" if owner else "unknown", note=str(error))
-    left = due(plan, run)
+    left = unfinished_steps(plan, run)
     return replace(
         found,
         state="finished" if not left else "running" if owner else "stopped",

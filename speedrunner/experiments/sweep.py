@@ -20,11 +20,18 @@ from speedrunner.methods.method_base import MethodBroke
 from speedrunner.optional import NotInstalled
 from speedrunner.runs.context_sizing import sized_setup
 from speedrunner.runs.drain import Drain, Interrupted
-from speedrunner.runs.due import due
+from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.progress import Progress, SweepProgress
-from speedrunner.runs.run import BegunRun, Engines, begun, deployed, identified, same_configuration
+from speedrunner.runs.run import (
+    BegunRun,
+    Engines,
+    check_configuration,
+    deploy_models,
+    identify_process,
+    open_run,
+)
 from speedrunner.runs.setup import SETUP_ERRORS, Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
@@ -93,7 +100,7 @@ def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]
     """
     found = []
     for run in runs:
-        with _named(run):
+        with _name_run(run):
             setup = set_up(run.config, plays_here=plays_here)
             setup.plan()
         found.append(Member(run, setup))
@@ -175,11 +182,11 @@ def is_unfinished(member: Member) -> bool:
             setup.initial_policy()  # raises if it does not exist
         return True
     run = load(path)
-    same_configuration(run, setup)
-    left = due(setup.plan(run.training_end), run, retry_faults=setup.config.run.retry_faults)
+    check_configuration(run, setup)
+    left = unfinished_steps(setup.plan(run.training_end), run, retry_faults=setup.config.run.retry_faults)
     if left:
         setup.check_keys()
-        identified(run, setup, lambda line: None)
+        identify_process(run, setup, lambda line: None)
     return bool(left)
 
 
@@ -252,10 +259,10 @@ class _Shift:
         async with AsyncExitStack() as stack:
             progress = stack.enter_context(Progress(self._console, 1, 0, "sweep"))
             logs = folder / f"{self._logs}server.log", folder / f"{self._logs}inducer_server.log"
-            engines = await stack.enter_async_context(deployed(self._server_setup, *logs, progress))
+            engines = await stack.enter_async_context(deploy_models(self._server_setup, *logs, progress))
             self._engines.set_result(engines)
             try:
-                async with self._engines.result().read(self._playing):
+                async with self._engines.result().read(self._active_runs):
                     while self._active:
                         ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
                         for task in ended:
@@ -278,7 +285,7 @@ class _Shift:
             self._queue.remove(member)
             directory, workers = AsyncExitStack(), AsyncExitStack()
             try:
-                entered = begun(member.setup, self._console, member.name, self._size)
+                entered = open_run(member.setup, self._console, member.name, self._size)
                 one = await directory.enter_async_context(entered)
                 if one is None:  # another process has finished it meanwhile
                     await directory.aclose()
@@ -304,7 +311,7 @@ class _Shift:
             held = member, one, directory
             self._active[asyncio.create_task(self._play(one, pool, workers), name=member.name)] = held
 
-    def _playing(self) -> list[BegunRun]:
+    def _active_runs(self) -> list[BegunRun]:
         return [one for _, one, _ in self._active.values()]
 
     def _next(self) -> Member | None:
@@ -361,7 +368,7 @@ class _Shift:
 
 
 @contextmanager
-def _named(run: GridRun) -> Iterator[None]:
+def _name_run(run: GridRun) -> Iterator[None]:
     """Name the run in errors."""
     try:
         yield

@@ -18,7 +18,7 @@ from speedrunner.config.names import condition_name
 from speedrunner.console import visible
 from speedrunner.export.conversations import Conversation, of_episode, of_sleep
 from speedrunner.optional import optional
-from speedrunner.store.files import explained
+from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
@@ -60,7 +60,7 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
     parquet = optional("pyarrow.parquet", "pyarrow", "a dataset")
     schema = _schema(pyarrow)
     counts: dict[str, int] = {}
-    with explained(folder, "written"), ExitStack() as stack:
+    with explain_errors(folder, "written"), ExitStack() as stack:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         for split in SPLITS:
             file = folder / "data" / f"{split}-00000-of-00001.parquet"

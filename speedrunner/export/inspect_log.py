@@ -15,7 +15,7 @@ from speedrunner.config.names import condition_name
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode
 from speedrunner.optional import optional
-from speedrunner.store.files import explained
+from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
@@ -36,7 +36,7 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     """
     inspect = optional("inspect_ai.log", "inspect-ai", "a log of Inspect")
     written: list[Path] = []
-    with explained(folder, "written"):
+    with explain_errors(folder, "written"):
         folder.mkdir(parents=True, exist_ok=True)
         names = [path.name for path in runs]
         if len(set(names)) < len(names):

@@ -12,7 +12,7 @@ from types import CodeType
 from speedrunner.library.definition import Definition
 from speedrunner.library.rules import SHOWN_PROBLEMS, SOURCE_LIMIT, Problem, suggestion
 from speedrunner.library.signature import Types, is_from, is_literal, is_text, read_signature
-from speedrunner.library.source import compiled, parsed
+from speedrunner.library.source import compile_source, parse_source
 from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
 
 FORBIDDEN_BUILTINS = frozenset(
@@ -48,7 +48,7 @@ def problems_of(
         types: the module's types.
         is_tool: whether the actor is to call it.
     """
-    (node,) = parsed(each.source).body
+    (node,) = parse_source(each.source).body
     yield from _naming_problems(each, primitives)
     match node:
         case ast.FunctionDef():
@@ -89,7 +89,7 @@ def _naming_problems(each: Definition, primitives: Collection[str]) -> Iterator[
 def _function_problems(node: ast.FunctionDef, source: str) -> Iterator[Problem]:
     for decorator in node.decorator_list:
         yield Problem(decorator.lineno, "a skill cannot be decorated")
-    for code in compiled(source).co_consts:
+    for code in compile_source(source).co_consts:
         if isinstance(code, CodeType) and code.co_flags & inspect.CO_GENERATOR:
             yield Problem(node.lineno, f"{node.name} yields; a skill must return its result")
     doc = (ast.get_docstring(node) or "").strip()

@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple
 from pyflakes import checker, messages  # type: ignore[import-untyped]
 
 from speedrunner.library.rules import DEFINITION_LIMIT, InvalidSkill
-from speedrunner.library.source import check_size, first_line, parsed, text_of, tidied
+from speedrunner.library.source import check_size, first_line, parse_source, text_of, tidy_source
 
 HEADER = "from __future__ import annotations"
 """First line of every library module: annotations are documentation there and are never evaluated."""
@@ -97,7 +97,7 @@ class Definition:
     @cached_property
     def head(self) -> ast.stmt:
         """Return its syntax tree; a function's body is cut after the docstring."""
-        node = parsed(self.source).body[0]
+        node = parse_source(self.source).body[0]
         if isinstance(node, ast.FunctionDef):
             del node.body[1:]
         return node
@@ -105,7 +105,7 @@ class Definition:
     @cached_property
     def names(self) -> Names:
         """Return the names in it."""
-        return _Walk(parsed(self.source)).names
+        return _Walk(parse_source(self.source)).names
 
     def mentions(self, name: str) -> bool:
         """Return whether its code, annotations included, uses a name of the module."""
@@ -140,16 +140,16 @@ class Definition:
 def read_text(source: str) -> list[Definition]:
     """Parse the definitions in a text. Raises `InvalidSkill` if it is not valid Python, or too large."""
     check_size(source)
-    source = tidied(source)
-    lines, body = source.split("\n"), parsed(source).body
-    return _limited(each for statement in body for each in _definitions(statement, lines))
+    source = tidy_source(source)
+    lines, body = source.split("\n"), parse_source(source).body
+    return _parse_limited(each for statement in body for each in _definitions(statement, lines))
 
 
 def read_module(source: str) -> list[Definition]:
     """Parse the output of `module_text`. Raises `InvalidSkill` if it is not valid Python, or too large."""
     check_size(source)
     try:  # piece by piece: this takes little memory, and little time if most pieces are known
-        return _limited(each for piece in _CUT.split(source) for each in _read_piece(piece))
+        return _parse_limited(each for piece in _CUT.split(source) for each in _read_piece(piece))
     except _TooMany:
         raise
     except InvalidSkill:
@@ -161,7 +161,7 @@ def function_names(source: str) -> list[str]:
     try:
         names = [each.name for each in read_text(source) if each.kind == "function"]
     except InvalidSkill:
-        names = re.findall(r"(?m)^(?:async\s+)?def\s+(\w+)", tidied(source))
+        names = re.findall(r"(?m)^(?:async\s+)?def\s+(\w+)", tidy_source(source))
     return list(dict.fromkeys(names))
 
 
@@ -176,7 +176,7 @@ def module_text(definitions: Iterable[Definition]) -> str:
     return _GAP.join([head, *blocks]) + "\n" if blocks else ""
 
 
-def arranged(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
+def arrange_definitions(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
     """Return the definitions that functions use, in order: imports, constants, classes, functions.
 
     A class comes after those that it mentions, if possible.
@@ -203,7 +203,7 @@ class _TooMany(InvalidSkill):
     pass
 
 
-def _limited(definitions: Iterable[Definition]) -> list[Definition]:
+def _parse_limited(definitions: Iterable[Definition]) -> list[Definition]:
     """Return all definitions. Raises `InvalidSkill` if there are more than `DEFINITION_LIMIT`."""
     found = list(islice(definitions, DEFINITION_LIMIT + 1))
     if len(found) > DEFINITION_LIMIT:

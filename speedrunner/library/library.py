@@ -16,7 +16,13 @@ from envs import Primitive
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import problems_of
-from speedrunner.library.definition import Definition, arranged, module_text, read_module, read_text
+from speedrunner.library.definition import (
+    Definition,
+    arrange_definitions,
+    module_text,
+    read_module,
+    read_text,
+)
 from speedrunner.library.rules import (
     DEFINITION_LIMIT,
     NAME_LIMIT,
@@ -27,7 +33,7 @@ from speedrunner.library.rules import (
     suggestion,
 )
 from speedrunner.library.signature import Types, read_signature
-from speedrunner.library.source import check_size, compiled, tidied
+from speedrunner.library.source import check_size, compile_source, tidy_source
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Module, Policy, Skill
 
@@ -82,7 +88,9 @@ class Library:
             refuse(
                 []
                 if trusted
-                else [line for each in definitions for line in library._told(each, library._is_public)]
+                else [
+                    line for each in definitions for line in library._list_problems(each, library._is_public)
+                ]
             )
         except InvalidSkill as error:
             raise InvalidPolicy(f"policy v{policy.version:04d} is no valid library: {error}") from error
@@ -137,7 +145,7 @@ class Library:
         skills = tuple(each for each in self.skills if each.name not in names)
         return replace(
             self,
-            definitions=arranged([each for each in self.definitions if each.name not in names]),
+            definitions=arrange_definitions([each for each in self.definitions if each.name not in names]),
             skills=skills,
         )
 
@@ -269,7 +277,7 @@ class Library:
         else:
             seen = {each for each in functions if each[0] != "_"} if public is None else set(public)
         shown = {name: name in seen for name in functions}
-        return self._edited(self._with(text), sleep, shown, text, self._clashes(text))
+        return self._with_definitions(self._with(text), sleep, shown, text, self._clashes(text))
 
     def edit(self, name: str, old: str, new: str, *, sleep: int) -> Library:
         """Replace a piece of the text of a skill, or of a shared import, constant or class.
@@ -280,12 +288,14 @@ class Library:
         if name not in self.named:
             raise InvalidSkill(f"there is no skill {name}{suggestion(name, self.named)}")
         is_shared = name in self.shared
-        text = _read(_replaced(name, self.named[name].source, old, new), SOURCE_LIMIT)
+        text = _read(_replace_once(name, self.named[name].source, old, new), SOURCE_LIMIT)
         made = [each.name for each in text if is_shared or each.kind == "function"]
         if made != [name]:
             advice = "" if is_shared else "; rename it instead"
             raise InvalidSkill(f"the edit would turn {name} into {', '.join(made) or 'nothing'}{advice}")
-        return self._edited(self._with(text), sleep, {}, text, () if is_shared else self._clashes(text))
+        return self._with_definitions(
+            self._with(text), sleep, {}, text, () if is_shared else self._clashes(text)
+        )
 
     def rename(self, name: str, new_name: str, *, sleep: int) -> Library:
         """Rename a skill and every call of it. Docstrings and comments stay as they are."""
@@ -300,12 +310,14 @@ class Library:
         changed = {each.name: each.renamed(name, new_name) for each in users}
         skills = {**self.by_name, name: msgspec.structs.replace(skill, name=new_name)}
         definitions = [changed.get(each.name, each) for each in self.definitions]
-        return replace(self, skills=tuple(skills.values()))._edited(definitions, sleep, {}, [changed[name]])
+        return replace(self, skills=tuple(skills.values()))._with_definitions(
+            definitions, sleep, {}, [changed[name]]
+        )
 
     def set_visibility(self, name: str, *, public: bool, sleep: int) -> Library:
         """Show a skill to the actor, or hide it."""
         self.skill(name)
-        return self._edited(self.definitions, sleep, {name: public})
+        return self._with_definitions(self.definitions, sleep, {name: public})
 
     def delete(self, name: str) -> Library:
         """Remove a skill that no other one calls."""
@@ -319,7 +331,7 @@ class Library:
                 first = min(ring)
                 text += f" ({first} and {name} call each other: edit {first} so that it does not call {name})"
             raise InvalidSkill(text)
-        return self._edited([each for each in self.definitions if each.name != name], skill.edited)
+        return self._with_definitions([each for each in self.definitions if each.name != name], skill.edited)
 
     async def check_loading(self) -> None:
         """Load imports, constants and classes as an episode would; without classes this cannot fail.
@@ -344,7 +356,7 @@ class Library:
     def _with(self, text: Sequence[Definition]) -> Iterable[Definition]:
         return {**self.named, **{each.name: each for each in text}}.values()
 
-    def _edited(
+    def _with_definitions(
         self,
         definitions: Iterable[Definition],
         sleep: int,
@@ -374,7 +386,7 @@ class Library:
         told = [f"line {line}: {why}" for line, why in sorted(found.union(clashes))]
         written = set(text)
         others = [each for each in edited.definitions if each.name in changed and each not in written]
-        refuse(told + [line for each in others for line in edited._told(each, is_public)])
+        refuse(told + [line for each in others for line in edited._list_problems(each, is_public)])
         skills: list[Skill] = []
         for name in (each.name for each in edited.definitions if each.kind == "function"):
             old = self.by_name.get(name)
@@ -383,7 +395,7 @@ class Library:
                 changed.add(name)
                 old = Skill(name=name, public=public, created=old.created if old else sleep, edited=sleep)
             skills.append(old)
-        edited = replace(edited, definitions=arranged(edited.definitions), skills=tuple(skills))
+        edited = replace(edited, definitions=arrange_definitions(edited.definitions), skills=tuple(skills))
         check_size(edited.source)
         if len(edited.definitions) > DEFINITION_LIMIT:
             raise InvalidSkill(f"the library would have more than {DEFINITION_LIMIT} definitions, the limit")
@@ -406,7 +418,7 @@ class Library:
         is_tool = each.kind == "function" and is_public(each.name)
         return problems_of(each, self.named, self._primitive_names, self._types, is_tool=is_tool)
 
-    def _told(self, each: Definition, is_public: Callable[[str], bool]) -> list[str]:
+    def _list_problems(self, each: Definition, is_public: Callable[[str], bool]) -> list[str]:
         found = self._problems(each, is_public)
         return [f"{each.name}, line {line}: {why}" for line, why in sorted(found)]
 
@@ -440,11 +452,11 @@ def _read(source: str, limit: int) -> list[Definition]:
     """Parse a text of an author. Raises `InvalidSkill`."""
     if len(source) > limit:
         raise InvalidSkill(f"the source has {len(source)} characters; {limit} are allowed")
-    compiled(tidied(source))
+    compile_source(tidy_source(source))
     return read_text(source)
 
 
-def _replaced(name: str, text: str, old: str, new: str) -> str:
+def _replace_once(name: str, text: str, old: str, new: str) -> str:
     """Return the text with the one occurrence of a piece replaced. Raises `InvalidSkill`."""
     count = text.count(old) if old else 0
     if count == 1:

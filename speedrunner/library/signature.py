@@ -136,7 +136,7 @@ def read_signature(
             try:
                 parameter = parameter.replace(annotation=types.of(each.annotation))
             except Unsupported as error:
-                parameter = parameter.replace(annotation=Untold(_shown(each.annotation, lines)))
+                parameter = parameter.replace(annotation=Untold(_shorten(each.annotation, lines)))
                 why = f"{parameter.annotation} ({error})" if str(error) else parameter.annotation
                 if is_tool:
                     report(each, f"the parameter {each.arg} cannot be {why}: {SUPPORTED} are allowed")
@@ -146,7 +146,7 @@ def read_signature(
             if not is_literal(default):
                 report(default, f"the default of {each.arg} must be a literal value")
             elif not _fits(parameter):
-                written = _shown(default, lines)
+                written = _shorten(default, lines)
                 report(default, f"the default of {each.arg} cannot be {written}: use its type or None")
         parameters.append(parameter)
     return inspect.Signature(parameters), problems
@@ -194,6 +194,6 @@ def _fits(parameter: inspect.Parameter) -> bool:
     return expressed and tool.problem_with({"it": parameter.default}) is None
 
 
-def _shown(node: ast.expr, lines: list[str]) -> str:
+def _shorten(node: ast.expr, lines: list[str]) -> str:
     words = " ".join(text_of(node, lines).split())
     return words if len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}..."

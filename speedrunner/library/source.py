@@ -29,17 +29,17 @@ def check_size(source: str) -> None:
         raise InvalidSkill(f"the module has more than {TOKEN_LIMIT} words and signs, the limit")
 
 
-def tidied(source: str) -> str:
+def tidy_source(source: str) -> str:
     """Return a text with uniform line ends and without common indentation."""
     text = source.replace("\r\n", "\n").replace("\r", "\n")
     found = re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*([^\S\n]+)[^\s#]", text)
     return re.sub(f"(?m)^{re.escape(found[1])}", "", text) if found else text
 
 
-def parsed(source: str) -> ast.Module:
+def parse_source(source: str) -> ast.Module:
     """Parse a text of a library. Raises `InvalidSkill` if it is not valid Python, too large or too deep."""
     check_size(source)
-    with _explained(source):
+    with _explain_syntax_errors(source):
         tree = ast.parse(source)
     waiting: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
     while waiting:
@@ -51,10 +51,10 @@ def parsed(source: str) -> ast.Module:
     return tree
 
 
-def compiled(source: str) -> CodeType:
+def compile_source(source: str) -> CodeType:
     """Compile a text, which finds errors that the parser misses. Raises `InvalidSkill`."""
     check_size(source)
-    with _explained(source):
+    with _explain_syntax_errors(source):
         flags = __future__.annotations.compiler_flag  # the library's module has it, too
         code: CodeType = compile(source, "<skill>", "exec", flags, dont_inherit=True)
     return code
@@ -76,7 +76,7 @@ def first_line(node: ast.stmt | ast.expr) -> int:
 
 
 @contextmanager
-def _explained(source: str) -> Iterator[None]:
+def _explain_syntax_errors(source: str) -> Iterator[None]:
     try:
         with warnings.catch_warnings(action="ignore"):
             yield

@@ -10,7 +10,7 @@ from speedrunner.methods import Edit, InvalidSkill, Library, apply_edit, functio
 TAKEN = "the library already has this name, and its skills cannot be changed"
 
 
-async def appended(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
+async def append_skills(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
     """Add the functions of a text that are new and valid, all of them public; refuse the others.
 
     A function is added together with the functions of the text that it needs, or not at all.
@@ -28,7 +28,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
     named = {each.name: each for each in text if each.kind != "other"}
     functions = [name for name, each in named.items() if each.kind == "function"]
     edits = [Edit("write", name, TAKEN) for name in functions if name in library.named]
-    needs = {name: _needed(name, named) for name in functions}
+    needs = {name: _find_dependencies(name, named) for name in functions}
     for name in sorted(set(functions) - library.named.keys(), key=lambda name: (len(needs[name]), name)):
         if name in library.named:  # it was added together with another function
             continue
@@ -50,7 +50,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
     return library, edits or [Edit("write", "(none)", "the source must define a function at the top level")]
 
 
-def _needed(name: str, named: Mapping[str, Definition]) -> set[str]:
+def _find_dependencies(name: str, named: Mapping[str, Definition]) -> set[str]:
     """Return a definition and all those of a text that it uses, directly or indirectly."""
     found, waiting = set[str](), [name]
     while waiting:

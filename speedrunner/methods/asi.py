@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.agents.reading import opening, turns
+from speedrunner.agents.reading import find_task_text, turns
 from speedrunner.methods import (
     ActorSpec,
     Edit,
@@ -37,12 +37,12 @@ from speedrunner.methods import (
     skill_rules,
     world,
 )
-from speedrunner.methods.append_only import appended
+from speedrunner.methods.append_only import append_skills
 
 Successful = Literal["better_half", "solved"]
 
 
-def successful(batch: Sequence[Trajectory], rule: Successful) -> list[Trajectory]:
+def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Trajectory]:
     """Return the episodes of a batch from which skills are induced.
 
     Args:
@@ -91,14 +91,14 @@ class ASI(Method):
             ServingError, SandboxError: the sleep is repeated when the run resumes.
         """
         library = tools.library(policy)
-        for played in successful(newest_batch(history), self.successful):
-            proposed = await self._proposed(library, played, tools)
+        for played in select_successful(newest_batch(history), self.successful):
+            proposed = await self._propose(library, played, tools)
             overflowed = any(each.termination is Termination.CONTEXT_OVERFLOW for each in tools.agents)
             if overflowed and self.overflow == "discard":
                 tools.take_back("another episode of the batch overflowed the context")
                 return policy
             if proposed.strip():
-                grown, edits = await appended(library, proposed, tools.sleep)
+                grown, edits = await append_skills(library, proposed, tools.sleep)
                 if any(edit.error is None for edit in edits):
                     grown, edits = await self.verified(grown, edits, played, tools)
                 library = grown
@@ -111,7 +111,7 @@ class ASI(Method):
         """Return the additions of an episode that are kept; the online method keeps all."""
         return grown, edits
 
-    async def _proposed(self, library: Library, played: Trajectory, tools: SleepTools) -> str:
+    async def _propose(self, library: Library, played: Trajectory, tools: SleepTools) -> str:
         proposed = ""
 
         def propose_functions(source: str) -> str:
@@ -145,7 +145,7 @@ class ASI(Method):
                 "asi/user",
                 library=library,
                 headline=headline(plain),
-                opening=opening(plain),
+                opening=find_task_text(plain),
                 turns=[written[place] for place in shown],
                 left_out=len(written) - len(shown),
             )

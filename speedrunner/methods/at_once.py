@@ -7,7 +7,7 @@ import inspect
 import textwrap
 from collections.abc import Callable
 
-from speedrunner.methods.method_base import Method, MethodBroke, called
+from speedrunner.methods.method_base import Method, MethodBroke, class_name
 
 
 def check_at_once(method: Method) -> None:
@@ -19,15 +19,17 @@ def check_at_once(method: Method) -> None:
     """
     for name in ("trains", "replays"):
         if not isinstance(value := getattr(method, name, None), bool):
-            raise MethodBroke(f"{called(method)}: {name} must be True or False, not {value!r:.80}")
+            raise MethodBroke(f"{class_name(method)}: {name} must be True or False, not {value!r:.80}")
     for name in ("play", "sleep"):
         if not inspect.iscoroutinefunction(getattr(method, name)):
-            raise MethodBroke(f"{called(method)}: {name} must be defined by `async def`")
+            raise MethodBroke(f"{class_name(method)}: {name} must be defined by `async def`")
     parameters = inspect.signature(method.agent).parameters.values()
     if not any(each.name == "training" or each.kind is each.VAR_KEYWORD for each in parameters):
-        raise MethodBroke(f"{called(method)}: agent must take the keyword `training`")
+        raise MethodBroke(f"{class_name(method)}: agent must take the keyword `training`")
     if method.trains and _returns_nothing(type(method).sleep):
-        raise MethodBroke(f"{called(method)}: sleep must return a Policy, but has no `return` with a value")
+        raise MethodBroke(
+            f"{class_name(method)}: sleep must return a Policy, but has no `return` with a value"
+        )
 
 
 def _returns_nothing(function: Callable[..., object]) -> bool:

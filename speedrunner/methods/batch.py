@@ -30,7 +30,7 @@ def newest_batch(history: History) -> list[Trajectory]:
     return [each for each in played if each.outcome is not None]
 
 
-def fitting(texts: Sequence[str], room_tokens: int, count_tokens: Callable[[str], int]) -> list[int]:
+def select_fitting(texts: Sequence[str], room_tokens: int, count_tokens: Callable[[str], int]) -> list[int]:
     """Return the ascending indices of the texts, oldest first, that fit into a room together. The newest are
     taken first; one that does not fit is skipped."""
     taken: list[int] = []
@@ -51,4 +51,4 @@ def places(
     settings: Role = model.model_config.role(role)
     answer = settings.thinking_tokens + settings.string_tokens + MARGIN_TOKENS
     room = model.model_config.context - answers * answer - sum(map(model.count_tokens, rest))
-    return fitting(texts, room, model.count_tokens)
+    return select_fitting(texts, room, model.count_tokens)

@@ -226,13 +226,15 @@ class Method(abc.ABC):
         """
 
 
-def returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:
+def check_returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:
     """Return the result of a method's call if it has the right type. Raises `MethodBroke`."""
     if not isinstance(value, kind):
-        raise MethodBroke(f"{called(method)}: {call} must return {kind.__name__}, but returned {value!r:.80}")
+        raise MethodBroke(
+            f"{class_name(method)}: {call} must return {kind.__name__}, but returned {value!r:.80}"
+        )
     return value
 
 
-def called(method: Method) -> str:
+def class_name(method: Method) -> str:
     """Return the name of a method for errors."""
     return f"method {type(method).__module__}:{type(method).__qualname__}"

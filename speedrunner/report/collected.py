@@ -23,7 +23,7 @@ from speedrunner.results.claim_tables import claim_tables, count_verdicts
 from speedrunner.results.claims import Judged, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.forecasts import forecast_table
-from speedrunner.results.paper import Beside, beside, published
+from speedrunner.results.paper import Beside, compare_with_paper, list_published
 from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.paper_tables import paper_tables
 from speedrunner.results.pricing import GPU_HOURS, price_list
@@ -96,7 +96,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     transfers = find_transfers(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
-    rows = beside(published(), conditions, options)
+    rows = compare_with_paper(list_published(), conditions, options)
     status("judging the paper's claims")
     judged = judge_claims(CLAIMS, conditions, options)
     made = [

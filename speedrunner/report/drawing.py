@@ -133,13 +133,13 @@ def draw_sample(axes: Axes, series: str, kind: str) -> None:
 
 def _without_extremes(panel: Panel) -> Panel:
     """Return the panel without values that are too large for axes. The figure's table still has them."""
-    lines, over = ([*filter(None, map(_placed, own))] for own in (panel.lines, panel.over))
+    lines, over = ([*filter(None, map(_keep_drawable, own))] for own in (panel.lines, panel.over))
     names = {line.name for line in lines}
     frontier = [name for name in panel.frontier if name in names]
     return msgspec.structs.replace(panel, lines=lines, over=over, frontier=frontier)
 
 
-def _placed(line: Line) -> Line | None:
+def _keep_drawable(line: Line) -> Line | None:
     kept = [
         place
         for place, (x, y) in enumerate(zip(line.x, line.y, strict=True))

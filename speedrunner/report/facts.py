@@ -56,14 +56,14 @@ def facts(runs: Sequence[RunResult]) -> Facts:
     for run in runs:
         notes += [f"{run.path}: {line}" for line in process_lines(run.processes)]
         for key in dict.fromkeys(
-            (what, value) for process in run.processes for what, value in _worked_with(process).items()
+            (what, value) for process in run.processes for what, value in _list_conditions(process).items()
         ):
             shared.setdefault(key, []).append(run.path)
     found = [Shared(what, value, paths) for (what, value), paths in sorted(shared.items())]
     return Facts([_facts(run) for run in runs], found, count_terminations(runs), notes)
 
 
-def _worked_with(process: Process) -> dict[str, str]:
+def _list_conditions(process: Process) -> dict[str, str]:
     return {
         "Hardware": f"{process.host}: {_hardware(process.machine)}",
         "Sandbox": process.sandbox,

@@ -55,7 +55,7 @@ def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
     return [*name_apart(figure for figure in made if figure is not None)]
 
 
-def not_begun(groups: Sequence[Condition], options: str = "") -> list[str]:
+def missing_experiments(groups: Sequence[Condition], options: str = "") -> list[str]:
     """Return the commands that play the paper's experiments that have their own figure and no run here."""
     return [
         sweep_command(experiment, config, options)

@@ -53,7 +53,7 @@ def write_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
 
     The same figures give the same bytes. Raises `StorageError`.
     """
-    with files.explained(folder, "made"):
+    with files.explain_errors(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     written = []
     with drawing_settings(PAPER):

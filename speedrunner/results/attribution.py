@@ -166,7 +166,7 @@ def share_skills(subject: Subject, metric: str) -> dict[str, tuple[Share, Estima
 
 
 def _attribution_table(subjects: Sequence[Subject]) -> Table:
-    rows = [row for subject in subjects for part in _listed_parts(subject) for row in _rows(subject, part)]
+    rows = [row for subject in subjects for part in _list_parts(subject) for row in _rows(subject, part)]
     columns = [*KEYS, "skill", "change", "metric", "seeds", "tasks", "pairs"]
     columns += ["with_skill", "without", "added", "low", "high"]
     text = (
@@ -219,7 +219,7 @@ def _names(subject: Subject) -> tuple[str, str, str]:
     return name.env, name.method, name.model
 
 
-def _listed_parts(subject: Subject) -> list[tuple[str, Coalition]]:
+def _list_parts(subject: Subject) -> list[tuple[str, Coalition]]:
     """Return the parts without one skill, sorted by it, then those without any, if there are several."""
     single = sorted((part for part in subject.parts if len(part[1]) == 1), key=lambda part: [*part[1]])
     everything = [

@@ -108,7 +108,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
     first, *others = sides
     for side in others:
         unlike = [each for each in differences(first.config, side.config) if each.startswith("env.")]
-        if unlike := unlike or [each for each in _changed(first, side) if each.startswith(WORLD)]:
+        if unlike := unlike or [each for each in _list_changes(first, side) if each.startswith(WORLD)]:
             raise CannotCompare(
                 f"{side.run.path} uses another environment than {first.run.path}: {', '.join(unlike)}"
             )
@@ -116,7 +116,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
     if not points:
         raise CannotCompare(
             "no checkpoint was finished by all runs: "
-            + "; ".join(f"{side.run.path} has {_listed(side.whole) or 'none'}" for side in sides)
+            + "; ".join(f"{side.run.path} has {_join_points(side.whole) or 'none'}" for side in sides)
         )
     rows, limits = [], []
     for point in points:
@@ -137,7 +137,7 @@ def _side(run: RunData, costs: RunCosts) -> _Side:
     return _Side(run, run.settings, costs, episodes[episodes["phase"] == "test"])
 
 
-def _changed(first: _Side, side: _Side) -> list[str]:
+def _list_changes(first: _Side, side: _Side) -> list[str]:
     """Return the differences between the last processes of two runs, if both are recorded."""
     newest = [each.run.processes[-1:] for each in (first, side)]
     return changes(*newest[0], *newest[1]) if all(newest) else []
@@ -151,16 +151,16 @@ def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
     tasks = set(first.tests[first.tests["checkpoint"].isin(points)]["task"])
     alone = len(set(played["task"]) - tasks)
     found = {
-        f"is not finished: no complete evaluation after {_listed(missing)} rollouts": missing,
+        f"is not finished: no complete evaluation after {_join_points(missing)} rollouts": missing,
         f"{unscored} test episodes ended by an infrastructure error and are excluded from means": unscored,
         f"{alone} of its test tasks were not played by {first.run.path} and are excluded from pairs": alone,
         f"unknown prices of {', '.join(side.costs.unpriced)}": side.costs.unpriced,
     }
-    code = ", ".join(each for each in _changed(first, side) if each.startswith(ACCEPTABLE))
+    code = ", ".join(each for each in _list_changes(first, side) if each.startswith(ACCEPTABLE))
     found[f"was played with other code than {first.run.path}: {code}"] = code
     texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
     return [f"{side.run.path}: {text}" for text in texts]
 
 
-def _listed(points: list[int]) -> str:
+def _join_points(points: list[int]) -> str:
     return ", ".join(map(str, points))

@@ -55,7 +55,7 @@ def cost_lines(costs: RunCosts) -> list[str]:
     lines = [_FORMAT.format("role", *HEAD)]
     lines += [_line(role, line) for role, line in costs.roles.items()]
     lines.append(_line("all", total))
-    lines.append(_counted("wasted", "", total.wasted, total.wasted_usd, None))
+    lines.append(_format_line("wasted", "", total.wasted, total.wasted_usd, None))
     if (usd := total.usd_by_class) is not None:
         each = (f"{amount:.6f}" for amount in astuple(usd))
         lines.append(_FORMAT.format("USD", "", *each, f"{usd.total:.6f}", ""))
@@ -222,10 +222,10 @@ def reconciliation_text(reconciliations: StoredReconciliations) -> str:
 
 
 def _line(name: str, line: Line) -> str:
-    return _counted(name, str(line.requests), line.tokens, line.usd, line.engine_s)
+    return _format_line(name, str(line.requests), line.tokens, line.usd, line.engine_s)
 
 
-def _counted(name: str, requests: str, tokens: Classes, usd: float | None, engine_s: float | None) -> str:
+def _format_line(name: str, requests: str, tokens: Classes, usd: float | None, engine_s: float | None) -> str:
     classes = (f"{n:.0f}" for n in astuple(tokens))
     return _FORMAT.format(name, requests, *classes, _or_dash(usd, 6), _or_dash(engine_s, 1))
 

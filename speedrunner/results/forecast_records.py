@@ -95,18 +95,18 @@ def keep(forecasts: Sequence[Forecast]) -> None:
     """Store forecasts next to their runs, for comparison with the measured amounts. Raises `StorageError`."""
     for each in forecasts:
         folder = Path(each.dir).parent
-        with files.explained(folder, "made"):
+        with files.explain_errors(folder, "made"):
             folder.mkdir(parents=True, exist_ok=True)
         inside = msgspec.structs.replace(each, dir=Path(each.dir).name)
         files.append_record(folder / FORECASTS, inside, durable=False)
 
 
-def kept(folder: Path) -> list[Forecast]:
+def read_forecasts(folder: Path) -> list[Forecast]:
     """Return a folder's forecasts, oldest first; `dir` is the run's name. Raises `StorageError`."""
     return files.read_records(folder / FORECASTS, Forecast)
 
 
-def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
+def measured_amounts(run: RunData, costs: RunCosts) -> dict[str, float]:
     """Return the known amounts that a run used, by measure. Raises `StorageError`."""
     taken = _amounts(costs.total)
     if costs.unpriced:

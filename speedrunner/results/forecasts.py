@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from speedrunner.results.forecast_records import CONFIDENCE, Forecast, kept, total
+from speedrunner.results.forecast_records import CONFIDENCE, Forecast, read_forecasts, total
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.server_time import server_seconds
 from speedrunner.results.writing import Cell, Table
@@ -18,7 +18,7 @@ def forecast_table(runs: Sequence[RunResult]) -> Table:
 
     Raises `StorageError` if forecasts cannot be read.
     """
-    known = {folder: kept(folder) for folder in {Path(run.path).parent for run in runs}}
+    known = {folder: read_forecasts(folder) for folder in {Path(run.path).parent for run in runs}}
     found = [(run, each) for run in runs for each in [_forecast(run, known[Path(run.path).parent])] if each]
     if found:
         seconds = server_seconds({run.path: run.servers for run in runs})

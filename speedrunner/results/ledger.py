@@ -143,7 +143,7 @@ class RunCosts:
     @cached_property
     def roles(self) -> dict[str, Line]:
         """Return the lines by role, the busiest first; idle engine time comes last, as `IDLE`."""
-        roles = self._grouped(lambda labels: labels.role or NONE)
+        roles = self._group_lines(lambda labels: labels.role or NONE)
         ordered = dict(sorted(roles.items(), key=lambda item: -item[1].tokens.total))
         return ordered if self.idle is None else ordered | {IDLE: self.idle}
 
@@ -151,7 +151,7 @@ class RunCosts:
     def checkpoints(self) -> dict[tuple[str, int | None], Line]:
         """Return the lines by phase and policy, in the run's order; readiness checks and probes are under
         `NONE`."""
-        found = self._grouped(lambda labels: (labels.phase or NONE, labels.policy))
+        found = self._group_lines(lambda labels: (labels.phase or NONE, labels.policy))
         ordered = dict(sorted(found.items(), key=lambda item: _position(*item[0])))
         return ordered if self.idle is None else ordered | {(IDLE, None): self.idle}
 
@@ -159,14 +159,14 @@ class RunCosts:
     def episodes(self) -> dict[str, Line]:
         """Return the lines by episode or sleep (`sleep_key`), with all attempts and roles; `useful` is the
         attempt that counts."""
-        found = self._grouped(lambda labels: labels.episode)
+        found = self._group_lines(lambda labels: labels.episode)
         return {key: line for key, line in found.items() if key is not None}
 
     @cached_property
     def sleeping_roles(self) -> dict[str, Line]:
         """Return the lines by sleep of the roles that learn (inducer, optimizer), without actors that try
         skills."""
-        found = self._grouped(
+        found = self._group_lines(
             lambda labels: labels.episode if labels.phase == "sleep" and labels.role != ACTOR else None
         )
         return {key: line for key, line in found.items() if key is not None}
@@ -176,7 +176,7 @@ class RunCosts:
         """Return the sum of all lines."""
         return sum(self.roles.values(), Line())
 
-    def _grouped(self, key: Callable[[Labels], Key]) -> dict[Key, Line]:
+    def _group_lines(self, key: Callable[[Labels], Key]) -> dict[Key, Line]:
         groups: dict[Key, Line] = {}
         for labels, line in self.lines.items():
             groups[key(labels)] = groups.get(key(labels), Line()) + line
@@ -190,7 +190,7 @@ def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCo
     """
     ledgers = [ledger(run) for run in runs]
     times = engine_time(ledgers)
-    return [_priced(rows, book, time) for rows, book, time in zip(ledgers, books, times, strict=True)]
+    return [_price_rows(rows, book, time) for rows, book, time in zip(ledgers, books, times, strict=True)]
 
 
 def ledger(run: RunData) -> list[LedgerRow]:
@@ -216,7 +216,7 @@ def token_line(rows: Iterable[LedgerRow]) -> Line:
     return _line(list(rows), None, None, None)
 
 
-def _priced(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
+def _price_rows(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
     groups: dict[tuple[Any, ...], list[int]] = {}  # rows that share all but figures
     for place, row in enumerate(rows):
         groups.setdefault((row.model, row.wasted, *row.labels, *row.labels.values()), []).append(place)

@@ -77,7 +77,7 @@ class Beside(msgspec.Struct, frozen=True):
     missing: str
 
 
-def published() -> list[Published]:
+def list_published() -> list[Published]:
     """Return the paper's numbers, in the order of its tables."""
     with FILE.open(newline="", encoding="utf-8") as file:
         rows = [{key: value or None for key, value in row.items()} for row in csv.DictReader(file)]
@@ -88,7 +88,9 @@ def published() -> list[Published]:
     ]
 
 
-def beside(numbers: Sequence[Published], conditions: Sequence[Condition], options: str = "") -> list[Beside]:
+def compare_with_paper(
+    numbers: Sequence[Published], conditions: Sequence[Condition], options: str = ""
+) -> list[Beside]:
     """Compare each number of the paper with the measured one, for each played model.
 
     Args:
@@ -96,7 +98,7 @@ def beside(numbers: Sequence[Published], conditions: Sequence[Condition], option
     """
     models = played_models(conditions)
     return [
-        _beside(number, model, sweep_command(number.experiment, config, options), conditions)
+        _compare_number(number, model, sweep_command(number.experiment, config, options), conditions)
         for number in numbers
         for model, config in models.items()
     ]
@@ -116,11 +118,11 @@ def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
     return shlex.join(words) + options
 
 
-def _beside(number: Published, model: str, command: str, conditions: Sequence[Condition]) -> Beside:
+def _compare_number(number: Published, model: str, command: str, conditions: Sequence[Condition]) -> Beside:
     asked: dict[tuple[str, str], Mapping[int, RunResult]] = {}
 
     def find(env: str, method: str) -> Mapping[int, RunResult]:
-        asked[env, method] = runs = _alike(find_runs(conditions, env, method, model))
+        asked[env, method] = runs = _cut_to_common_checkpoints(find_runs(conditions, env, method, model))
         return runs
 
     quantity = QUANTITIES[number.quantity]
@@ -153,7 +155,7 @@ def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str
     return {} if farthest is None else {run.seed: run for run in farthest.runs}
 
 
-def _alike(runs: Mapping[int, RunResult]) -> Mapping[int, RunResult]:
+def _cut_to_common_checkpoints(runs: Mapping[int, RunResult]) -> Mapping[int, RunResult]:
     """Return the runs up to the last checkpoint that all of them have finished; runs without checkpoints are
     left out."""
     started = [set(run.checkpoints.index) for run in runs.values() if len(run.checkpoints)]

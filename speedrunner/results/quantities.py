@@ -21,7 +21,7 @@ Quantity = Callable[[Find, str, str], Mapping[int, float | None]]
 """Returns a value of an environment and method, by seed."""
 
 
-def _each(value: Callable[[RunResult], float | None]) -> Quantity:
+def _each_seed(value: Callable[[RunResult], float | None]) -> Quantity:
     return lambda find, env, method: {seed: value(run) for seed, run in find(env, method).items()}
 
 
@@ -33,8 +33,8 @@ def _mean(run: RunResult, measure: str, point: int | None = None) -> float | Non
     return float(column[point]) if point in column.index else None
 
 
-def _scaled(measure: str, factor: float, point: int | None = None) -> Quantity:
-    return _each(lambda run: _times(_mean(run, measure, point), factor))
+def _scale_mean(measure: str, factor: float, point: int | None = None) -> Quantity:
+    return _each_seed(lambda run: _times(_mean(run, measure, point), factor))
 
 
 def _combat_functions(run: RunResult) -> float | None:
@@ -46,7 +46,7 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else factor * value
 
 
-def _compared(
+def _compare_methods(
     measure: str, other: Callable[[str], str], form: Callable[[float, float], float | None]
 ) -> Quantity:
     """Compare a method's runs with those of another method with the same seeds, by the measure `measure`."""
@@ -71,7 +71,7 @@ def _percent(own: float, other: float) -> float | None:
     return 100 * (own / other - 1) if other else None
 
 
-def _returned(method: str) -> str:
+def _name_return(method: str) -> str:
     """Return the method name of the evaluation on ScienceWorld 3 after training on 4 as well."""
     return f"{method}-from_scienceworld-family4-{method}-from_scienceworld-family3"
 
@@ -81,7 +81,7 @@ def _change_of_calls(run: RunResult) -> float | None:
     return None if first is None or last is None else _percent(last, first)
 
 
-def _truncated(value: Callable[[RunResult], float | None]) -> Quantity:
+def _prefer_truncated(value: Callable[[RunResult], float | None]) -> Quantity:
     """Use the seeds with a truncated library, or all seeds if there are none."""
 
     def quantity(find: Find, env: str, method: str) -> dict[int, float | None]:
@@ -128,7 +128,7 @@ def _best_to_interpreter_off(find: Find, env: str, method: str) -> dict[int, flo
     }
 
 
-def _ranked(measure: str, share: float) -> Quantity:
+def _rank_calls(measure: str, share: float) -> Quantity:
     """Return the value of one seed: with `share` 0 the smallest, 0.5 the middle one, 1 the largest."""
 
     def quantity(find: Find, env: str, method: str) -> dict[int, float | None]:
@@ -153,10 +153,10 @@ def _calls_per_batch(choose: Callable[[list[float]], float]) -> Quantity:
         by_batch = calls[calls["skill"] == most].groupby("batch")["calls"].sum()
         return float(choose(by_batch.reindex(later, fill_value=0).tolist()))
 
-    return _each(value)
+    return _each_seed(value)
 
 
-def _dominated(find: Find, env: str, method: str) -> dict[int, float | None]:
+def _share_dominated(find: Find, env: str, method: str) -> dict[int, float | None]:
     """Return the share of the paper's environments in which a method dominates every other one, in percent:
     no worse in score and output tokens, and better in one of them."""
     shares: dict[int, list[bool]] = {}
@@ -188,34 +188,40 @@ def _score_and_output(find: Find, envs: tuple[str, ...], method: str) -> dict[in
 
 
 QUANTITIES: dict[str, Quantity] = {
-    **{name: _scaled(name, 1.0) for name in ("functions", "max_depth", "mean_depth", "density")},
-    "cyclomatic": _scaled("cyclomatic", 1.0),
-    "combat_percent": _scaled("combat", 100),
-    "combat_functions": _each(_combat_functions),
-    **{name: _scaled(name, 1.0) for name in ("score", "output", "cost_usd")},
-    "score_percent": _scaled("score", 100),
-    "score_percent_at_0": _scaled("score", 100, 0),
-    "score_without_library": _truncated(lambda run: _mean(run, "score", 0)),
-    "score_with_whole_library": _truncated(lambda run: _mean(run, "score")),
+    **{name: _scale_mean(name, 1.0) for name in ("functions", "max_depth", "mean_depth", "density")},
+    "cyclomatic": _scale_mean("cyclomatic", 1.0),
+    "combat_percent": _scale_mean("combat", 100),
+    "combat_functions": _each_seed(_combat_functions),
+    **{name: _scale_mean(name, 1.0) for name in ("score", "output", "cost_usd")},
+    "score_percent": _scale_mean("score", 100),
+    "score_percent_at_0": _scale_mean("score", 100, 0),
+    "score_without_library": _prefer_truncated(lambda run: _mean(run, "score", 0)),
+    "score_with_whole_library": _prefer_truncated(lambda run: _mean(run, "score")),
     "unsolved_percent_of_best_seed": _of_best(_unsolved),
     "functions_of_best_seed": _of_best(lambda run: _mean(run, "functions")),
     "variants_of_best_seed": _of_best(_count_variants),
     "functions_of_best_seed_percent_to_interpreter_off": _best_to_interpreter_off,
     **{
-        f"public_{name}": _ranked("public", share)
+        f"public_{name}": _rank_calls("public", share)
         for name, share in (("smallest", 0.0), ("middle", 0.5), ("largest", 1.0))
     },
-    "edited_combat_functions": _scaled("edited_combat", 1.0),
+    "edited_combat_functions": _scale_mean("edited_combat", 1.0),
     "calls_a_batch_least": _calls_per_batch(min),
     "calls_a_batch_most": _calls_per_batch(max),
-    "dominated_settings_percent": _dominated,
-    "llm_calls_change_percent": _each(_change_of_calls),
-    "output_of_react": _compared("output", lambda method: "react", _ratio),
-    "asi_output_ratio": _compared("output", lambda method: "asi", lambda own, other: _ratio(other, own)),
-    "opo_output_ratio": _compared("output", lambda method: "opo", lambda own, other: _ratio(other, own)),
-    "output_percent_to_asi": _compared("output", lambda method: "asi", _percent),
-    "output_percent_to_asi_replay": _compared("output", lambda method: "asi_replay", _percent),
-    "retention_points": _compared("score", _returned, lambda own, later: 100 * (later - own)),
-    "retention_cost_percent": _compared("actor_usd", _returned, lambda own, later: _percent(later, own)),
+    "dominated_settings_percent": _share_dominated,
+    "llm_calls_change_percent": _each_seed(_change_of_calls),
+    "output_of_react": _compare_methods("output", lambda method: "react", _ratio),
+    "asi_output_ratio": _compare_methods(
+        "output", lambda method: "asi", lambda own, other: _ratio(other, own)
+    ),
+    "opo_output_ratio": _compare_methods(
+        "output", lambda method: "opo", lambda own, other: _ratio(other, own)
+    ),
+    "output_percent_to_asi": _compare_methods("output", lambda method: "asi", _percent),
+    "output_percent_to_asi_replay": _compare_methods("output", lambda method: "asi_replay", _percent),
+    "retention_points": _compare_methods("score", _name_return, lambda own, later: 100 * (later - own)),
+    "retention_cost_percent": _compare_methods(
+        "actor_usd", _name_return, lambda own, later: _percent(later, own)
+    ),
 }
 """By name."""

@@ -14,7 +14,7 @@ import pandas
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config
 from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps
-from speedrunner.results.forecast_records import truth
+from speedrunner.results.forecast_records import measured_amounts
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.pricing import OWN, price_book
@@ -109,7 +109,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     sleeps = frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     whole = checkpoints[checkpoints["whole"]]
-    taken = {} if costs is None else truth(run, costs)
+    taken = {} if costs is None else measured_amounts(run, costs)
     return RunResult(
         path=str(path),
         config=config,

@@ -143,9 +143,9 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
         before, current[number] = library, dict(there)
     if not versions:
         return SkillHistory(libraries, [], [])  # no skills, so no episode needs to be read
-    uses = [_told(played, current.get(played.policy, {})) for played in run.played("train")]
+    uses = [_count_uses(played, current.get(played.policy, {})) for played in run.played("train")]
     for played in run.played("test") if held_out else ():
-        _told(played, current.get(played.policy, {}))
+        _count_uses(played, current.get(played.policy, {}))
     return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode))
 
 
@@ -167,14 +167,14 @@ def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:
         when = each.change
         if each.change != START:
             when += f" in sleep {each.sleep}, after {_batch_of(run, each.sleep)}"
-        found.setdefault(each.name, []).append(f"{when}: {_fared(each)}")
+        found.setdefault(each.name, []).append(f"{when}: {_rate_use(each)}")
     for each in history.versions:
         if each.removed and each.until is not None:
             found[each.name].append(f"removed in sleep {each.until}, after {_batch_of(run, each.until)}")
     return found
 
 
-def _fared(skill: SkillVersion) -> str:
+def _rate_use(skill: SkillVersion) -> str:
     calls = skill.calls + skill.inner_calls
     if not calls:
         return "never called"
@@ -224,7 +224,7 @@ def _change(
     return "edited in shared code" if skill.edited == sleep != old.edited else None
 
 
-def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
+def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
     """Count an episode's calls for the skill versions of that time."""
     saved: dict[str, int] = {}
     calls: dict[str, int] = {}

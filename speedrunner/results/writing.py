@@ -67,7 +67,7 @@ def write(folder: Path, tables: Sequence[Table], caveats: Sequence[str] = ()) ->
     Args:
         caveats: appended to each caption.
     """
-    with files.explained(folder, "made"):
+    with files.explain_errors(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         files.write_atomic(folder / f"{table.name}.csv", csv_text(table).encode())
@@ -87,7 +87,7 @@ def csv_text(table: Table) -> str:
 
 def latex_text(table: Table) -> str:
     """Return the table as LaTeX, for `\\usepackage{booktabs}`; a long one also needs `longtable`."""
-    columns, rows = table.shown or ([latex(each) for each in table.columns], _shown(table))
+    columns, rows = table.shown or ([latex(each) for each in table.columns], _latex_rows(table))
     kinds = "".join("l" if any(map(_is_text, column)) else "r" for column in zip(*rows, strict=True))
     kinds = kinds or "l" * len(columns)
     head = [r"\toprule", " & ".join(columns) + r" \\", r"\midrule"]
@@ -133,7 +133,7 @@ def _plain(cell: Cell) -> Cell:
     return float(f"{cell:.10g}") if isinstance(cell, float) else cell
 
 
-def _shown(table: Table) -> Sequence[Sequence[str]]:
+def _latex_rows(table: Table) -> Sequence[Sequence[str]]:
     rows = [[latex(cell) for cell in row] for row in table.rows]
     for number in table.flagged:
         rows[number][0] += r"$^\dagger$"

@@ -13,7 +13,7 @@ from serving.deployment import running_endpoint
 from serving.engine.gpus import GpuReport, read_gpus
 from serving.gpu_check import divide_gpus
 from serving.model_config import ModelConfig
-from serving.sizing import sized
+from serving.sizing import size_model
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
@@ -41,7 +41,7 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
     )
     divided = iter(divide_gpus(started, report))
     model_configs = [
-        await sized(model_config, endpoint, next(divided) if endpoint is None else [], say)
+        await size_model(model_config, endpoint, next(divided) if endpoint is None else [], say)
         for (model_config, _), endpoint in zip(services, endpoints, strict=True)
     ]
     return replace(setup, model_config=model_configs[0], inducer_model_config=model_configs[-1])

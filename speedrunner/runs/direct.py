@@ -14,10 +14,10 @@ from serving.meter import Meter
 from serving.model import Model
 from serving.model_config import ModelConfig
 from speedrunner.agents.actor import Actor
-from speedrunner.agents.episode import Watch, unwatched
+from speedrunner.agents.episode import Watch, ignore_turn
 from speedrunner.config.schema import to_yaml
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.due import Due, due
+from speedrunner.runs.due import Due, unfinished_steps
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
@@ -52,7 +52,7 @@ async def play_with(model: Model, setup: Setup, policy: Policy | None = None) ->
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy() if policy is None else policy)
         async with setup.workers(setup.config.run.in_flight, directory.files.worker_log) as pool:
-            await play_steps(setup, directory, model, pool, due(setup.plan(), directory.read()))
+            await play_steps(setup, directory, model, pool, unfinished_steps(setup.plan(), directory.read()))
     return load(setup.config.run.dir)
 
 
@@ -62,7 +62,7 @@ async def play_steps(
     model: Model,
     pool: WorkerPool,
     steps: Iterable[Due],
-    watch: Watch = unwatched,
+    watch: Watch = ignore_turn,
 ) -> None:
     """Play these steps of a run without output. Raises the errors of `play_with`.
 

@@ -87,7 +87,7 @@ class Drain:
         far would end in the remaining time."""
         if self.requested:
             return False
-        longest_s, left_s = self._longest.get(kind, 0.0), self._left_s()
+        longest_s, left_s = self._longest.get(kind, 0.0), self._remaining_s()
         if left_s is None or longest_s < left_s:
             return True
         if not self._is_short:
@@ -98,7 +98,7 @@ class Drain:
             )
         return False
 
-    def took(self, kind: str, seconds: float) -> None:
+    def add_duration(self, kind: str, seconds: float) -> None:
         """Record the duration of a unit of this kind."""
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
@@ -115,7 +115,7 @@ class Drain:
         try:
             yield
             self._ended += 1
-            self.took(kind, time.monotonic() - began)
+            self.add_duration(kind, time.monotonic() - began)
         finally:
             self._units.remove((name, began))
             if self._timer is not None and not self._units:
@@ -135,10 +135,10 @@ class Drain:
         loop.set_exception_handler(_on_loop_error)
         for number in SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
-        left_s = self._left_s()
+        left_s = self._remaining_s()
         end = None if left_s is None else loop.call_later(left_s, self._on_end)
         try:
-            with _taken_here(FROM_SLURM):
+            with _take_signals(FROM_SLURM):
                 return await task
         except Interrupted as interrupted:
             if interrupted.number == signal.SIGUSR1:
@@ -158,7 +158,7 @@ class Drain:
             for number in SIGNALS:
                 loop.remove_signal_handler(number)
 
-    def _left_s(self) -> float | None:
+    def _remaining_s(self) -> float | None:
         return None if self._end is None else max(self._end - time.monotonic(), 0.0)
 
     def _require_progress(self) -> None:
@@ -194,7 +194,7 @@ class Drain:
         self._signal = number
         assert self._task is not None
         if self._units:
-            patience_s, left_s = self._patience_s, self._left_s()
+            patience_s, left_s = self._patience_s, self._remaining_s()
             if left_s is not None:
                 patience_s = left_s if number == signal.SIGUSR1 else min(patience_s, left_s)
             self._say(
@@ -222,7 +222,7 @@ class Drain:
 
 
 @contextmanager
-def _taken_here(signals: frozenset[signal.Signals]) -> Iterator[None]:
+def _take_signals(signals: frozenset[signal.Signals]) -> Iterator[None]:
     """Deliver signals to this process, but not to processes that it starts meanwhile.
 
     Child processes inherit blocked signals, so signals are blocked in all threads except one. The main thread

@@ -18,7 +18,7 @@ class Due:
     tasks: dict[str, Task] = field(default_factory=dict)
 
 
-def due(steps: Iterable[Step], run: RunData, *, retry_faults: bool = False) -> list[Due]:
+def unfinished_steps(steps: Iterable[Step], run: RunData, *, retry_faults: bool = False) -> list[Due]:
     """Return the unfinished steps of a plan, in order.
 
     Args:

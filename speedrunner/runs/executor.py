@@ -18,8 +18,8 @@ from envs import Task
 from serving.errors import RequestFailed
 from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.episode import Episode, EpisodeContext, Watch, play_episode, unwatched
-from speedrunner.methods.method_base import Method, MethodBroke, SleepTools, called, returned
+from speedrunner.agents.episode import Episode, EpisodeContext, Watch, ignore_turn, play_episode
+from speedrunner.methods.method_base import Method, MethodBroke, SleepTools, check_returned, class_name
 from speedrunner.results.training_costs import training_costs
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain, TimeIsUp
@@ -66,7 +66,7 @@ class Executor:
     """Number of attempts at each episode and sleep so far, interrupted ones included."""
     budget: TokenBudget = field(default_factory=lambda: TokenBudget(None))
     share: FairShare = field(default_factory=FairShare)
-    watch: Watch = unwatched
+    watch: Watch = ignore_turn
     finished: Callable[[Step], None] = lambda step: None
     """Called with each finished step, after its records are written."""
 
@@ -77,9 +77,9 @@ class Executor:
         run = self.directory.read()
         for row in run.episodes:
             if not row.termination.is_fault:
-                self.drain.took(self._kind(row.phase), row.seconds)
+                self.drain.add_duration(self._kind(row.phase), row.seconds)
         for sleep in run.sleeps:
-            self.drain.took(self._kind("sleep"), sleep.seconds)
+            self.drain.add_duration(self._kind("sleep"), sleep.seconds)
         self._failure: BaseException | None = None
         """The first failure; errors raised during the cancellation that follows it are ignored."""
 
@@ -105,9 +105,9 @@ class Executor:
                         self._end_training()
                         break
                     if isinstance(step, Sleep):
-                        await self._noted(partial(self._sleep, step))
+                        await self._note_failure(partial(self._sleep, step))
                         continue
-                    work = self._noted(partial(self._play, step, each.tasks))
+                    work = self._note_failure(partial(self._play, step, each.tasks))
                     if isinstance(step, Wake):
                         await work
                     else:
@@ -120,7 +120,7 @@ class Executor:
         if self._is_cut:
             raise TimeIsUp
 
-    async def _noted(self, work: Callable[[], Awaitable[None]]) -> None:
+    async def _note_failure(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work` and note the first failure of all concurrent work."""
         try:
             await work()  # created here, because a task may be cancelled before it starts
@@ -186,21 +186,23 @@ class Executor:
                 if not trajectory.termination.is_fault or not left:
                     break
                 self.progress.say(f"{episode} ended by {trajectory.termination}; retrying it once")
-            await self._stored(keep, trajectory)
+            await self._store_episode(keep, trajectory)
             self.progress.episode(step_name(step), trajectory)
             if trajectory.termination.is_fault:
-                self.progress.say(f"{_told(trajectory)}; its traceback: {self._shown(episode)}")
+                self.progress.say(
+                    f"{_describe_failure(trajectory)}; its traceback: {self._show_command(episode)}"
+                )
             self._count_faults(trajectory)
 
         with self.progress.step(step_name(step), len(step.tasks), len(step.tasks) - len(pending)):
             await self._warm(specs.values(), labels)
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
-                    group.create_task(self._noted(partial(play, episode, task)), name=episode)
+                    group.create_task(self._note_failure(partial(play, episode, task)), name=episode)
         if not self.drain.requested and not self._is_cut and not dropped:
             self._finish(step)
 
-    def _played(self) -> set[Task]:
+    def _find_trained_tasks(self) -> set[Task]:
         """Return the tasks used for training; a task may be repeated after an infrastructure error."""
         rows = self.directory.read().episodes
         return {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}
@@ -255,12 +257,12 @@ class Executor:
         attempts: list[Trajectory] = []
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
         numbers = itertools.count()
-        allowed = {*step.fresh} | (self._played() if self.method.replays else set())
+        allowed = {*step.fresh} | (self._find_trained_tasks() if self.method.replays else set())
 
         async def play_again(task: Task, spec: ActorSpec) -> Trajectory:
             if task not in allowed:
                 raise MethodBroke(
-                    f"{called(self.method)}: sleep asked for {task}, which it may not play; choose"
+                    f"{class_name(self.method)}: sleep asked for {task}, which it may not play; choose"
                     " another task"
                 )
             if not self.method.replays:
@@ -274,7 +276,7 @@ class Executor:
                 attempts.append(played)
                 if not played.termination.is_fault:
                     return played
-            raise RunStopped(f"twice, {_told(played)}")
+            raise RunStopped(f"twice, {_describe_failure(played)}")
 
         tools = SleepTools(
             sleep=step.number,
@@ -290,7 +292,9 @@ class Executor:
         )
         began = time.monotonic()
         with self.progress.step(step_name(step), 0, 0), self.drain.unit(name, self._kind("sleep")):
-            learnt = returned(self.method, "sleep", await self.method.sleep(policy, history, tools), Policy)
+            learnt = check_returned(
+                self.method, "sleep", await self.method.sleep(policy, history, tools), Policy
+            )
         seconds = round(time.monotonic() - began, 3)
         learnt = msgspec.structs.replace(learnt, version=step.number)
         task = history.batch(history.batches()[-1])[0].task
@@ -319,12 +323,12 @@ class Executor:
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:
         spec = self.method.agent(policy, task, self.actor.env, training=phase == "train")
-        return returned(self.method, "agent", spec, ActorSpec).with_part(self.actor.config.library)
+        return check_returned(self.method, "agent", spec, ActorSpec).with_part(self.actor.config.library)
 
     async def _play_stage(self, policy: Policy, stage: EpisodeContext, spec: ActorSpec) -> Termination:
-        return returned(self.method, "play", await self.method.play(policy, spec, stage), Termination)
+        return check_returned(self.method, "play", await self.method.play(policy, spec, stage), Termination)
 
-    async def _stored(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
+    async def _store_episode(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
         """Write an episode even if the run is stopped. Other episodes continue meanwhile, as a disk may be
         slow."""
         writing = asyncio.get_running_loop().run_in_executor(self._writer, keep, trajectory)
@@ -354,15 +358,15 @@ class Executor:
         if self._faults >= FAULTS_IN_A_ROW:
             raise RunStopped(
                 f"{self._faults} episodes in a row ended by an infrastructure error; the last:"
-                f" {_told(trajectory)}; its traceback: {self._shown(trajectory.episode)}; fix it and"
-                " resume with run.retry_faults=true to replay these episodes"
+                f" {_describe_failure(trajectory)}; its traceback: {self._show_command(trajectory.episode)};"
+                " fix it and resume with run.retry_faults=true to replay these episodes"
             )
 
-    def _shown(self, episode: str) -> str:
+    def _show_command(self, episode: str) -> str:
         return shlex.join(["speedrunner", "show", str(self.directory.path), episode])
 
 
-def _told(trajectory: Trajectory) -> str:
+def _describe_failure(trajectory: Trajectory) -> str:
     """Return the error of a failed episode: its episode, the failed component, the error."""
     task, (what, *_) = trajectory.task, (trajectory.error or "unknown cause").splitlines()
     return f"{trajectory.episode} (task {task.name} {task.index}) ended by {trajectory.termination}: {what}"

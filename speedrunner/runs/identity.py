@@ -108,7 +108,7 @@ def checkout(setup: Setup) -> dict[str, dict[str, str]]:
     }
 
 
-def continued(path: Path, before: Process | None, after: Process, *, accept: bool) -> Process:
+def accept_changes(path: Path, before: Process | None, after: Process, *, accept: bool) -> Process:
     """Return `after` with its changes, if it may continue the work of `before`.
 
     Args:

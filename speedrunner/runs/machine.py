@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 
 from speedrunner.sandbox import bubblewrap
-from speedrunner.sandbox.isolation import NAMES, found
+from speedrunner.sandbox.isolation import NAMES, find_isolation
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Machine
 
@@ -23,7 +23,7 @@ def machine() -> Machine:
         cpu=_cpu(),
         cores=len(os.sched_getaffinity(0)),
         memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
-        gpus=_printed("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"),
+        gpus=_run_program("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"),
     )
 
 
@@ -31,11 +31,11 @@ def machine() -> Machine:
 def confinement(sandbox: Sandbox) -> str:
     """Describe what a sandbox isolates code from. A sandbox that cannot run here was refused before."""
     limits = f"{sandbox.memory_mb} MiB, no files written, no processes started"
-    if (level := found(sandbox.kind)) == "rlimits":
+    if (level := find_isolation(sandbox.kind)) == "rlimits":
         return f"rlimits: files and network are open; {limits}"
     name = NAMES[level]
     if level == "bubblewrap":
-        (name, *_) = _printed(bubblewrap.executable(), "--version") or [name]
+        (name, *_) = _run_program(bubblewrap.executable(), "--version") or [name]
     return f"{name}: no network, system read-only, nothing else seen; {limits}"
 
 
@@ -48,7 +48,7 @@ def _cpu() -> str:
     return next(names, platform.machine())
 
 
-def _printed(*command: str) -> list[str]:
+def _run_program(*command: str) -> list[str]:
     """Return the lines that a program prints; none if it cannot run."""
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)

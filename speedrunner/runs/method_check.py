@@ -27,7 +27,7 @@ from speedrunner.config.schema import from_yaml, to_yaml
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_base import MethodBroke
 from speedrunner.runs.direct import play_steps
-from speedrunner.runs.due import due
+from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.fake_model import FakeModel
 from speedrunner.runs.plan import Sleep
@@ -114,7 +114,7 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
     found: list[str] = []
     stopped = ""
     try:
-        asyncio.run(_played(setup, folder, copy))
+        asyncio.run(_play_run(setup, folder, copy))
         found = list(dict.fromkeys(_agent_findings(setup, load(folder))))
     except (WorkerError, SandboxError) as ours:
         raise WorkerError(str(ours)) from None  # can be passed to any process
@@ -141,12 +141,12 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
     return found
 
 
-async def _played(setup: Setup, folder: Path, copy: Path | None) -> None:
+async def _play_run(setup: Setup, folder: Path, copy: Path | None) -> None:
     steps, model = setup.plan(), FakeModel()
     last = max((n for n, step in enumerate(steps) if isinstance(step, Sleep)), default=len(steps) - 1)
 
     async def execute(first: int, end: int) -> None:
-        await play_steps(setup, directory, model, pool, due(steps[first:end], directory.read()))
+        await play_steps(setup, directory, model, pool, unfinished_steps(steps[first:end], directory.read()))
 
     with RunDirectory.open_for_writing(folder) as directory:
         async with setup.workers(setup.config.run.in_flight) as pool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from speedrunner.runs.due import Due, due
+from speedrunner.runs.due import Due, unfinished_steps
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
-from speedrunner.runs.run import identified, same_configuration
+from speedrunner.runs.run import check_configuration, identify_process
 from speedrunner.runs.setup import Setup
 from speedrunner.store.run_data import load
 
@@ -31,10 +31,10 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
     yield f"{path}: {config.method.name} on {config.env.name} with {setup.model_config.name}"
     if (path / "config.yaml").exists():
         stored = load(path)
-        same_configuration(stored, setup)
-        identified(stored, setup, lambda line: None)
+        check_configuration(stored, setup)
+        identify_process(stored, setup, lambda line: None)
         plan = setup.plan(stored.training_end)
-        left = due(plan, stored, retry_faults=config.run.retry_faults)
+        left = unfinished_steps(plan, stored, retry_faults=config.run.retry_faults)
         yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; remaining:"
     elif after is not None:
         yield f"it starts from the newest policy of {after}"

@@ -21,10 +21,10 @@ from speedrunner.results.ledger import spent_usd
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.due import Due, due
+from speedrunner.runs.due import Due, unfinished_steps
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.fair_share import FairShare
-from speedrunner.runs.identity import continued, identity
+from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
@@ -54,11 +54,11 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Reconciliati
         Interrupted, RunStopped, ServingError, StorageError, WorkerError: it stopped; recorded data is kept,
         and the same call resumes it.
     """
-    async with begun(setup, console) as one:
+    async with open_run(setup, console) as one:
         if one is None:
             return []
         logs = one.directory.files.server_log, one.directory.files.inducer_server_log
-        async with one.workers() as pool, deployed(one.setup, *logs, one.progress) as engines:
+        async with one.workers() as pool, deploy_models(one.setup, *logs, one.progress) as engines:
             try:
                 async with engines.read(lambda: [one]):
                     await one.play(engines, pool, drain)
@@ -140,7 +140,9 @@ class Engines:
 
 
 @asynccontextmanager
-async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progress) -> AsyncIterator[Engines]:
+async def deploy_models(
+    setup: Setup, log: Path, inducer_log: Path, progress: Progress
+) -> AsyncIterator[Engines]:
     """Serve the models of a configuration; the servers' output goes to the logs.
 
     Raises `InvalidModelConfig`, `ServerFailed`.
@@ -228,7 +230,7 @@ class BegunRun:
             with curves(setup.config, directory, prices, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
                 if (new_end := directory.state.training_end) != end:
-                    await executor.execute(due(setup.plan(new_end), directory.read()))
+                    await executor.execute(unfinished_steps(setup.plan(new_end), directory.read()))
 
 
 Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]
@@ -236,7 +238,7 @@ Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]
 
 
 @asynccontextmanager
-async def begun(
+async def open_run(
     setup: Setup, console: Console, name: str = "", size: Size = sized_setup
 ) -> AsyncIterator[BegunRun | None]:
     """Own a run's directory while the context lasts; yield `None` if the run is finished.
@@ -258,9 +260,9 @@ async def begun(
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
         if stored.files.config.exists():
-            same_configuration(stored, setup)
+            check_configuration(stored, setup)
         steps = setup.plan(stored.training_end)
-        left = due(steps, stored, retry_faults=options.retry_faults)
+        left = unfinished_steps(steps, stored, retry_faults=options.retry_faults)
         if not left:
             console.print(f"{path} is finished: nothing to play", soft_wrap=True)
             yield None
@@ -273,14 +275,14 @@ async def begun(
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
             setup = await size(setup, progress.say)
-            process = identified(stored, setup, progress.waiting)
+            process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
             yield BegunRun(setup, directory, process, left, ledger, progress)
 
 
-def same_configuration(run: RunData, setup: Setup) -> None:
+def check_configuration(run: RunData, setup: Setup) -> None:
     """Raise `RunDirectoryError` if a stored run has another configuration."""
     if changed := differences(run.settings, setup.config):
         raise RunDirectoryError(
@@ -304,7 +306,7 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
     directory.write_secret()  # runs recorded by older code have none
 
 
-def identified(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:
+def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:
     """Return the record of this process, if it may resume the run.
 
     Raises the errors of `identity`, `with_recorded_contexts` and `continued`.
@@ -316,5 +318,5 @@ def identified(run: RunData, setup: Setup, say: Callable[[str], None]) -> Proces
     process = identity(with_recorded_contexts(run.path, before, setup), say)
     if before or run.episodes:  # a process without a record has played none
         newest = before[-1] if before else None
-        process = continued(run.path, newest, process, accept=setup.config.run.accept_changes)
+        process = accept_changes(run.path, newest, process, accept=setup.config.run.accept_changes)
     return process

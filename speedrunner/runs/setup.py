@@ -16,7 +16,7 @@ from speedrunner.agents.actor import ActorSpec
 from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.methods import method_registry as methods
-from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment, returned
+from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment, check_returned
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.plan import InvalidPlan, Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy
@@ -98,7 +98,7 @@ class Setup:
         if start_from is None:
             if part := self.config.library.settings():
                 raise InvalidConfig(f"{' '.join(part)} needs a stored library: set run.start_from=RUN")
-            return returned(self.method, "initial", self.method.initial(), Policy)
+            return check_returned(self.method, "initial", self.method.initial(), Policy)
         policy = stored_policy(start_from)
         try:
             spec = self.actor_spec(policy)
@@ -117,7 +117,7 @@ class Setup:
     def actor_spec(self, policy: Policy) -> ActorSpec:
         """Return the method's actor with a policy, in an evaluation. Raises `InvalidPolicy`."""
         task = [*self.split.test, *self.split.train][0]
-        return returned(self.method, "agent", self.method.agent(policy, task, self.env), ActorSpec)
+        return check_returned(self.method, "agent", self.method.agent(policy, task, self.env), ActorSpec)
 
 
 def set_up(

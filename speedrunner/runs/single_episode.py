@@ -13,12 +13,12 @@ from serving.conversation import Conversation
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
 from speedrunner.agents.reading import turn_lines
-from speedrunner.agents.texts import answer_lines, short_headline, told_lines
-from speedrunner.config.named import chosen_task
+from speedrunner.agents.texts import answer_lines, message_lines, short_headline
+from speedrunner.config.named import choose_task
 from speedrunner.console import visible
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.run import deployed
+from speedrunner.runs.run import deploy_models
 from speedrunner.runs.setup import Setup
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Turn
@@ -34,7 +34,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
         ServingError, WorkerError, EnvironmentFault: the engine, a worker or the environment failed.
     """
     setup.check_keys()
-    task = chosen_task(setup.config)
+    task = choose_task(setup.config)
     policy = setup.initial_policy()
     turns = 0
 
@@ -50,7 +50,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
             return
         turns += 1
         if turns > 1 or not isinstance(conversation, TokenConversation):
-            for line in told_lines(turn):
+            for line in message_lines(turn):
                 say(line)
         for line in answer_lines(turn):
             say(line)
@@ -73,7 +73,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
             await worker.reset(task, spec.library.module(), setup.env.limits.actions)
             logs = Path(folder) / "server.log", Path(folder) / "inducer_server.log"
             async with (
-                deployed(setup, *logs, progress) as engines,
+                deploy_models(setup, *logs, progress) as engines,
                 engines.models(setup, lambda row: None) as (model, others),
             ):
                 trajectory = await play_episode(

@@ -59,11 +59,11 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
     score: float | None = None
     try:
         async with setup.workers(1) as pool:
-            library, call = await asyncio.to_thread(_checked, setup, source, skill, arguments)
+            library, call = await asyncio.to_thread(_check_call, setup, source, skill, arguments)
             async with pool.worker() as worker:
                 await worker.reset(task, library.module(), setup.env.limits.actions)
                 score = worker.outcome.score if worker.outcome else None
-                executed = await worker.execute(call, _left_s(limit_s))
+                executed = await worker.execute(call, _remaining_s(limit_s))
     except (InvalidSkill, WorkerError) as error:
         return SkillCall(error=str(error), score=score)
     return SkillCall(
@@ -76,13 +76,13 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
     )
 
 
-def _left_s(limit_s: float) -> float:
+def _remaining_s(limit_s: float) -> float:
     """Return the call's limit, shortened if the machine is so slow that the command would end too late."""
     so_far_s = time.time() - psutil.Process().create_time()
     return max(min(limit_s, limit_s + OVERHEAD_S - TEARDOWN_S - so_far_s), 0.5)
 
 
-def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
+def _check_call(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
     """Return the module as a library that shows the skill, and the call, parsed as strictly as a model's."""
     library = Library(setup.env.primitives).write(source, sleep=0, public=False, limit=MODULE_BYTES)
     library = library.set_visibility(skill, public=True, sleep=0)

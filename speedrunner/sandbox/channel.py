@@ -12,7 +12,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from speedrunner.sandbox.child.bounds import MESSAGE_LIMIT, excess
-from speedrunner.sandbox.child.wire import HEADER, framed
+from speedrunner.sandbox.child.wire import HEADER, frame_body
 
 CHUNK = 65_536
 """Bytes that are read at once."""
@@ -80,7 +80,7 @@ class Channel:
 
     def send(self, message: object, deadline: float) -> None:
         """Write one message, by the `deadline` of the monotonic clock. Raises `ChannelError`."""
-        rest = memoryview(framed(msgspec.json.encode(message)))
+        rest = memoryview(frame_body(msgspec.json.encode(message)))
         while rest:
             try:
                 rest = rest[os.write(self._writing, rest) :]

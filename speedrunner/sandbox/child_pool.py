@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 
-from speedrunner.sandbox.child_process import Child, started
+from speedrunner.sandbox.child_process import Child, start_process
 from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
 
@@ -44,7 +44,7 @@ class ChildPool:
             with suppress(SandboxNotStarted):  # it may have been killed since, e.g. for lack of memory
                 spare.wait(deadline)
                 return spare
-        return started(self._sandbox, deadline)
+        return start_process(self._sandbox, deadline)
 
     def close(self) -> None:
         """End the process that was not taken."""

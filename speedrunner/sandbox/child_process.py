@@ -19,7 +19,7 @@ import msgspec
 
 from speedrunner.sandbox import child
 from speedrunner.sandbox.channel import Channel, ChannelError
-from speedrunner.sandbox.isolation import ISOLATING, found
+from speedrunner.sandbox.isolation import ISOLATING, find_isolation
 from speedrunner.sandbox.settings import Sandbox, SandboxNotStarted, SandboxUnavailable
 from speedrunner.sandbox.view import interpreter
 
@@ -66,7 +66,7 @@ class Child:
     def __init__(
         self, sandbox: Sandbox, role: Literal["skills", "code"], mounts: Mapping[str, Path] | None = None
     ) -> None:
-        self._level = found(sandbox.kind)
+        self._level = find_isolation(sandbox.kind)
         # A relative path counts from our current directory, which is not the process's.
         self._mounts = {name: path.resolve() for name, path in (mounts or {}).items()}
         try:
@@ -174,7 +174,7 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def started(sandbox: Sandbox, deadline: float = math.inf) -> Child:
+def start_process(sandbox: Sandbox, deadline: float = math.inf) -> Child:
     """Start a process for skills, and wait for it. If the machine is full, the start is tried again.
 
     Args:
@@ -212,6 +212,6 @@ def require(sandbox: Sandbox) -> None:
             " yourself"
         )
     try:
-        started(sandbox).kill()
+        start_process(sandbox).kill()
     except SandboxNotStarted as error:
         raise SandboxUnavailable(str(error)) from error

@@ -97,7 +97,7 @@ class CodeSession:
         Raises:
             SandboxError: the process does not start, or the bootstrap code fails.
         """
-        await self._running()
+        await self._ensure_process()
         return self
 
     async def __aexit__(
@@ -124,42 +124,42 @@ class CodeSession:
         except UnicodeEncodeError as error:  # with Python's own message
             problem = f"UnicodeEncodeError: {error}"
             return CodeResult(problem, problem)
-        child = await self._running()
+        child = await self._ensure_process()
         lost: str | None = None
         try:
             child.channel.check_quiet()
         except ChannelError as error:
-            lost = await self._anew(_why(error, child))
-            child = await self._running()
-        ran = await self._apart(child, self._run, child, code, limit_s)
+            lost = await self._restart(_why(error, child))
+            child = await self._ensure_process()
+        ran = await self._in_thread(child, self._run, child, code, limit_s)
         if isinstance(ran, CodeResult):
             text = f"[{lost}]\n{ran.text}" if lost else ran.text
             return CodeResult(text.strip("\n"), ran.error, lost)
         printed, reason = ran
-        lost = await self._anew(reason)
+        lost = await self._restart(reason)
         return CodeResult(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
 
-    async def _running(self) -> Child:
+    async def _ensure_process(self) -> Child:
         """Return the process, started if there is none. If the machine is full, the start is tried again."""
         pauses_s = iter(START_PAUSES_S)
         while self._child is None:
             try:
                 # Started in this thread, since the kernel ends it with the thread that started it.
                 child = self._child = Child(self._sandbox, "code", self._mounts)
-                await self._apart(child, self._prepare, child)
+                await self._in_thread(child, self._prepare, child)
             except SandboxNotStarted:
                 if (pause_s := next(pauses_s)) is None:
                     raise
                 await asyncio.sleep(pause_s)
         return self._child
 
-    async def _anew(self, reason: str) -> str:
+    async def _restart(self, reason: str) -> str:
         """Replace the process. Returns a message about it."""
         self._end()
-        await self._running()
+        await self._ensure_process()
         return f"{reason}; the session was restarted and all its variables are lost"
 
-    async def _apart(self, child: Child, work: Callable[..., Result], *arguments: object) -> Result:
+    async def _in_thread(self, child: Child, work: Callable[..., Result], *arguments: object) -> Result:
         """Do blocking work with the process in a thread. An interruption ends the process first."""
         waiting = asyncio.create_task(asyncio.to_thread(work, *arguments))
         try:

@@ -23,18 +23,18 @@ TRIAL_LIMIT_S = 45.0
 """Seconds that a process without work may take."""
 
 
-def found(kind: Kind) -> Level:
+def find_isolation(kind: Kind) -> Level:
     """Return the level that a kind of sandbox has on this machine.
 
     Raises:
         SandboxUnavailable: no isolation works here; the text says what to do.
         SandboxNotStarted: the machine cannot start a process now.
     """
-    return _isolating() if kind == "isolated" else kind
+    return _find_level() if kind == "isolated" else kind
 
 
 @functools.cache
-def _isolating() -> Level:
+def _find_level() -> Level:
     """Return the first level that works; the result is cached in each process."""
     problems = []
     for level in ISOLATING:

@@ -134,7 +134,7 @@ def _enter(things: list[tuple[str, str, str]]) -> None:
         else:
             open(place, "x").close()
         _mount(OUTSIDE + source, place, MS_BIND | MS_REC)
-    mounted = _mounted()
+    mounted = _list_mounts()
     _call("umount2", OUTSIDE.encode(), MNT_DETACH)
     os.rmdir(OUTSIDE)
     devices = {place for how, place, _ in things if how == "device"}
@@ -155,7 +155,7 @@ def _mount(source: str | None, place: str, flags: int, data: str | None = None) 
     )
 
 
-def _mounted() -> list[tuple[str, int]]:
+def _list_mounts() -> list[tuple[str, int]]:
     """Return all mounts of the new root, including those below the folders that are shown, with the flags
     that must be kept: the kernel does not allow their removal. It keeps flags about times by itself."""
     found = []

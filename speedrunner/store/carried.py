@@ -40,7 +40,7 @@ def carried_runs(run: RunData) -> list[RunData]:
         )
     if not folder.is_dir():
         return []
-    with files.explained(folder, "read"):
+    with files.explain_errors(folder, "read"):
         return [RunData(each) for each in sorted(folder.iterdir()) if each.name.isdecimal()]
 
 
@@ -65,7 +65,7 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
     """
     copies = _Copies()
     temporary = files.temporary_name(target)
-    with files.explained(target, "written"):
+    with files.explain_errors(target, "written"):
         shutil.rmtree(temporary, ignore_errors=True)
         files.make_folder(temporary)
         try:
@@ -97,7 +97,7 @@ class _Copies:
         for number in run.batches():
             if number < version:
                 source = run.files.numbered("train", number)
-                lines = (line + b"\n" for line in files.whole_lines(source))
+                lines = (line + b"\n" for line in files.raw_lines(source))
                 self._write(target / source.relative_to(run.path), lines, run)
         for number in run.files.numbers("sleep"):
             if number <= version:

@@ -96,7 +96,7 @@ class ChecksumKeeper:
         return {name: Checksum(read, digest.hexdigest())}
 
 
-def broken(
+def find_changed(
     root: Path, checksums: Mapping[str, Checksum], check_time: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[str, str]]:
     """Yield the files that do not match their checksums, with the difference.
@@ -145,7 +145,7 @@ def _digest(
     check_time: Callable[[], None] = lambda: None,
 ) -> int:
     """Add the bytes from `start` to `end` to a digest. Return the end, at most the file's length."""
-    with files.explained(path, "read"), os.fdopen(files.open_regular(path, os.O_RDONLY), "rb") as file:
+    with files.explain_errors(path, "read"), os.fdopen(files.open_regular(path, os.O_RDONLY), "rb") as file:
         file.seek(start)
         while block := file.read(BLOCK if end is None else min(BLOCK, end - start)):
             check_time()

@@ -29,12 +29,12 @@ def runs_below(folder: Path) -> list[Path]:
     Raises:
         StorageError: the folder does not exist or cannot be read.
     """
-    with files.explained(folder, "read"):
+    with files.explain_errors(folder, "read"):
         os.scandir(folder).close()
-    return [file.parent for file in below(folder, "config.yaml")]
+    return [file.parent for file in find_files(folder, "config.yaml")]
 
 
-def below(folder: Path, name: str) -> Iterator[Path]:
+def find_files(folder: Path, name: str) -> Iterator[Path]:
     """Yield the files with this name in a folder and its subfolders, without following links.
 
     A run's directory only counts for its configuration, since the run may come from someone else.

@@ -54,7 +54,7 @@ class EpisodeFile:
     def attempts(self) -> list[Entry]:
         """Return every attempt that ended, in order; a torn tail is left out."""
         found: list[Entry] = []
-        for number, start, line in islice(files.each_line(self.path), EPISODES + 1):
+        for number, start, line in islice(files.iterate_lines(self.path), EPISODES + 1):
             key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
         if len(found) > EPISODES:

@@ -62,7 +62,7 @@ class UnknownFormat(StorageError):
 
 
 @contextmanager
-def explained(path: Path, verb: str) -> Iterator[None]:
+def explain_errors(path: Path, verb: str) -> Iterator[None]:
     """Turn an `OSError` into a one-line `StorageError`: `path` could not be `verb`, why, and what to do."""
     try:
         yield
@@ -106,12 +106,12 @@ def read_given(path: Path, limit: int = RECORD_BYTES) -> str:
         StorageError: it has more than `limit` bytes.
     """
     with os.fdopen(open_regular(Path(os.path.realpath(path)), os.O_RDONLY), "rb") as file:
-        return file.read(_bounded(file, path, limit)).decode()
+        return file.read(_check_size(file, path, limit)).decode()
 
 
 def make_folder(path: Path) -> None:
     """Create a folder for its owner only, if it is missing. Raises `StorageError`, also if it is a link."""
-    with explained(path, "made"):
+    with explain_errors(path, "made"):
         if path.is_symlink():
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
@@ -119,14 +119,14 @@ def make_folder(path: Path) -> None:
 
 def read_content(path: Path, limit: int = RECORD_BYTES) -> bytes:
     """Return the content of a file of at most `limit` bytes. Raises `StorageError`."""
-    with explained(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-        size = _bounded(file, path, limit)
+    with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        size = _check_size(file, path, limit)
         return file.read(size)
 
 
 def open_log(path: Path) -> BinaryIO:
     """Open a log file for appending. Raises `StorageError`."""
-    with explained(path, "written"):
+    with explain_errors(path, "written"):
         return os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
@@ -146,7 +146,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
     """
     line = _encode(record) + b"\n"
     size: int | None = None
-    with explained(path, "written"):
+    with explain_errors(path, "written"):
         descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             try:
@@ -162,7 +162,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
         except OSError:
             if size is not None:
                 with (
-                    explained(path, "truncated to its last complete line"),
+                    explain_errors(path, "truncated to its last complete line"),
                     os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file,
                 ):
                     file.truncate(size)
@@ -181,7 +181,7 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
         UnknownFormat: a record's `format` is not the default of its type.
     """
     decode, room, found = _decoder(type_), DECODED_BYTES, list[Record]()
-    for number, _, line in each_line(path):
+    for number, _, line in iterate_lines(path):
         room -= decoded_bytes(line, room)
         if room < 0:
             raise StorageError(f"{path}, line {number}: {_TOO_DENSE}")
@@ -189,21 +189,21 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
     return found
 
 
-def each_record(path: Path, type_: type[Record]) -> Iterator[Record]:
+def iterate_records(path: Path, type_: type[Record]) -> Iterator[Record]:
     """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory and without
     limit.
     """
     decode = _decoder(type_)
-    return (decode(line, f"{path}, line {number},") for number, _, line in each_line(path))
+    return (decode(line, f"{path}, line {number},") for number, _, line in iterate_lines(path))
 
 
-def each_line(path: Path) -> Iterator[tuple[int, int, bytes]]:
+def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
     """Yield the number (from 1), start (in bytes) and text of each line of a JSON-lines file.
 
     A missing file has no lines, and a torn tail is left out. Raises `StorageError`, also if a line exceeds
     `RECORD_BYTES`.
     """
-    lines = whole_lines(path)
+    lines = raw_lines(path)
     number, start, line = 1, 0, next(lines, None)
     while line is not None:
         following = next(lines, None)
@@ -213,11 +213,11 @@ def each_line(path: Path) -> Iterator[tuple[int, int, bytes]]:
         number, start, line = number + 1, start + len(line) + 1, following
 
 
-def whole_lines(path: Path) -> Iterator[bytes]:
+def raw_lines(path: Path) -> Iterator[bytes]:
     """Yield the lines of a JSON-lines file verbatim, one at a time in memory. A missing file has none, and a
     torn tail is left out. Raises `StorageError`, also if a line exceeds `RECORD_BYTES`.
     """
-    with explained(path, "read"):
+    with explain_errors(path, "read"):
         try:
             descriptor = open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
@@ -232,7 +232,7 @@ def whole_lines(path: Path) -> Iterator[bytes]:
 
 def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """Yield lines of an append-only file by their start and size in bytes. Raises `StorageError`."""
-    with explained(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+    with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
         for start, size in places:
             file.seek(start)
             yield file.read(size)
@@ -265,7 +265,7 @@ def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES
         raise StorageError(f"{path} is damaged: {error}") from error
 
 
-def _bounded(file: BinaryIO, path: Path, limit: int) -> int:
+def _check_size(file: BinaryIO, path: Path, limit: int) -> int:
     """Return the size of an open file. Raises `StorageError` if it exceeds `limit` bytes."""
     size = os.fstat(file.fileno()).st_size
     if size > limit:
@@ -279,7 +279,7 @@ def repair(path: Path) -> int:
     The tail is everything after the last newline, even if it is valid JSON, because its append was never
     confirmed. It is also a last line that is not JSON (blocks lost in a power cut).
     """
-    with explained(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
+    with explain_errors(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
             return 0
@@ -298,7 +298,7 @@ def repair(path: Path) -> int:
 def sync(path: Path) -> None:
     """Wait until the data appended to `path` would survive a power cut. A missing file is fine."""
     with (
-        explained(path, "written"),
+        explain_errors(path, "written"),
         suppress(FileNotFoundError),
         os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file,
     ):
@@ -316,9 +316,9 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
         StorageError: the write failed; the old content is unchanged.
     """
     if isinstance(content, msgspec.Struct):
-        content = indented(content)
+        content = format_record(content)
     temporary = temporary_name(path)
-    with explained(path, "written"):
+    with explain_errors(path, "written"):
         if path.exists() and not path.is_file():
             raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))  # a device must not be replaced by a file
         try:
@@ -334,7 +334,7 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
         _sync_folder(path.parent)
 
 
-def indented(record: msgspec.Struct) -> bytes:
+def format_record(record: msgspec.Struct) -> bytes:
     """Return a record in the format of `write_atomic`."""
     return msgspec.json.format(_encode(record), indent=2) + b"\n"
 
@@ -345,7 +345,7 @@ def publish_folder(temporary: Path, final: Path) -> None:
     Raises:
         StorageError: the rename failed, or `final` already exists.
     """
-    with explained(final, "written"):
+    with explain_errors(final, "written"):
         for file in temporary.iterdir():
             sync(file)
         _sync_folder(temporary)
@@ -367,7 +367,7 @@ def is_leftover(path: Path) -> bool:
 
 def remove_leftovers(folder: Path) -> None:
     """Remove a killed process's temporary files in `folder` and one level below it."""
-    with explained(folder, "tidied"):
+    with explain_errors(folder, "tidied"):
         folders = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
         for path in [*folder.iterdir(), *(path for each in folders for path in each.iterdir())]:
             if not is_leftover(path):

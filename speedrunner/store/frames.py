@@ -125,7 +125,7 @@ def _requests(run: RunData) -> Iterator[Row]:
 
 def _turns(run: RunData) -> Iterator[Row]:
     models = {Labels.of(row.labels).role: row.model for row in run.requests}
-    for place, turn in _placed(run):
+    for place, turn in _iterate_turns(run):
         model, executed = models.get(turn.role), turn.executed
         yield msgspec.structs.asdict(turn) | {
             **place,
@@ -138,7 +138,7 @@ def _turns(run: RunData) -> Iterator[Row]:
 
 
 def _calls(run: RunData) -> Iterator[Row]:
-    for place, turn in _placed(run):
+    for place, turn in _iterate_turns(run):
         if turn.executed is not None:
             for call, (parent, depth, node) in enumerate(_tree(turn.executed)):
                 yield msgspec.structs.asdict(node) | {
@@ -190,7 +190,7 @@ _TABLES: dict[Table, tuple[dict[str, Any], Callable[[RunData], Iterator[Row]]]] 
 }
 
 
-def _placed(run: RunData) -> Iterator[tuple[Row, Turn]]:
+def _iterate_turns(run: RunData) -> Iterator[tuple[Row, Turn]]:
     """Yield every turn of the finished episodes, then those of the sleeps, with the fields of `_Place`."""
     for (phase, checkpoint, episode, attempt, policy), turns in _conversations(run):
         for number, turn in enumerate(turns, start=1):

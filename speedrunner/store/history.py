@@ -132,7 +132,7 @@ class History:
         folder = files.temporary_name(self._run.path / "history")
         found = {name: folder / name for name in FOLDERS}
         try:
-            with files.explained(folder, "written"):
+            with files.explain_errors(folder, "written"):
                 shutil.rmtree(folder, ignore_errors=True)
                 for each in (folder, *found.values()):
                     files.make_folder(each)
@@ -153,7 +153,7 @@ class History:
         names = {"environment": part.environment} if len(self.parts) > 1 else {}
         for number in run.batches():
             with (folder / f"trajectories/batch_{number + shift:04d}.jsonl").open("wb") as copy:
-                for line in files.whole_lines(run.files.numbered("train", number)):
+                for line in files.raw_lines(run.files.numbered("train", number)):
                     copy.write(self._line(line, shift, names) + b"\n")
         for version in run.policies.versions():
             source, target = (

@@ -42,7 +42,7 @@ class PolicyStore:
         """Return the stored versions, ascending."""
         if not self.folder.is_dir():
             return []
-        with files.explained(self.folder, "read"):
+        with files.explain_errors(self.folder, "read"):
             names = (path.name for path in self.folder.iterdir())
             return sorted(int(name[1:]) for name in names if re.fullmatch(r"v\d{4,}", name))
 
@@ -73,7 +73,7 @@ class PolicyStore:
         """
         final = self._path(policy.version)
         temporary = files.temporary_name(final)
-        with files.explained(final, "written"):
+        with files.explain_errors(final, "written"):
             files.make_folder(self.folder)
             if temporary.exists():
                 shutil.rmtree(temporary)

@@ -33,7 +33,7 @@ def changes(before: Process, after: Process) -> list[str]:
 
     Differences that cannot be accepted come first, then `ACCEPTABLE` ones, then `REPORTED` ones.
     """
-    found = shown_differences(_compared(before), _compared(after))
+    found = shown_differences(_flatten_notes(before), _flatten_notes(after))
     return sorted(found, key=lambda line: line.startswith(ACCEPTABLE) + 2 * line.startswith(REPORTED))
 
 
@@ -62,7 +62,7 @@ def process_lines(processes: Sequence[Process]) -> list[str]:
     ]
 
 
-def _compared(process: Process) -> dict[str, Any]:
+def _flatten_notes(process: Process) -> dict[str, Any]:
     """Return the values to compare, by dotted key."""
     content = msgspec.to_builtins(process)
     content["versions"].pop("code", None)  # a commit; the digests are more precise

@@ -168,7 +168,7 @@ class RunData:
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
         """Return one summary row per finished episode, including rows that a kill kept from being written."""
-        return _newest(self._bounded(self.written_rows + self.missing_rows))
+        return _newest(self._limit_rows(self.written_rows + self.missing_rows))
 
     @cached_property
     def rows(self) -> list[EpisodeRow]:
@@ -181,7 +181,7 @@ class RunData:
     @cached_property
     def written_rows(self) -> list[EpisodeRow]:
         """Return the rows of `episodes.jsonl`, one for every attempt that ended."""
-        return self._bounded(self._read(self.files.episodes, EpisodeRow))
+        return self._limit_rows(self._read(self.files.episodes, EpisodeRow))
 
     @cached_property
     def missing_rows(self) -> list[EpisodeRow]:
@@ -196,7 +196,7 @@ class RunData:
                     lost = [each for each in file.attempts if (each.episode, each.attempt) not in written]
                     point = played if phase == "train" else number
                     missing += [EpisodeRow.of(each, phase, point) for each in file.read(lost)]
-                    self._bounded(missing)
+                    self._limit_rows(missing)
                     played += len(file.newest)
         return missing
 
@@ -223,7 +223,7 @@ class RunData:
         room, found = LEDGER_BYTES, list[LedgerRow]()
         shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         with as_run_directory_error(self.path):
-            for row in files.each_record(self.files.requests, LedgerRow):
+            for row in files.iterate_records(self.files.requests, LedgerRow):
                 key = tuple(row.labels.items())
                 room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
                 if key not in shared:
@@ -347,7 +347,7 @@ class RunData:
         path = self.files.numbered(phase, number)
         return self._episode_files.setdefault((phase, number), EpisodeFile(path))
 
-    def _bounded(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
+    def _limit_rows(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Return rows that are few enough to be resampled and drawn. Raises `RunDirectoryError` otherwise."""
         checkpoints = {row.checkpoint for row in rows if row.phase == "test"}
         for count, limit, what in (

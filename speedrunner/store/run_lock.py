@@ -32,7 +32,7 @@ from typing import Annotated
 import msgspec
 
 from speedrunner.slurm import has_ended, own_job
-from speedrunner.store.files import FOLDER_MODE, StorageError, explained, read_content, temporary_name
+from speedrunner.store.files import FOLDER_MODE, StorageError, explain_errors, read_content, temporary_name
 
 BEAT_S = 20.0
 """Seconds between two signs of life."""
@@ -111,7 +111,7 @@ class RunLock:
                 # file with a dotted name until the reader closes it.
                 time.sleep(_PAUSE_S)
             elif self._is_stale(holder):
-                with explained(self.path, "taken over from a process that no longer exists"):
+                with explain_errors(self.path, "taken over from a process that no longer exists"):
                     holder.unlink(missing_ok=True)
             else:
                 raise self._held_by(holder)
@@ -128,7 +128,7 @@ class RunLock:
             return  # a forked child exits; the lock stays with its parent
         self._stop.set()
         self._thread.join()
-        with explained(self.path, "released"):
+        with explain_errors(self.path, "released"):
             self._file.unlink(missing_ok=True)
             try:
                 self.path.rmdir()
@@ -171,7 +171,7 @@ class RunLock:
         """Try to become the owner; return whether that worked."""
         claim = temporary_name(self.path.with_name(self._token))
         owner = msgspec.json.encode(_this_process())
-        with explained(self.path, "written"):
+        with explain_errors(self.path, "written"):
             claim.mkdir(mode=FOLDER_MODE)
             try:
                 (claim / self._file.name).write_bytes(owner)
@@ -186,7 +186,7 @@ class RunLock:
             return self._file.exists()
 
     def _holder(self) -> Path | None:
-        with explained(self.path, "read"):
+        with explain_errors(self.path, "read"):
             try:
                 return next((file for file in self.path.iterdir() if not file.name.startswith(".")), None)
             except FileNotFoundError:
@@ -205,7 +205,7 @@ class RunLock:
     def _silence(self, holder: Path) -> float:
         """Return the seconds since the last sign of life, on the file system's clock."""
         probe = temporary_name(self.path.with_name(f"{self._token}-probe"))
-        with explained(self.path, "checked"):
+        with explain_errors(self.path, "checked"):
             probe.touch()
             try:
                 return probe.stat().st_mtime - holder.stat().st_mtime

@@ -127,7 +127,7 @@ class RunFiles:
         if not folder.is_dir():
             return []
         pattern = re.escape(any_file.name).replace(r"\*", r"(\d{4,})")
-        with files.explained(folder, "read"):
+        with files.explain_errors(folder, "read"):
             matches = (re.fullmatch(pattern, path.name) for path in folder.iterdir())
             return sorted(int(match[1]) for match in matches if match)
 

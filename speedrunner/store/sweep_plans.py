@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from speedrunner.store import files
-from speedrunner.store.discovery import below
+from speedrunner.store.discovery import find_files
 from speedrunner.store.records import FORMAT
 
 MOST = 10_000
@@ -40,7 +40,7 @@ def note_sweep(root: Path, plan: SweepPlan) -> None:
     """Record a sweep in its folder, which is created if missing. An equal sweep is not recorded twice. Raises
     `StorageError`.
     """
-    with files.explained(root, "made"):
+    with files.explain_errors(root, "made"):
         root.mkdir(parents=True, exist_ok=True)
     base, file = root.resolve(), root / PLANS
 
@@ -48,7 +48,7 @@ def note_sweep(root: Path, plan: SweepPlan) -> None:
         whole = path.resolve()
         return whole.relative_to(base) if whole.is_relative_to(base) else whole
 
-    plan = _moved(plan, inside)
+    plan = _convert_paths(plan, inside)
     if plan not in files.read_records(file, SweepPlan):
         files.append_record(file, plan, durable=False)
 
@@ -60,18 +60,20 @@ def noted_sweeps(folder: Path) -> list[SweepPlan]:
         StorageError: a file cannot be read or contains an invalid path, or there are more than `MOST` runs.
     """
     found, count = [], 0
-    for file in below(folder, PLANS):
+    for file in find_files(folder, PLANS):
         for plan in files.read_records(file, SweepPlan):
             count += len(plan.runs)
             if count > MOST:
                 raise files.StorageError(f"{file} lists more than {MOST} runs, the limit")
             if any("\0" in text for run in plan.runs for text in (run.dir, run.after or "")):
                 raise files.StorageError(f"{file} has an impossible folder name: remove the file")
-            found.append(replace(_moved(plan, file.parent.joinpath), command=_quoted(plan.command)))
+            found.append(
+                replace(_convert_paths(plan, file.parent.joinpath), command=_quote_words(plan.command))
+            )
     return found
 
 
-def _quoted(command: str) -> str:
+def _quote_words(command: str) -> str:
     """Quote each word of a stored command for the shell."""
     with suppress(ValueError):
         words = shlex.split(command)
@@ -80,7 +82,7 @@ def _quoted(command: str) -> str:
     return "speedrunner sweep ..."
 
 
-def _moved(plan: SweepPlan, place: Callable[[Path], Path]) -> SweepPlan:
+def _convert_paths(plan: SweepPlan, place: Callable[[Path], Path]) -> SweepPlan:
     """Return the plan with converted paths."""
     runs = [
         replace(run, dir=str(place(Path(run.dir))), after=run.after and str(place(Path(run.after))))

@@ -21,7 +21,7 @@ from speedrunner.verification.differences import Differences, contrast
 from speedrunner.verification.subject import Subject
 
 
-def policies(subject: Subject) -> Finding:
+def check_policies(subject: Subject) -> Finding:
     """Compare each policy version with the result of its sleep's edits on the version before.
 
     Raises:

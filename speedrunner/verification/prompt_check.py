@@ -87,7 +87,7 @@ def composer(model_config: ModelConfig, own: ModelConfig | None, process: Proces
         return None
 
 
-def prompts(subject: Subject) -> Finding:
+def check_prompts(subject: Subject) -> Finding:
     """Check the conversations of all episodes and sleeps. Raises `StorageError`."""
     return _Prompts(subject).check()
 
@@ -159,7 +159,7 @@ class _Prompts:
         composer = self._composer(spec.role) if self._model_config(spec.role).api == "completions" else None
         if composer is not None:
             self._counts["first"] += 1
-            tokens = composer.first(spec.role, turn.messages, spec.offered(setup.env))
+            tokens = composer.first(spec.role, turn.messages, spec.list_tools(setup.env))
             self._found.expect(where, "tokens of the first prompt", turn.usage.prompt, tokens)
 
     def _model_config(self, role: str) -> ModelConfig:

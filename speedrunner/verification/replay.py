@@ -81,7 +81,7 @@ async def replay(subject: Subject, status: Status) -> Finding:
             async with pool.worker() as worker:
                 try:
                     async with asyncio.timeout_at(subject.deadline):
-                        async for _ in _replayed(subject, played, worker):
+                        async for _ in _replay_episode(subject, played, worker):
                             counts["calls"] += 1
                 except TimeoutError:
                     raise OutOfTime from None
@@ -104,10 +104,10 @@ async def replay(subject: Subject, status: Status) -> Finding:
     return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes", is_late=is_late)
 
 
-async def _replayed(subject: Subject, played: Played, worker: ProcessWorker) -> AsyncIterator[None]:
+async def _replay_episode(subject: Subject, played: Played, worker: ProcessWorker) -> AsyncIterator[None]:
     """Replay one episode; yield after each call. Raises `_Differs`, `_LeftOut`."""
     episode, setup = played.trajectory, subject.setup
-    asked = _asked(played)
+    asked = _list_operations(played)
     spec = subject.spec(played)
     module = apply_hunks(spec.library.module(), episode.module or [])
     last: Executed | None = None
@@ -133,7 +133,7 @@ async def _replayed(subject: Subject, played: Played, worker: ProcessWorker) -> 
             last = await worker.execute(
                 call, min(max(PATIENCE_S, PATIENCE * recorded.seconds), MOST_PATIENCE_S)
             )
-            if what := different(recorded, last.node):
+            if what := find_first_difference(recorded, last.node):
                 if KILLED.search(recorded.error or "") or KILLED.search(last.node.error or ""):
                     raise _LeftOut(BY_ITS_PROCESS, left)
                 raise _Differs(what, turn)
@@ -147,7 +147,7 @@ async def _replayed(subject: Subject, played: Played, worker: ProcessWorker) -> 
         _check_end(episode, [each for _, each in asked if isinstance(each, CallNode)], last, worker)
 
 
-def _asked(played: Played) -> list[tuple[int | None, Asked]]:
+def _list_operations(played: Played) -> list[tuple[int | None, Asked]]:
     """Return the operations on an episode's world, and the turns that show them. Raises as
     `_replayed` does."""
     episode, turns = played.trajectory, played.trajectory.turns
@@ -172,17 +172,20 @@ def _is_lost(turn: Turn) -> bool:
     return turn.call is not None and turn.executed is None
 
 
-def different(recorded: CallNode, now: CallNode, path: str = "") -> str | None:
+def find_first_difference(recorded: CallNode, now: CallNode, path: str = "") -> str | None:
     """Return the first difference between two trees of calls, in the order of time; seconds are ignored."""
     path += recorded.name
     return (
-        _unlike(recorded, now, path, ("name", "kind", "arguments"))
-        or next(filter(None, map(partial(different, path=f"{path} > "), recorded.calls, now.calls)), None)
-        or _unlike(recorded, now, path, ("result", "error", "actions", "omitted", "calls"))
+        _find_difference(recorded, now, path, ("name", "kind", "arguments"))
+        or next(
+            filter(None, map(partial(find_first_difference, path=f"{path} > "), recorded.calls, now.calls)),
+            None,
+        )
+        or _find_difference(recorded, now, path, ("result", "error", "actions", "omitted", "calls"))
     )
 
 
-def _unlike(recorded: CallNode, now: CallNode, path: str, names: Sequence[str]) -> str | None:
+def _find_difference(recorded: CallNode, now: CallNode, path: str, names: Sequence[str]) -> str | None:
     """Return the first of these attributes that differs between two calls; for calls below, their number."""
     for name in names:
         one, other = getattr(recorded, name), getattr(now, name)

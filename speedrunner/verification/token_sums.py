@@ -23,7 +23,7 @@ from speedrunner.verification.subject import Subject
 SHARED = "of an engine that several runs shared, not all of which are in the folder of this one"
 
 
-def reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
+def check_reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
     """Compare them. Raises `StorageError`.
 
     Args:
@@ -31,15 +31,15 @@ def reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
             episodes, and these more than their summary rows.
     """
     found = Differences("reconciliations")
-    used = _used(subject, found, is_finished)
-    summaries = _summarised(subject, found, is_finished)
-    stored = _stored(subject.run, found)
+    used = _check_used_tokens(subject, found, is_finished)
+    summaries = _check_summaries(subject, found, is_finished)
+    stored = _check_stored_sums(subject.run, found)
     return found.finding(
         f"{used} episodes and sleeps with their rows in the ledger, {summaries} summary rows, {stored}"
     )
 
 
-def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
+def _check_used_tokens(subject: Subject, found: Differences, is_finished: bool) -> int:
     """Check that each episode and each sleep has the tokens of its own rows, and no other one does."""
     recorded: dict[tuple[str, int], Usage] = {}
     attempts = {row.episode: row.attempt for row in subject.run.episodes}
@@ -67,7 +67,7 @@ def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
     return len(recorded)
 
 
-def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
+def _check_summaries(subject: Subject, found: Differences, is_finished: bool) -> int:
     """Check that each summary row follows from its episode."""
     written = subject.run.written_rows
     rows = {(row.episode, row.attempt): row for row in written}
@@ -90,7 +90,7 @@ def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
     return len(written)
 
 
-def _stored(run: RunData, found: Differences) -> str:
+def _check_stored_sums(run: RunData, found: Differences) -> str:
     """Check that the sums stored by each process are those of the ledger; return a summary."""
     result = stored_reconciliations([run])
     clients = {_key(each): each.clients for each in run.reconciliations}

@@ -13,15 +13,15 @@ from speedrunner.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files
-from speedrunner.store.checksums import broken, without_checksum
+from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.run_data import RunData, load
 from speedrunner.verification.differences import OUT_OF_TIME, Differences
 from speedrunner.verification.plan_check import Plan
-from speedrunner.verification.policy_check import policies
-from speedrunner.verification.prompt_check import prompts
+from speedrunner.verification.policy_check import check_policies
+from speedrunner.verification.prompt_check import check_prompts
 from speedrunner.verification.replay import replay
 from speedrunner.verification.subject import OutOfTime, Subject, check_time
-from speedrunner.verification.token_sums import reconciliations
+from speedrunner.verification.token_sums import check_reconciliations
 from typed.plain_records import flat
 
 UNREADABLE = (
@@ -86,9 +86,9 @@ async def verify(
         say(one)
 
     await made("plan", plan.check)
-    await made("policies", lambda: policies(subject))
-    await made("reconciliations", lambda: reconciliations(subject, is_finished=plan.is_finished))
-    await made("prompts", lambda: prompts(subject))
+    await made("policies", lambda: check_policies(subject))
+    await made("reconciliations", lambda: check_reconciliations(subject, is_finished=plan.is_finished))
+    await made("prompts", lambda: check_prompts(subject))
     await made("replay", lambda: replay(subject, status))
     return report(str(path), checks, list(_other_code(subject)))
 
@@ -110,10 +110,10 @@ def check_files(run: RunData, deadline: float) -> Finding:
     if not text and run.episodes:
         found.differs("state.json", "is missing, although episodes were played")
         return found.finding("no checksums are stored")
-    if text != files.indented(state) or (state.digest != state.own_digest):
+    if text != files.format_record(state) or (state.digest != state.own_digest):
         found.differs("state.json", "does not match its own checksum")
     try:
-        for name, what in broken(run.path, state.checksums, partial(check_time, deadline)):
+        for name, what in find_changed(run.path, state.checksums, partial(check_time, deadline)):
             found.differs(name, what)
     except OutOfTime:
         return found.finding("some of the files", is_late=True)

@@ -16,7 +16,7 @@ from markupsafe import Markup, escape
 import envs
 from envs import Primitive
 from envs.env_registry import ENVIRONMENTS
-from speedrunner.agents.reading import slept
+from speedrunner.agents.reading import summarize_sleep
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
@@ -114,7 +114,7 @@ def run_page(run: RunData) -> Context:
         "points": points,
         "limits": LIMITS,
         "whole": run.settings.run.test_episodes,
-        "sleeps": [slept(msgspec.to_builtins(record)) for record in run.sleeps],
+        "sleeps": [summarize_sleep(msgspec.to_builtins(record)) for record in run.sleeps],
         "terminations": Counter((row.phase, row.termination.value) for row in run.rows),
         "versions": run.policies.versions(),
         "episodes": len(run.rows),
@@ -168,8 +168,8 @@ def library_page(run: RunData, version: int) -> Context:
         **heading(run),
         "version": version,
         "versions": there,
-        "skills": [(skill, highlighted(library.named[skill.name].source)) for skill in library.skills],
-        "shared": highlighted("\n".join(library.shared.values())),
+        "skills": [(skill, highlight(library.named[skill.name].source)) for skill in library.skills],
+        "shared": highlight("\n".join(library.shared.values())),
         "notes": policy.notes,
         "changed": changed,
         "before": before,
@@ -186,7 +186,7 @@ def _library(run: RunData, policy: Policy) -> Library:
         return Library(()).of(policy)
 
 
-def capped(text: str) -> str:
+def cap_text(text: str) -> str:
     """Return a text cut to the maximum length on a page."""
     more = len(text) - CHARS
     return (
@@ -194,7 +194,7 @@ def capped(text: str) -> str:
     )
 
 
-def highlighted(text: str) -> Markup:
+def highlight(text: str) -> Markup:
     """Return a text as HTML, with syntax highlighting if it is Python."""
     from pygments import highlight
     from pygments.formatters import HtmlFormatter
@@ -248,7 +248,7 @@ def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
         **heading(run),
         "growing": 0,
         "record": record,
-        "summary": slept(msgspec.to_builtins(record))["summary"],
+        "summary": summarize_sleep(msgspec.to_builtins(record))["summary"],
         "last": max(numbers),
         **_part(turns, page),
     }

@@ -49,11 +49,11 @@ def _letter(name: str, x: float, y: float) -> Markup:
     return text.format(x + 5, y + 7.5, visible(name[:1])[:1].upper())
 
 
-def _turned(quarters: int, x: int, y: int) -> Markup:
+def _rotate(quarters: int, x: int, y: int) -> Markup:
     return Markup(' transform="rotate({} {} {})"').format(90 * quarters, x + 5, y + 5)
 
 
-def _listed(parts: Iterable[str]) -> str:
+def _join_words(parts: Iterable[str]) -> str:
     *most, last = list(parts) or ["nothing"]
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -80,19 +80,22 @@ def _babyai(seen: Mapping[str, Any]) -> Markup:
         Markup('<rect width="{}" height="{}" fill="#f1ede4"/>').format(width, height),
         _lines(range(CELL, width, CELL), range(CELL, height, CELL), width, height, "#d3ccbd", 0.4),
         _lines(_walls(columns), _walls(rows), width, height, "#5d6068", CELL),
-        *(_thing(each, each["pos"][0] * CELL, each["pos"][1] * CELL) for each in seen["objects"]),
-        _use("agent", x, y, _turned(seen["agent_dir"], x, y)),
+        *(_draw_thing(each, each["pos"][0] * CELL, each["pos"][1] * CELL) for each in seen["objects"]),
+        _use("agent", x, y, _rotate(seen["agent_dir"], x, y)),
     ]
     if carried:  # in a corner, which is always wall
         parts += [
             Markup('<circle cx="5" cy="5" r="5" fill="#fff" stroke="#1b1b1b" stroke-width=".5"/>'),
-            _thing({"type": carried[0], "color": carried[1]}, 0, 0),
+            _draw_thing({"type": carried[0], "color": carried[1]}, 0, 0),
         ]
     carries = f"a {' '.join(carried[::-1])}" if carried else "nothing"
-    things = [f"a {_told(each)} in column {each['pos'][0]}, row {each['pos'][1]}" for each in seen["objects"]]
+    things = [
+        f"a {_describe_thing(each)} in column {each['pos'][0]}, row {each['pos'][1]}"
+        for each in seen["objects"]
+    ]
     label = (
         f"A grid of {columns} by {rows} cells. The agent in column {column}, row {row} looks "
-        f"{HEADINGS[seen['agent_dir']]} and carries {carries}. There is {_listed(things)}."
+        f"{HEADINGS[seen['agent_dir']]} and carries {carries}. There is {_join_words(things)}."
     )
     return _svg("babyai", width, height, label, parts)
 
@@ -111,7 +114,7 @@ def _lines(
     return Markup('<path d="{}" stroke="{}" stroke-width="{}"/>').format(way, color, thick)
 
 
-def _thing(thing: Mapping[str, Any], x: int, y: int) -> Markup:
+def _draw_thing(thing: Mapping[str, Any], x: int, y: int) -> Markup:
     """Draw a thing in its color, with a letter for the color (none for grey) and its name as a tooltip."""
     kind, color = thing["type"], thing["color"]
     fill = Markup(' fill="{}"').format(COLORS.get(color, COLORS["grey"]))
@@ -126,10 +129,10 @@ def _thing(thing: Mapping[str, Any], x: int, y: int) -> Markup:
             '<text x="{}" y="{}" font-size="4" fill="#1b1b1b" stroke="#fff" paint-order="stroke">{}</text>'
         )
         shape += mark.format(x + 7, y + 9.5, visible(color[:1])[:1].upper())
-    return Markup("<g><title>{}</title>{}</g>").format(visible(_told(thing)), shape)
+    return Markup("<g><title>{}</title>{}</g>").format(visible(_describe_thing(thing)), shape)
 
 
-def _told(thing: Mapping[str, Any]) -> str:
+def _describe_thing(thing: Mapping[str, Any]) -> str:
     state = "open " if thing.get("open") else "locked " if thing.get("locked") else ""
     return f"{state}{thing['color']} {thing['type']}"
 
@@ -165,8 +168,8 @@ def _crafter(seen: Mapping[str, Any]) -> Markup:
     at, facing = middle * CELL, FACINGS.index(seen["facing"])
     veil = round(VEIL * (1 - seen["daylight"]) ** 2, 2)
     night = seen["daylight"] < NIGHT
-    player = _use("asleep", at, at) if seen["sleeping"] else _use("player", at, at, _turned(facing, at, at))
-    parts = [*_ground(cells), *_standing(cells)]
+    player = _use("asleep", at, at) if seen["sleeping"] else _use("player", at, at, _rotate(facing, at, at))
+    parts = [*_ground(cells), *_draw_obstacles(cells)]
     if veil > 0.02:
         dark = Markup('<rect width="{0}" height="{0}" fill="#050a24" opacity="{1}"/>')
         parts.append(dark.format(size + OVERLAP, veil))
@@ -176,13 +179,13 @@ def _crafter(seen: Mapping[str, Any]) -> Markup:
     parts.append(ahead.format(at + seen["facing"][0] * CELL + 0.5, at + seen["facing"][1] * CELL + 0.5))
     parts += [player, *_vitals(seen, size + 2), *_inventory(seen["inventory"], size + 21)]
     around = [name for name, _ in Counter(name for row in cells for name in row).most_common()]
-    sight = _listed(name for name in around if name not in ("out", "player"))
-    has = _listed(f"{count} {name}" for name, count in seen["inventory"].items())
+    sight = _join_words(name for name in around if name not in ("out", "player"))
+    has = _join_words(f"{count} {name}" for name, count in seen["inventory"].items())
     state = "sleeps" if seen["sleeping"] else "is dead" if seen["health"] <= 0 else "stands"
     label = (
         f"Crafter by {'night' if night else 'day'}, step {seen['step']}. The player {state}, facing "
         f"{seen['facing_target']} in the {HEADINGS[facing]}, with {has}; "
-        f"{_listed(f'{vital} {seen[vital]}' for vital in VITALS)} of {MOST}. In sight: {sight}."
+        f"{_join_words(f'{vital} {seen[vital]}' for vital in VITALS)} of {MOST}. In sight: {sight}."
     )
     return _svg("crafter", size, size + 45, label, parts)
 
@@ -208,7 +211,7 @@ def _below(cells: list[list[str]], row: int, column: int) -> str:
     return name if name in GROUNDS else STANDING.get(name, "unknown")
 
 
-def _standing(cells: list[list[str]]) -> Iterator[Markup]:
+def _draw_obstacles(cells: list[list[str]]) -> Iterator[Markup]:
     for row, names in enumerate(cells):
         for column, name in enumerate(names):
             x, y = column * CELL, row * CELL

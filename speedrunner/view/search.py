@@ -8,11 +8,11 @@ from typing import get_args
 
 import msgspec
 
-from speedrunner.agents.reading import written
+from speedrunner.agents.reading import write_call
 from speedrunner.store.files import as_record
 from speedrunner.store.records import EpisodeRow, Phase, Trajectory, Turn
 from speedrunner.store.run_data import RunData
-from speedrunner.view.turns import came
+from speedrunner.view.turns import describe_result
 
 
 class InvalidQuery(Exception):
@@ -120,7 +120,7 @@ def _texts(turn: Turn) -> Iterator[str]:
     yield from (message.content for message in turn.messages)
     yield from (turn.text, turn.reasoning, turn.error or "")
     for call in (turn.executed, *turn.executed.below()) if turn.executed else ():
-        yield written(call.name, call.arguments)
+        yield write_call(call.name, call.arguments)
         if call.error is not None or call.result is not None:
-            yield came(call)
+            yield describe_result(call)
         yield from (each for each in call.arguments.values() if isinstance(each, str))

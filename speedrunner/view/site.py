@@ -23,7 +23,7 @@ from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import most_called, pages
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
-from speedrunner.view.turns import shown
+from speedrunner.view.turns import show_calls
 from speedrunner.view.worlds import snapshots
 
 STATIC_EPISODES = 5_000
@@ -61,7 +61,11 @@ class Site:
         self._folder = folder
         self._static = static
         self._templates = templates(f"{__package__}.templates")
-        self._templates.filters |= {"shown": shown, "highlighted": pages.highlighted, "capped": pages.capped}
+        self._templates.filters |= {
+            "shown": show_calls,
+            "highlighted": pages.highlight,
+            "capped": pages.cap_text,
+        }
         self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
         self._histories = lru_cache(maxsize=4)(_history)
         self._reading = threading.Lock()
@@ -149,13 +153,13 @@ class Site:
 
     def _episode(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
         data = self._load(run)
-        seen = self._seen(data, episode)
+        seen = self._find_episode(data, episode)
         context = pages.episode_page(data, seen.trajectory, int(page))
         drawn = pages.pictures(seen.trajectory, seen.world, int(page)) if self._static else {}
         return self._page("episode.jinja", 3 + episode.count("/"), context | {"pictures": drawn})
 
     def _pictures(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
-        seen = self._seen(self._load(run), episode)
+        seen = self._find_episode(self._load(run), episode)
         drawn = pages.pictures(seen.trajectory, seen.world, int(page))
         return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
 
@@ -163,7 +167,7 @@ class Site:
         with self._reading:  # one at a time: all episodes are read
             return self._histories(run.path, _stamp(run), len(run.rows), len(run.sleeps))
 
-    def _seen(self, run: RunData, episode: str) -> _Seen:
+    def _find_episode(self, run: RunData, episode: str) -> _Seen:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
         row = next((row for row in run.rows if row.episode == episode), None)
         if row is None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from speedrunner.store.files import FOLDER_MODE, StorageError, explained
+from speedrunner.store.files import FOLDER_MODE, StorageError, explain_errors
 from speedrunner.view.site import ASSETS, HTML, Answer, Site
 
 LINK = re.compile(rb' href="([^"?#]+)')
@@ -25,7 +25,7 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
     Raises:
         StorageError: the folder is not empty, or the disk refuses.
     """
-    with explained(out, "read"):
+    with explain_errors(out, "read"):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise StorageError(f"--static {out} is not an empty folder: choose another one")
     count, problems = 0, []
@@ -36,12 +36,12 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
             if answer.status != 200:
                 problems.append(path)
                 continue
-            with explained(unfinished / path, "written"):
+            with explain_errors(unfinished / path, "written"):
                 (unfinished / path).parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
                 (unfinished / path).write_bytes(answer.content)
             count += 1
             status(f"{count} pages written")
-        with explained(out, "written"):
+        with explain_errors(out, "written"):
             unfinished.replace(out)
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)

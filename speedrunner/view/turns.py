@@ -7,7 +7,7 @@ from itertools import groupby
 
 import msgspec
 
-from speedrunner.agents.reading import result_text, written
+from speedrunner.agents.reading import result_text, write_call
 from speedrunner.store.records import CallNode
 
 CALLS = 500
@@ -41,18 +41,18 @@ class Shown(msgspec.Struct, frozen=True):
         return self.calls - sum(each.times * (1 + each.calls) for each in self.below)
 
 
-def shown(node: CallNode) -> Shown:
+def show_calls(node: CallNode) -> Shown:
     """Return a call with those below it, up to the limit of a page."""
-    return _shown(node, iter(range(CALLS)))
+    return _show_call(node, iter(range(CALLS)))
 
 
-def _shown(node: CallNode, room: Iterator[int], times: int = 1) -> Shown:
+def _show_call(node: CallNode, room: Iterator[int], times: int = 1) -> Shown:
     below: list[Shown] = []
     for _, run in groupby(enumerate(node.calls), key=lambda each: _likeness(*each)):
         same = [call for _, call in run]
         if next(room, None) is None:
             break
-        below.append(_shown(same[0], room, len(same)))
+        below.append(_show_call(same[0], room, len(same)))
     texts = {name: text for name, text in node.arguments.items() if isinstance(text, str) and "\n" in text}
     given = ", ".join(
         f"{name}={'…' if name in texts else repr(each)}" for name, each in node.arguments.items()
@@ -62,7 +62,7 @@ def _shown(node: CallNode, room: Iterator[int], times: int = 1) -> Shown:
         kind=node.kind,
         call=f"{node.name}({given})",
         texts=texts,
-        came=came(node),
+        came=describe_result(node),
         failed=node.error is not None,
         times=times,
         actions=node.actions * times,
@@ -73,10 +73,14 @@ def _shown(node: CallNode, room: Iterator[int], times: int = 1) -> Shown:
 
 def _likeness(place: int, node: CallNode) -> tuple[int, str, str]:
     """Return a key that is equal for calls that are merged; a call with calls below it is never merged."""
-    return (place + 1 if node.calls or node.omitted else 0, written(node.name, node.arguments), came(node))
+    return (
+        place + 1 if node.calls or node.omitted else 0,
+        write_call(node.name, node.arguments),
+        describe_result(node),
+    )
 
 
-def came(node: CallNode) -> str:
+def describe_result(node: CallNode) -> str:
     """Return the result of a call, or its error."""
     return result_text(node.result) if node.error is None else node.error
 

@@ -41,7 +41,7 @@ def snapshots(data: RunData, trajectory: Trajectory) -> dict[int, dict[str, Any]
 
 def _states(env: TextEnv, trajectory: Trajectory) -> Iterator[tuple[int, dict[str, Any]]]:
     """Yield the snapshots until the world's answers differ from the record."""
-    for number, calls in enumerate(_asked(trajectory)):
+    for number, calls in enumerate(_group_calls_by_turn(trajectory)):
         if number and _is_unknown(trajectory.turns[number - 1], calls):
             return
         if not all(_repeats(env, call) for call in calls) or (state := env.snapshot()) is None:
@@ -49,7 +49,7 @@ def _states(env: TextEnv, trajectory: Trajectory) -> Iterator[tuple[int, dict[st
         yield number, state
 
 
-def _asked(trajectory: Trajectory) -> list[list[CallNode]]:
+def _group_calls_by_turn(trajectory: Trajectory) -> list[list[CallNode]]:
     """Return the calls before the first turn and in each turn; calls that no turn shows belong to the
     previous turn. Ends early if turns are not in the order of their calls."""
     asked: list[list[CallNode]] = [[] for _ in range(len(trajectory.turns) + 1)]

@@ -19,7 +19,7 @@ def available_mb() -> int:
     A control group with a limit, such as a batch job's, may allow less than the machine has. Only control
     groups of version 2 are read.
     """
-    return min([psutil.virtual_memory().available, *_left_in_cgroups()]) // MB
+    return min([psutil.virtual_memory().available, *_free_in_cgroups()]) // MB
 
 
 def own_cgroups(old: str | None = None) -> Iterator[Path]:
@@ -38,7 +38,7 @@ def own_cgroups(old: str | None = None) -> Iterator[Path]:
             yield from (root / group for group in (own, *own.parents))
 
 
-def _left_in_cgroups() -> Iterator[int]:
+def _free_in_cgroups() -> Iterator[int]:
     """Yield the free bytes of each limited control group of this process; its file cache counts as free."""
     for folder in own_cgroups():
         with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others may have "max"

@@ -106,7 +106,7 @@ class CallTree:
         if error is None:
             node.result = self._plain(result, least)
         elif depth == 0 and self._episode.left > 0:
-            node.error = _shortened(valid_text(error), ERROR_LIMIT)  # kept even without room in the call
+            node.error = _shorten(valid_text(error), ERROR_LIMIT)  # kept even without room in the call
             self._take(len(node.error), node.error)
         else:
             node.error = self._error(error, least)
@@ -177,17 +177,17 @@ class CallTree:
             least: characters that are kept even without room.
         """
         if self._is_full and not least:
-            return _not_kept(to_json(value, sys.maxsize)[1])
+            return _describe_omitted(to_json(value, sys.maxsize)[1])
         plain, size = to_json(value, max(self._room_left, least))
         self._take(size, plain)
         return plain
 
     def _error(self, error: str, least: int = 0) -> str:
         if self._is_full and not least:
-            return _not_kept(len(error))
+            return _describe_omitted(len(error))
         error = valid_text(error)
         fits = min(len(error), ERROR_LIMIT) <= self._room_left
-        error = _shortened(error, ERROR_LIMIT if fits else max(least, DESCRIPTION_LIMIT))
+        error = _shorten(error, ERROR_LIMIT if fits else max(least, DESCRIPTION_LIMIT))
         self._take(len(error), error)
         return error
 
@@ -206,11 +206,11 @@ class CallTree:
         self._episode.left -= max(characters, len(msgspec.json.encode(plain)))
 
 
-def _not_kept(characters: int) -> str:
+def _describe_omitted(characters: int) -> str:
     return f"{NOT_KEPT}: {characters} characters>"
 
 
-def _shortened(error: str, limit: int) -> str:
+def _shorten(error: str, limit: int) -> str:
     if len(error) <= limit:
         return error
     return f"{error[:limit]}\n  ... {len(error) - limit} more characters ..."

@@ -53,7 +53,7 @@ def _carry_out(job: Check, say: Say) -> None:
     tasks = job.task or split(job.env, job.options)
     wrong = False
     if job.number == 0:
-        for text in check_env(_made(job, say), tasks, calls=job.calls):
+        for text in check_env(_make_env(job, say), tasks, calls=job.calls):
             say(Broken(text))
             wrong = True
         if not wrong:  # otherwise it may report the same again
@@ -66,20 +66,20 @@ def _carry_out(job: Check, say: Say) -> None:
         say(Broken(f"close: processes still run: {left}"))
 
 
-def _made(job: Check, say: Say) -> Watched:
+def _make_env(job: Check, say: Say) -> Watched:
     say(Checking("the constructor", is_call=False))
     return Watched(envs.make(job.env, **job.options), lambda what: say(Checking(what)))
 
 
 def _play(job: Check, tasks: Split | Task, say: Say) -> None:
-    env = _made(job, say)
+    env = _make_env(job, say)
     order = dict.fromkeys(played_tasks(tasks))
     try:
         for task in reversed(order) if job.number % 2 else order:
             say(Played(task, trace(env, task, calls=job.calls)))
         env.close()
     except Exception as error:  # an environment under test may raise anything
-        say(Broken(f"in another process or order, {env.raised(error)}"))
+        say(Broken(f"in another process or order, {env.describe_error(error)}"))
 
 
 def _processes_left() -> str:

@@ -42,7 +42,7 @@ async def findings_in_workers(job: Check, limit_s: float) -> AsyncIterator[str]:
     known: dict[Task, list[dict[str, str]]] = {}
     for number in range(PROCESSES):
         wrong = False
-        for message in await _said(msgspec.structs.replace(job, number=number), limit_s):
+        for message in await _run_job(msgspec.structs.replace(job, number=number), limit_s):
             if isinstance(message, Broken):
                 wrong = True
                 yield message.text
@@ -53,7 +53,7 @@ async def findings_in_workers(job: Check, limit_s: float) -> AsyncIterator[str]:
             return
 
 
-async def _said(job: Check, limit_s: float) -> list[Broken | Played]:
+async def _run_job(job: Check, limit_s: float) -> list[Broken | Played]:
     """Run a job in a new process. If the process ends early or does not answer, that is a finding."""
     said: list[Broken | Played] = []
     doing = Checking("loading", is_call=False)

@@ -21,7 +21,7 @@ from typing import Any, Self
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.files import open_log
 from speedrunner.workers.env_worker import WorkerDied, WorkerError, WorkerTimedOut
-from speedrunner.workers.process_worker import CLOSE_LIMIT_S, ProcessWorker, how_it_ended
+from speedrunner.workers.process_worker import CLOSE_LIMIT_S, ProcessWorker, describe_exit
 from speedrunner.workers.worker_messages import PID, SILENT, Start
 
 PROGRAM = "speedrunner.workers.fork_server_process"
@@ -83,7 +83,7 @@ class ForkServer:
             self.end(0)
             raise
         if not told:
-            raise self._died()
+            raise self._make_error()
         self._control.settimeout(FORK_LIMIT_S)
         return self
 
@@ -107,7 +107,7 @@ class ForkServer:
                 (pid,) = PID.unpack(self._control.recv(PID.size))
             except (OSError, struct.error):
                 writer.close()
-                raise self._died() from None
+                raise self._make_error() from None
             if pid < 0:
                 writer.close()
                 raise WorkerError(f"cannot start a worker of {self._env}: {os.strerror(-pid)}")
@@ -141,7 +141,7 @@ class ForkServer:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
 
-    def _died(self) -> WorkerDied:
+    def _make_error(self) -> WorkerDied:
         self.end()
         what = f"the process that loads {self._env} for its workers ended"
-        return WorkerDied(what, how_it_ended(self._process.returncode), self._log)
+        return WorkerDied(what, describe_exit(self._process.returncode), self._log)

@@ -22,7 +22,7 @@ from envs import EnvironmentFault, make
 from envs.env_registry import REGISTRY
 from speedrunner.sandbox import view
 from speedrunner.sandbox.child.rlimits import die_with
-from speedrunner.sandbox.child.wire import framed
+from speedrunner.sandbox.child.wire import frame_body
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.worker_episode import fault
@@ -34,7 +34,7 @@ from speedrunner.workers.worker_messages import (
     Ready,
     Reply,
     Start,
-    encoded,
+    encode_reply,
     read_request,
 )
 
@@ -52,7 +52,7 @@ def serve(owner: socket.socket) -> None:
 
     def send(reply: Reply) -> None:
         with suppress(BrokenPipeError):  # the owner may be gone
-            owner.sendall(framed(encoded(reply)))
+            owner.sendall(frame_body(encode_reply(reply)))
 
     first = read_request(requests)
     if isinstance(first, Check):

@@ -10,7 +10,16 @@ from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.settings import Sandbox, SandboxError
 from speedrunner.workers.env_worker import EnvWorker, received
 from speedrunner.workers.worker_episode import WorkerEpisode, fault
-from speedrunner.workers.worker_messages import Execute, Finish, Load, Ready, Reply, Reset, decoded, encoded
+from speedrunner.workers.worker_messages import (
+    Execute,
+    Finish,
+    Load,
+    Ready,
+    Reply,
+    Reset,
+    decode_reply,
+    encode_reply,
+)
 
 
 class LocalWorker(EnvWorker):
@@ -79,6 +88,6 @@ class LocalWorker(EnvWorker):
     async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:
         """Execute a request, without a time limit. Raises `WorkerFault`."""
         with redirect_stdout(sys.stderr):
-            reply = decoded(encoded(self.answer(request)))  # as a reply from a process would be
+            reply = decode_reply(encode_reply(self.answer(request)))  # as a reply from a process would be
             self.prepare()
         return received(reply)

@@ -115,11 +115,11 @@ class ProcessWorker(EnvWorker):
         except (OSError, EOFError, InvalidReply) as error:
             self.kill()
             sent = f"it sent no valid reply ({error})" if isinstance(error, InvalidReply) else None
-            cause = sent or how_it_ended(self._status or 0)
+            cause = sent or describe_exit(self._status or 0)
             raise WorkerDied(f"the worker of {self._env} died during {what}", cause, self._log) from error
         return received(reply)
 
 
-def how_it_ended(status: int) -> str:
+def describe_exit(status: int) -> str:
     """Describe the exit status of a process in words; a negative one is a signal's."""
     return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

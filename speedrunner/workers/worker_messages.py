@@ -9,7 +9,7 @@ import msgspec
 
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
-from speedrunner.sandbox.child.wire import HEADER, framed
+from speedrunner.sandbox.child.wire import HEADER, frame_body
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import CallNode, Module, Termination
 
@@ -158,10 +158,10 @@ class InvalidReply(Exception):
 
 def pack(message: Request) -> bytes:
     """Return a request in its wire format."""
-    return framed(msgspec.json.encode(message))
+    return frame_body(msgspec.json.encode(message))
 
 
-def encoded(reply: Reply) -> bytes:
+def encode_reply(reply: Reply) -> bytes:
     """Return a reply's body. Readers accept it whatever the environment returns.
 
     A record that is too large loses the calls below the tool call, and says how many. If an environment's
@@ -171,7 +171,7 @@ def encoded(reply: Reply) -> bytes:
     try:
         body = encode(reply)
         if len(body) > REPLY_LIMIT and isinstance(reply, Executed):
-            body = encode(msgspec.structs.replace(reply, node=_pruned(reply.node)))
+            body = encode(msgspec.structs.replace(reply, node=_prune_call(reply.node)))
     except Exception as error:
         return encode(Fault(f"the reply cannot be written as JSON: {type(error).__name__}: {error}", ""))
     if len(body) > REPLY_LIMIT:
@@ -199,10 +199,10 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
     if size > REPLY_LIMIT:
         raise InvalidReply(f"a reply of {size} bytes was announced")
-    return decoded(await reader.readexactly(size))
+    return decode_reply(await reader.readexactly(size))
 
 
-def decoded(body: bytes) -> Reply:
+def decode_reply(body: bytes) -> Reply:
     """Decode a reply from a message's body. Raises `InvalidReply`."""
     try:
         return _REPLIES.decode(body)
@@ -210,7 +210,7 @@ def decoded(body: bytes) -> Reply:
         raise InvalidReply(str(error)) from error
 
 
-def _pruned(node: CallNode) -> CallNode:
+def _prune_call(node: CallNode) -> CallNode:
     """Return the call alone; the calls below it are counted."""
     below, open_nodes = 0, [node]
     while open_nodes:

@@ -186,11 +186,11 @@ class WorkerPool:
 
     async def _start(self, slot: int) -> ProcessWorker:
         async with self._starting:
-            template = await self._loaded()
+            template = await self._load_fork_server()
             self._workers[slot] = await template.worker(self._options, self._sandbox)
         return self._workers[slot]
 
-    async def _loaded(self) -> ForkServer:
+    async def _load_fork_server(self) -> ForkServer:
         """Return the fork server; a new one if it has died."""
         async with self._loading:
             if self._fork_server is None or not self._fork_server.usable:

@@ -18,7 +18,7 @@ from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
 from serving.probes.tool_battery import SYSTEM, as_role, battery
-from serving.together import together
+from serving.together import run_together
 from speedrunner.console import Status
 
 CALM = {"answered": 10, "long": 4, "too long": 1, "cut": 1, "refused": 1}
@@ -66,7 +66,7 @@ class Traffic:
         deck = [fate for fate, weight in fates.items() for _ in range(weight)]
         self._draw.shuffle(deck)
         drawn = itertools.chain(fates, itertools.cycle(deck))
-        await together(self._work, [drawn] * in_flight, in_flight)
+        await run_together(self._work, [drawn] * in_flight, in_flight)
 
     async def _work(self, fates: Iterator[str]) -> None:
         while self._left > 0:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from serving.engine.flags import flag_problems
 from serving.engine.server import VllmServer
-from serving.model_configs import adapted, list_model_configs, load_model_config
+from serving.model_configs import adapt, list_model_configs, load_model_config
 
 SERVED = {
     model_config.name: model_config
@@ -21,7 +21,7 @@ def test_the_engine_knows_every_flag_of_every_model_config() -> None:
         for name, model_config in SERVED.items()
     }
     lines |= {
-        f"{name} adapted": adapted(model_config, 2 if model_config.nodes == 1 else 1, "dummy").arguments()
+        f"{name} adapted": adapt(model_config, 2 if model_config.nodes == 1 else 1, "dummy").arguments()
         for name, model_config in SERVED.items()
         if model_config.gpus
     }

@@ -9,7 +9,7 @@ import pytest
 from serving.deployment import ServiceOptions, deploy
 from serving.engine.metrics import CacheConfig, read_metrics
 from serving.model_config import ModelConfig
-from serving.model_configs import adapted
+from serving.model_configs import adapt
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ GIB_OF_BLOCKS = 16_384
 async def test_each_replica_admits_as_much_as_its_own_cache_holds(
     tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
-    model_config = adapted(tiny_model_config, replicas=2)
+    model_config = adapt(tiny_model_config, replicas=2)
     async with deploy(model_config, ServiceOptions(), log=tmp_path / "server.log") as deployment:
         metrics = await read_metrics(deployment.endpoint)
         assert metrics.caches() == [CacheConfig(32, GIB_OF_BLOCKS, True, 32)] * 2

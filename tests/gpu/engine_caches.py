@@ -21,7 +21,7 @@ from serving.engine.gpus import Gpu
 from serving.engine.server import VllmServer
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT, adapted, list_model_configs, load_model_config
+from serving.model_configs import CHECKOUT, adapt, list_model_configs, load_model_config
 from serving.sizing import answer_tokens, fit, read_config
 from serving.weights import prepare
 from tests.gpu.faked_cuda import fake_gpus, load_driver
@@ -167,7 +167,7 @@ def served(model_config: ModelConfig, gpu: Gpu) -> ModelConfig:
 
     One that does not fit gets the least context that it can have: vLLM has to refuse even that.
     """
-    dummy = adapted(model_config, load_format="dummy")
+    dummy = adapt(model_config, load_format="dummy")
     prepare(dummy, lambda line: None)
     try:
         return fit(dummy, [gpu])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from serving.engine.capacity import shape_of
-from serving.model_configs import CHECKOUT, adapted, list_model_configs, load_model_config
+from serving.model_configs import CHECKOUT, adapt, list_model_configs, load_model_config
 from serving.sizing import cache_on, fit
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
@@ -127,7 +127,7 @@ def test_every_shape_has_a_model_config() -> None:
 def test_a_shape_is_a_model_folder_without_weights(name: str, config_class: str) -> None:
     from transformers import AutoConfig
 
-    model_config = adapted(MODEL_CONFIGS[name], load_format="dummy")
+    model_config = adapt(MODEL_CONFIGS[name], load_format="dummy")
     lines: list[str] = []
     folder = Path(prepare(model_config, lines.append))
     lines.clear()
@@ -151,7 +151,7 @@ def test_a_shape_is_a_model_folder_without_weights(name: str, config_class: str)
 
 @pytest.mark.process
 def test_a_shape_s_further_tokens_are_text_that_no_encoding_uses(tiny_tokenizer: ChatTokenizer) -> None:
-    wide = ChatTokenizer(prepare(adapted(MODEL_CONFIGS["qwen3-8b"], load_format="dummy"), lambda line: None))
+    wide = ChatTokenizer(prepare(adapt(MODEL_CONFIGS["qwen3-8b"], load_format="dummy"), lambda line: None))
     text = "You see a red ball 2 steps forward; turn left, then pick it up."
     assert wide.outside_text(text) == tiny_tokenizer.outside_text(text)
     assert all(wide.decode([id_]).isascii() for id_ in range(100_000, 100_100))
@@ -159,7 +159,7 @@ def test_a_shape_s_further_tokens_are_text_that_no_encoding_uses(tiny_tokenizer:
 
 @pytest.mark.process
 def test_an_unknown_shape_is_told() -> None:
-    command = recipe_command(adapted(MODEL_CONFIGS["qwen3-8b"], load_format="dummy"))
+    command = recipe_command(adapt(MODEL_CONFIGS["qwen3-8b"], load_format="dummy"))
     assert command is not None
     done = subprocess.run(
         [each.replace("qwen3-8b", "qwen9") for each in command], capture_output=True, text=True, cwd=CHECKOUT

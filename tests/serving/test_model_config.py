@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.model_configs import adapted, load_model_config
+from serving.model_configs import adapt, load_model_config
 from tests.serving.model_config_samples import write
 
 
@@ -35,8 +35,8 @@ def test_a_model_config_says_what_its_cache_keeps(tmp_path: Path) -> None:
 def test_replicas_and_load_format_stand_on_the_command_line(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, shape="s", server__flags={"seed": 1}))
     assert model_config.arguments() == ["--seed", "1"]
-    assert adapted(model_config, 1, None).arguments() == ["--seed", "1"]
-    assert adapted(model_config, 2, "dummy").arguments() == [
+    assert adapt(model_config, 1, None).arguments() == ["--seed", "1"]
+    assert adapt(model_config, 2, "dummy").arguments() == [
         *["--data-parallel-size", "2"],
         *["--load-format", "dummy", "--seed", "1"],
     ]

@@ -10,7 +10,7 @@ import pytest
 
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT, adapted, list_model_configs, load_model_config
+from serving.model_configs import CHECKOUT, adapt, list_model_configs, load_model_config
 from serving.usage import Prices
 from serving.weights import model_path
 from tests.refusals import Golden, refusals
@@ -29,19 +29,19 @@ def test_the_bundled_model_config_is_listed_and_loads() -> None:
 def test_the_model_config_s_own_values_stay_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, shape="s", replicas=2, load_format="dummy"))
     assert (model_config.replicas, model_config.load_format) == (2, "dummy")
-    assert adapted(model_config, None, None) == model_config
-    assert adapted(model_config, None, "auto") == model_config
+    assert adapt(model_config, None, None) == model_config
+    assert adapt(model_config, None, "auto") == model_config
 
 
 def test_a_context_limits_the_model_s_own(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path))
-    assert adapted(model_config, context=model_config.context - 1).context == model_config.context - 1
-    assert adapted(model_config, context=10 * model_config.context).context == model_config.context
+    assert adapt(model_config, context=model_config.context - 1).context == model_config.context - 1
+    assert adapt(model_config, context=10 * model_config.context).context == model_config.context
 
 
 def test_without_weights_the_shape_stands_for_the_model_and_no_revision_is_named(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT, shape="s"))
-    dummy = adapted(model_config, load_format="dummy")
+    dummy = adapt(model_config, load_format="dummy")
     assert (dummy.id, dummy.revision) == (None, None)
     assert model_path(dummy) == str(CHECKOUT / ".cache/models/s-shape")
     stated = write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT, shape="s", load_format="dummy")
@@ -55,7 +55,7 @@ def test_what_a_model_config_does_not_allow_is_told(tmp_path: Path, golden: Gold
         *((plain, {"replicas": 0}), (hosted, {"replicas": 2})),
     ]
     tries = [
-        (f"{model_config.base_url} {changes}", partial(adapted, model_config, **changes))
+        (f"{model_config.base_url} {changes}", partial(adapt, model_config, **changes))
         for model_config, changes in given
     ]
     golden("adapted_configurations.txt", refusals(tries, InvalidModelConfig))

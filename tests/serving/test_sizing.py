@@ -10,8 +10,8 @@ import pytest
 from huggingface_hub import constants
 
 from serving.errors import InvalidModelConfig
-from serving.model_configs import adapted, load_model_config
-from serving.sizing import describe, fit, sized
+from serving.model_configs import adapt, load_model_config
+from serving.sizing import describe, fit, size_model
 from tests.gpu_kinds import GPUS, with_config
 
 BIG = load_model_config("qwen3.5-27b")
@@ -78,7 +78,7 @@ class TestFit:
     ) -> None:
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # which need not be asked
-        for model_config in (BIG, adapted(BIG, load_format="dummy")):
+        for model_config in (BIG, adapt(BIG, load_format="dummy")):
             assert fit(model_config, [GPUS["H100"]]).context == 131_072
 
 
@@ -101,11 +101,11 @@ class TestLine:
 class TestWhereItIsServed:
     async def test_the_gpus_are_said_once(self, tmp_path: Path) -> None:
         said: list[str] = []
-        fitted = await sized(with_config(BIG, tmp_path), None, [GPUS["H200"]], said.append)
+        fitted = await size_model(with_config(BIG, tmp_path), None, [GPUS["H200"]], said.append)
         assert fitted.context == 262_144
-        assert await sized(fitted, None, [GPUS["H200"]], said.append) == fitted
+        assert await size_model(fitted, None, [GPUS["H200"]], said.append) == fitted
         (line,) = said
         assert line.startswith("qwen3.5-27b on 1 x NVIDIA H200: context 262,144, 104 sequences, ")
 
     async def test_without_gpus_it_stays_as_it_is(self) -> None:
-        assert await sized(BIG, None, [], print) is BIG
+        assert await size_model(BIG, None, [], print) is BIG

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.slurm import RESERVE_S, SlurmRefused, asked, has_ended, time_left_s
+from speedrunner.slurm import RESERVE_S, SlurmRefused, has_ended, run_slurm, time_left_s
 from tests.stand_in_slurm import stand_in
 
 pytestmark = pytest.mark.process
@@ -84,7 +84,7 @@ class TestWhatSlurmRefuses:
     def test_is_one_line(self, tmp_path: Path) -> None:
         stand_in(tmp_path, "sbatch", refuses="sbatch: error: invalid partition\nsbatch: error: no job")
         with pytest.raises(SlurmRefused) as refused:
-            asked("sbatch", "--parsable")
+            run_slurm("sbatch", "--parsable")
         assert str(refused.value) == (
             "`sbatch` refuses: sbatch: error: invalid partition sbatch: error: no job"
         )
@@ -92,8 +92,8 @@ class TestWhatSlurmRefuses:
     def test_says_at_least_its_exit_status(self, tmp_path: Path) -> None:
         stand_in(tmp_path, "sbatch", refuses="")
         with pytest.raises(SlurmRefused, match=r"`sbatch` refuses: exit status 1$"):
-            asked("sbatch")
+            run_slurm("sbatch")
 
     def test_a_machine_without_slurm_is_told(self) -> None:
         with pytest.raises(SlurmRefused, match="`sbatch` here: is this a node of a Slurm"):
-            asked("sbatch")
+            run_slurm("sbatch")

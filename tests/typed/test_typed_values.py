@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from typed.typed_values import converted, in_words, shown, suggest
+from typed.typed_values import convert_value, format_value, in_words, suggest
 
 LONG = f"'{'x' * 37}...{'x' * 38}'"
 """A text of many x, shortened to 80 characters."""
@@ -19,9 +19,9 @@ class Point(msgspec.Struct):
 
 
 def test_a_value_of_its_type_is_returned_and_an_int_stands_for_a_float() -> None:
-    assert converted("a", Literal["a", "b"]) == "a"
-    assert (converted(3, float), type(converted(3, float))) == (3.0, float)
-    assert converted(object, inspect.Parameter.empty) is object
+    assert convert_value("a", Literal["a", "b"]) == "a"
+    assert (convert_value(3, float), type(convert_value(3, float))) == (3.0, float)
+    assert convert_value(object, inspect.Parameter.empty) is object
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_a_value_of_its_type_is_returned_and_an_int_stands_for_a_float() -> None
 )
 def test_another_value_is_refused_in_words(value: object, annotation: Any, text: str) -> None:
     with pytest.raises(ValueError, match="must be") as error:
-        converted(value, annotation)
+        convert_value(value, annotation)
     assert str(error.value) == text
 
 
@@ -58,4 +58,4 @@ def test_bounds_and_records_have_words_too(annotation: Any, words: str) -> None:
 def test_the_nearest_known_word_is_suggested() -> None:
     assert suggest("rolouts", ["rollouts", "seed"]) == " (did you mean rollouts?)"
     assert suggest("xyz", ["rollouts", "seed"]) == ""
-    assert shown({"a": "x" * 100}) == f"{{'a': {LONG}}}"
+    assert format_value({"a": "x" * 100}) == f"{{'a': {LONG}}}"

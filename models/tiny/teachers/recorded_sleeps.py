@@ -75,7 +75,7 @@ class Plan:
         rng = random.Random(seed)
         batch = 10 if rng.random() < 0.6 else rng.randint(2, 9)
         ability = rng.uniform(0.25, 0.85)
-        parts = frozenset(taught_programs.drawn(rng)) if rng.random() < 0.5 else None
+        parts = frozenset(taught_programs.draw_parts(rng)) if rng.random() < 0.5 else None
         return cls(seed, batch, ability, parts, interpreter=rng.random() >= 0.1)
 
     @property

@@ -81,7 +81,7 @@ def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
     if "execute_code" in tools:
         told = yield f"{_library(source)}\n{rng.choice(OPENINGS)}", _call("execute_code", code=LOOK)
         facts = numbers(told)
-        thought, due = decided(facts, there) if source else _begun(facts)
+        thought, due = decide_parts(facts, there) if source else _find_started(facts)
         if {"whole", "parse"} & set(due):
             look = "Before I write how missions are read, I look at what ended the solved ones."
             told = yield f"{thought}\n{look}", _call("execute_code", code=ORDER)
@@ -114,7 +114,7 @@ def numbers(report: str) -> dict[str, int]:
     return {words: int(number) for words, number in re.findall(r"(?m)^([^:\n]+): (\d+)", report)}
 
 
-def decided(facts: dict[str, int], there: Collection[str]) -> tuple[str, list[str]]:
+def decide_parts(facts: dict[str, int], there: Collection[str]) -> tuple[str, list[str]]:
     """Return the thought and the list of parts that a report requires and a library lacks."""
     lines: list[str] = []
     due: list[str] = []
@@ -128,7 +128,7 @@ def decided(facts: dict[str, int], there: Collection[str]) -> tuple[str, list[st
     return "\n".join(lines), due
 
 
-def _begun(facts: dict[str, int]) -> tuple[str, list[str]]:
+def _find_started(facts: dict[str, int]) -> tuple[str, list[str]]:
     return f"episodes: {facts['episodes']}, solved: {facts['solved']}. There is no routine yet.", ["first"]
 
 

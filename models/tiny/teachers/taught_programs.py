@@ -61,7 +61,7 @@ def policy(parts: Collection[str]) -> Policy:
     return library.policy(Policy(version=0))
 
 
-def drawn(rng: random.Random) -> set[str]:
+def draw_parts(rng: random.Random) -> set[str]:
     """Draw the parts that a run starts with: none, some or all."""
     parts = {part for part in PARTS if rng.random() < 0.5}
     return parts if "whole" in parts else parts - {"parse"}

@@ -83,7 +83,7 @@ def parse(text: str, tools: dict[str, ToolSpec]) -> ToolCall:
 def _parameter(tool: str, key: str, schema: Schema, string_tokens: int) -> Part:
     begin = f"<parameter={key}>\n"
     if "enum" in schema:
-        options = dict.fromkeys(map(_written, schema["enum"]))
+        options = dict.fromkeys(map(_write_value, schema["enum"]))
         for option in options:
             if (option + _END).index(_END) != len(option):
                 raise InvalidTool(f"{tool}: {key}: the option {option!r} holds the end of an argument")
@@ -95,7 +95,7 @@ def _parameter(tool: str, key: str, schema: Schema, string_tokens: int) -> Part:
     return sequence(constant(begin), value, constant(_END))
 
 
-def _written(option: str | int) -> str:
+def _write_value(option: str | int) -> str:
     return option if isinstance(option, str) else dumps(option)
 
 
@@ -103,7 +103,7 @@ def _read(text: str, schema: Schema) -> Any:
     data = text.encode()  # refuses lone surrogates in strings too
     if "enum" in schema:
         spellings = {str(option): option for option in schema["enum"]}
-        spellings |= {_written(option): option for option in schema["enum"]}
+        spellings |= {_write_value(option): option for option in schema["enum"]}
         return spellings.get(text, text)
     match schema["type"]:
         case "string":

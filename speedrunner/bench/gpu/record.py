@@ -21,7 +21,7 @@ from speedrunner.store.files import (
     StorageError,
     as_record,
     decoded_bytes,
-    explained,
+    explain_errors,
     read_content,
     read_record,
     remove_leftovers,
@@ -141,7 +141,7 @@ def read_record_folder(folder: Path) -> Record:
 
 def make_folder(folder: Path) -> None:
     """Create the folder of a record if it is missing. Raises `StorageError`."""
-    with explained(folder, "made"):
+    with explain_errors(folder, "made"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 

@@ -21,7 +21,7 @@ from speedrunner.bench.gpu.gpu_pages import write_page
 from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import Status, within
+from speedrunner.console import Status, prefix_status
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import Setup
@@ -229,7 +229,7 @@ async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain:
             tried.add(chosen.name)
             number = f"step {len(steps) - len(open_) + 1} of {len(steps)}, {chosen.name}"
             with drain.unit(chosen.name, chosen.name):
-                await bench.play(chosen, within(bench.status, number))
+                await bench.play(chosen, prefix_status(bench.status, number))
     finally:
         await bench.stop()
     if open_ and not tried:

@@ -9,7 +9,7 @@ from envs import EnvironmentFault
 from envs.scienceworld_jvm import NoJava
 from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.cluster.doctor import folder_checks, gpu, machine_checks, models
-from speedrunner.cluster.environments import opened
+from speedrunner.cluster.environments import open_task
 from speedrunner.console import Status
 from speedrunner.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.runs.machine import confinement
@@ -41,7 +41,7 @@ def environments(subject: Subject) -> Iterator[Finding]:
     for env in subject.environments:
         name = f"environment {env.name}"
         try:
-            yield ok(name, opened(env))
+            yield ok(name, open_task(env))
         except EnvironmentFault as error:
             remedy = f"run this on the machine to fix: speedrunner prepare {subject.words}"
             if isinstance(error, NoJava) and env.options.get("java"):

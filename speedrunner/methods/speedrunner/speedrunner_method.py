@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from serving.together import together
-from speedrunner.agents.reading import slept_lines
+from serving.together import run_together
+from speedrunner.agents.reading import summary_lines
 from speedrunner.config.schema import AtLeastOne
 from speedrunner.library.text import source_text
 from speedrunner.methods import (
@@ -34,10 +34,10 @@ from speedrunner.methods import (
     ToolSpec,
     Trajectory,
     describe_episodes,
-    fitting,
     headline,
     newest_batch,
     render,
+    select_fitting,
     skill_example,
     skill_rules,
     trajectory_text,
@@ -84,7 +84,7 @@ def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> li
     return Toolbox([*offered, *draft.tools(all_public=False)], finish).specs
 
 
-def reading(
+def select_episodes(
     batch: Sequence[Trajectory], room_tokens: int, count_tokens: Callable[[str], int]
 ) -> tuple[list[str], list[str]]:
     """Select whole episodes for an inducer without a code interpreter (paper, section 6.1), oldest first.
@@ -95,7 +95,7 @@ def reading(
         The episodes' texts, and the headlines of the skipped ones.
     """
     texts = [trajectory_text(each) for each in batch]
-    shown = fitting(texts, room_tokens, count_tokens)
+    shown = select_fitting(texts, room_tokens, count_tokens)
     left_out = [text.partition("\n")[0] for place, text in enumerate(texts) if place not in shown]
     return [texts[place] for place in shown], left_out
 
@@ -156,7 +156,7 @@ class SpeedRunner(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return the policy's library as the actor's specification."""
-        return ActorSpec(Library(env.primitives).of(self._shown(policy, env)))
+        return ActorSpec(Library(env.primitives).of(self._apply_visibility(policy, env)))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the inducer edit the library. Accepted edits count even if it could not finish.
@@ -165,7 +165,7 @@ class SpeedRunner(Method):
             ServingError: the engine failed.
             SandboxError: the inducer's code cannot be run here.
         """
-        policy = self._shown(policy, tools.env)
+        policy = self._apply_visibility(policy, tools.env)
         draft = Draft(tools.library(policy), tools.sleep, tools.edits)
         offered: list[Tool] = [*draft.tools(all_public=self.visibility == "all_public")]
         calls = tools.calls("inducer", self.inducer_calls)
@@ -191,7 +191,7 @@ class SpeedRunner(Method):
             tools.take_back(tools.error)
             return policy
         edited = draft.library.policy(policy)
-        if edited != policy and (why := await self._regressed(edited, history, tools)) is not None:
+        if edited != policy and (why := await self._find_regression(edited, history, tools)) is not None:
             tools.fell_short(why)
             tools.take_back(why)
             return policy
@@ -199,7 +199,7 @@ class SpeedRunner(Method):
             tools.error += "; the edits accepted before that are kept"
         return edited
 
-    async def _regressed(self, edited: Policy, history: History, tools: SleepTools) -> str | None:
+    async def _find_regression(self, edited: Policy, history: History, tools: SleepTools) -> str | None:
         """Return why the guard rejects an edited library; `None` if it does not.
 
         It compares the mean score on the new tasks with that of the last batch, which was played with the
@@ -210,7 +210,7 @@ class SpeedRunner(Method):
         if tools.attempt is None or not old:
             return None
         attempt = tools.attempt
-        played = await together(
+        played = await run_together(
             lambda task: attempt(task, self.agent(edited, task, tools.env)), tools.fresh, len(tools.fresh)
         )
         new = _scores(played)
@@ -248,7 +248,7 @@ class SpeedRunner(Method):
             earlier=history.earlier,
         )
         room = int(tools.model.model_config.context * READING_SHARE)
-        texts, left_out = ([], []) if interpreter else reading(batch, room, tools.model.count_tokens)
+        texts, left_out = ([], []) if interpreter else select_episodes(batch, room, tools.model.count_tokens)
         source = source_text(library)
         most = min(SOURCE_TOKENS, tools.model.model_config.context * SOURCE_SHARE)
         user = render(
@@ -265,7 +265,7 @@ class SpeedRunner(Method):
             earlier=[
                 line
                 for record in history.sleeps(tools.sleep)[-SLEEPS_SHOWN:]
-                for line in slept_lines(msgspec.to_builtins(record))
+                for line in summary_lines(msgspec.to_builtins(record))
             ],
             library=library,
             source=source if tools.model.count_tokens(source) <= most else "",
@@ -278,7 +278,7 @@ class SpeedRunner(Method):
         )
         return [Message("system", system), Message("user", user)]
 
-    def _shown(self, policy: Policy, env: TextEnv) -> Policy:
+    def _apply_visibility(self, policy: Policy, env: TextEnv) -> Policy:
         """Return the policy with the configured visibility; a skill that cannot be a tool stays hidden."""
         if self.visibility == "split":
             return policy

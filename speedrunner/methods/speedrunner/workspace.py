@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from speedrunner.agents.reading import headline, opening, slept, trajectory_lines
+from speedrunner.agents.reading import find_task_text, headline, summarize_sleep, trajectory_lines
 
 MOUNTS: dict[str, str] = {}
 
@@ -74,7 +74,7 @@ def sleeps() -> list[dict[str, Any]]:
     """Return the earlier sleeps, oldest first: accepted and refused edits, errors and summaries."""
     there = {f"{number:04d}" for number in versions()}
     files = (path for path in Path(MOUNTS["sleeps"]).glob("*.json") if path.stem in there)
-    told = [slept(json.loads(path.read_text(encoding="utf-8"))) for path in files]
+    told = [summarize_sleep(json.loads(path.read_text(encoding="utf-8"))) for path in files]
     return sorted(told, key=lambda each: each["sleep"])
 
 
@@ -134,7 +134,7 @@ def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
         versions,
         load_trajectories,
         headline,
-        opening,
+        find_task_text,
         calls,
         show,
         sleeps,

@@ -20,7 +20,7 @@ class Program(msgspec.Struct, frozen=True):
     source: str
 
 
-def written(library: Library, source: str, sleep: int = 0) -> tuple[Library, str]:
+def add_program(library: Library, source: str, sleep: int = 0) -> tuple[Library, str]:
     """Return a library with a program, and the name of its main function, the last one, which is public.
 
     Raises:
@@ -46,7 +46,9 @@ def written(library: Library, source: str, sleep: int = 0) -> tuple[Library, str
     return grown, main
 
 
-async def joined(library: Library, programs: Sequence[Program], sleep: int) -> tuple[Library, list[Edit]]:
+async def add_programs(
+    library: Library, programs: Sequence[Program], sleep: int
+) -> tuple[Library, list[Edit]]:
     """Add the programs of one episode, in order.
 
     The library's existing programs never change. If a name is taken, the episode's function gets a number, in
@@ -66,14 +68,14 @@ async def joined(library: Library, programs: Sequence[Program], sleep: int) -> t
         try:
             text = read_text(program.source)
             if _functions(text) and all(
-                library.named.get(each.name) == _renamed(each, names) for each in _functions(text)
+                library.named.get(each.name) == _rename_functions(each, names) for each in _functions(text)
             ):
                 continue
             for name in (each.name for each in _functions(text) if each.name in library.named):
                 names[name] = _free(name, library.named.keys() | own | set(names.values()))
-            source = "\n\n\n".join(_renamed(each, names).source for each in text)
+            source = "\n\n\n".join(_rename_functions(each, names).source for each in text)
             what = ", ".join(function_names(source)) or what
-            grown, main = written(library, source, sleep)
+            grown, main = add_program(library, source, sleep)
             await grown.check_loading()
         except InvalidSkill as error:
             edits.append(Edit("write", what, str(error)))
@@ -92,7 +94,7 @@ def _free(name: str, taken: Collection[str]) -> str:
     return next(new for n in itertools.count(2) if (new := f"{name}_{n}") not in taken)
 
 
-def _renamed(definition: Definition, names: dict[str, str]) -> Definition:
+def _rename_functions(definition: Definition, names: dict[str, str]) -> Definition:
     """Return a definition with several functions renamed at once."""
     mine = [name for name in names if definition.name == name or definition.mentions(name)]
     words = set(re.findall(r"\w+", definition.source))

@@ -30,7 +30,7 @@ from speedrunner.methods import (
     skill_example,
     skill_rules,
 )
-from speedrunner.methods.voyager.programs import Program, written
+from speedrunner.methods.voyager.programs import Program, add_program
 from speedrunner.store.policies import InvalidPolicy
 
 PROGRAMMER = "programmer"
@@ -60,7 +60,7 @@ class Objectives(msgspec.Struct, forbid_unknown_fields=True):
     completed: list[str] = []
     failed: list[str] = []
 
-    def and_then(self, later: Objectives) -> Objectives:
+    def merge(self, later: Objectives) -> Objectives:
         """Return these objectives merged with those of a later rollout."""
         completed = list(dict.fromkeys([*self.completed, *later.completed]))
         failed = dict.fromkeys([*self.failed, *later.failed])
@@ -73,7 +73,7 @@ class Kept(Objectives, forbid_unknown_fields=True):
     programs: list[Program] = []
 
 
-def stored(value: object, kind: type[Stored], where: str) -> Stored:
+def decode_objectives(value: object, kind: type[Stored], where: str) -> Stored:
     """Decode Voyager's stored objectives. Raises `InvalidPolicy` if they are damaged."""
     try:
         return msgspec.convert(value, kind)
@@ -95,7 +95,7 @@ def programming(library: Library, env: TextEnv, shown: list[str] | None = None) 
         primitives=primitives(env),
         rules=skill_rules(env, program=True),
         example=skill_example(program=True),
-        programs=[_told(library, name) for name in shown],
+        programs=[_describe_program(library, name) for name in shown],
         left_out=len(every) - len(shown),
     )
     return ActorSpec(library, tools=(RUN_PROGRAM,), role=PROGRAMMER, instructions=instructions)
@@ -125,7 +125,7 @@ class Rollout:
     async def play(self) -> Termination:
         """Pursue objectives until the episode is over or its budget is used up."""
         while True:
-            self._objective, termination = await self._proposed()
+            self._objective, termination = await self._propose()
             if not self._objective:
                 return termination
             self._pursued, accepted = False, len(self._kept.programs)
@@ -143,7 +143,7 @@ class Rollout:
     async def run_program(self, source: str) -> ToolReply:
         """Run a program in the world; keep it if a critic finds that the objective is reached."""
         try:
-            library, main = written(self.library, source)
+            library, main = add_program(self.library, source)
             await self.stage.load(library)
         except InvalidSkill as error:
             raise ToolError(str(error)) from error
@@ -151,10 +151,10 @@ class Rollout:
         reply = await self.stage.execute(ToolCall(main, {}))
         if reply.termination is not None:
             return reply
-        after = await self._observed()
+        after = await self._observe()
         success, critique = False, ""
         if reply.executed.error is None:
-            success, critique = await self._judged(source, before, reply.text, after)
+            success, critique = await self._judge(source, before, reply.text, after)
         if success:
             self.library = library
             self._kept.programs.append(Program(self._objective, source))
@@ -163,7 +163,7 @@ class Rollout:
         told = render(__package__, "actor/reply", reply=reply.text, observation=after, critique=critique)
         return ToolReply(told, reply.executed)
 
-    async def _proposed(self) -> tuple[str, Termination]:
+    async def _propose(self) -> tuple[str, Termination]:
         """Return the next objective; empty if the episode ends here."""
         proposed = ""
 
@@ -179,7 +179,7 @@ class Rollout:
                 )
             return "The objective was accepted."
 
-        env, observation = self.stage.env, await self._observed()
+        env, observation = self.stage.env, await self._observe()
         missing = [goal for goal in env.goals if goal not in env.description]
         messages = [
             Message(
@@ -204,7 +204,7 @@ class Rollout:
             return self.stage.opening.instruction, termination  # no proposal: pursue the task itself
         return proposed, termination
 
-    async def _judged(self, source: str, before: str, said: str, after: str) -> tuple[bool, str]:
+    async def _judge(self, source: str, before: str, said: str, after: str) -> tuple[bool, str]:
         """Return whether the objective is reached, and how to improve. Without the critic's answer, it is
         not."""
         verdict = False, ""
@@ -230,7 +230,7 @@ class Rollout:
         await self.stage.run_agent("critic", messages, Toolbox([], judge), TRIES)
         return verdict
 
-    async def _observed(self) -> str:
+    async def _observe(self) -> str:
         """Return the current world, by the primitive that reads it without acting, if there is one."""
         for each in self.stage.env.primitives:
             if not each.advances and not each.signature.parameters:
@@ -244,12 +244,12 @@ class Rollout:
         if self.overflow != "fit":
             return programming(self.library, env)
         every = [each.name for each in self.library.skills if each.public]
-        texts = [_told(self.library, name) for name in every]
+        texts = [_describe_program(self.library, name) for name in every]
         rest = (programming(self.library, env, []).instructions, env.description, self.stage.observation)
         fit = places(texts, self.overflow, model, PROGRAMMER, *rest, answers=self.tries)
         return programming(self.library, env, [every[place] for place in fit])
 
 
-def _told(library: Library, name: str) -> str:
+def _describe_program(library: Library, name: str) -> str:
     """Return a program as the actor sees it: signature and docstring."""
     return f"{name}{library.signature(name)}: {library.doc(name)}"

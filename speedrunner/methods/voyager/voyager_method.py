@@ -25,8 +25,8 @@ from speedrunner.methods import (
     TextEnv,
     UnfitEnvironment,
 )
-from speedrunner.methods.voyager.programs import joined
-from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming, stored
+from speedrunner.methods.voyager.programs import add_programs
+from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, decode_objectives, programming
 
 
 @dataclass(kw_only=True)
@@ -72,7 +72,7 @@ class Voyager(Method):
         """Pursue one objective after another until the world or the budget ends the rollout."""
         if not stage.training:
             return await stage.act(spec)
-        objectives = stored(policy.method, Objectives, f"policy v{policy.version:04d}")
+        objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
         return await Rollout(stage, stage.library(policy), objectives, self.tries, self.overflow).play()
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
@@ -83,15 +83,15 @@ class Voyager(Method):
             SandboxError: nothing can be loaded here.
         """
         library = tools.library(policy)
-        objectives = stored(policy.method, Objectives, f"policy v{policy.version:04d}")
+        objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
         batch = history.batch(history.batches()[-1])
         cut = sum(each.termination is Termination.CONTEXT_OVERFLOW for each in batch)
         if cut and self.overflow == "discard":
             tools.fell_short(f"{cut} of {len(batch)} rollouts overflowed the context, so nothing changes")
             return policy
         for played in batch:
-            kept = stored(played.method_state, Kept, played.episode)
-            library, edits = await joined(library, kept.programs, tools.sleep)
+            kept = decode_objectives(played.method_state, Kept, played.episode)
+            library, edits = await add_programs(library, kept.programs, tools.sleep)
             tools.edits += edits
-            objectives = objectives.and_then(kept)
+            objectives = objectives.merge(kept)
         return msgspec.structs.replace(library.policy(policy), method=msgspec.to_builtins(objectives))

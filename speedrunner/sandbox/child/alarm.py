@@ -36,7 +36,7 @@ class Alarm:
         self._limit_s = 0.0
         self._running = False
         self._held = False
-        signal.signal(signal.SIGALRM, self._ring)
+        signal.signal(signal.SIGALRM, self._handle_signal)
 
     def start(self, limit_s: float, left_s: float) -> None:
         """Raise `TimeLimitReached` in `left_s` from now, wherever the program is then; the message names
@@ -62,7 +62,7 @@ class Alarm:
         if self.expired and self._running:
             raise self._error()
 
-    def _ring(self, number: int, frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, frame: FrameType | None) -> None:
         if self._running:
             self.expired = True
             if not self._held:

@@ -117,11 +117,11 @@ class Tracer:
         with self._alarm:
             body = encode(message)
             if excess(body):  # for example many large arguments, or characters of several bytes
-                body = encode([*message[:-2], *map(_shortened, message[-2:])])
+                body = encode([*message[:-2], *map(_shorten, message[-2:])])
             self._wire.send(body)
 
 
-def _shortened(value: Any) -> Any:
+def _shorten(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: to_json(each, DESCRIPTION_LIMIT)[0] for name, each in value.items()}
     return value if value is None else to_json(value, DESCRIPTION_LIMIT)[0]
@@ -186,7 +186,7 @@ class LoadedModule:
             plain, text = None, self._tracebacks.describe(error)
         body = encode(["end", number, self._tracer.omitted, plain, text])
         if excess(body):
-            body = encode(["end", number, self._tracer.omitted, _shortened(plain), text])
+            body = encode(["end", number, self._tracer.omitted, _shorten(plain), text])
         self._wire.send(body)
 
     def _primitive(self, name: str, doc: str) -> Callable[..., Any]:
@@ -195,7 +195,7 @@ class LoadedModule:
         def function(*args: Any, **kwargs: Any) -> Any:
             return self._tracer.primitive(name, args, kwargs)
 
-        return _dressed(function, name, doc)
+        return _set_name(function, name, doc)
 
     def _skill(self, name: str) -> Callable[..., Any]:
         """Return a skill that reports each of its calls."""
@@ -205,7 +205,7 @@ class LoadedModule:
         def function(*args: Any, **kwargs: Any) -> Any:
             return self._tracer.skill(name, skill, signature, args, kwargs, describe)
 
-        return _dressed(function, name, skill.__doc__ or "")
+        return _set_name(function, name, skill.__doc__ or "")
 
 
 def bound(
@@ -223,7 +223,7 @@ def bound(
         raise TypeError(f"{name}{shown}: {error}") from None
 
 
-def _dressed(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+def _set_name(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = doc
     return function

@@ -57,7 +57,7 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
             used += sum(len(key) for key in value)
             plain = {valid_text(key): convert(each, depth + 1) for key, each in value.items()}
         else:
-            plain = _described(value)
+            plain = _describe(value)
             used += len(plain)
         if used > room:
             raise _TooLarge
@@ -66,7 +66,7 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
     try:
         return convert(value, 0), used
     except Exception:  # too large, or a container with broken methods
-        plain = _described(value)
+        plain = _describe(value)
         return plain, len(plain)
 
 
@@ -80,7 +80,7 @@ _description.maxlevel = 2
 _description.maxstring = _description.maxother = DESCRIPTION_LIMIT
 
 
-def _described(value: Any) -> str:
+def _describe(value: Any) -> str:
     try:
         return valid_text(_description.repr(value)[:DESCRIPTION_LIMIT])
     except Exception as error:

@@ -23,7 +23,7 @@ def encode(message: object) -> bytes:
     return _encoder.encode(message).encode()
 
 
-def framed(body: bytes) -> bytes:
+def frame_body(body: bytes) -> bytes:
     """Return a body in its wire format: after its length in bytes."""
     return HEADER.pack(len(body)) + body
 
@@ -40,7 +40,7 @@ class Wire:
 
     def send(self, body: bytes) -> None:
         """Write one message."""
-        rest = memoryview(framed(body))
+        rest = memoryview(frame_body(body))
         while rest:
             rest = rest[os.write(self._out, rest) :]
 

@@ -12,7 +12,7 @@ from envs import Opening, Task
 from envs.babyai import WORLD_SEEDS, BabyAI
 from models.tiny import training_corpus, vocabulary
 from models.tiny.actor_examples import Example, Written, episodes, snapshots
-from models.tiny.example_libraries import composed
+from models.tiny.example_libraries import draw_library
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import SUBMIT_ANSWER
@@ -80,11 +80,11 @@ def test_the_same_seed_makes_the_same_corpus(tokenizer: ChatTokenizer) -> None:
 
 def test_skills_are_named_and_described_in_many_ways() -> None:
     env, rng = BabyAI(), random.Random(0)
-    found = [composed(rng, env) for _ in range(40)]
-    tools = {(tool.name, tool.doc) for each in found for tool in each.spec.offered(env)[6:]}
+    found = [draw_library(rng, env) for _ in range(40)]
+    tools = {(tool.name, tool.doc) for each in found for tool in each.spec.list_tools(env)[6:]}
     assert len(tools) > 60
     for each in found:
-        offered = {tool.name for tool in each.spec.offered(env)}
+        offered = {tool.name for tool in each.spec.list_tools(env)}
         assert {use.tool.name for use in each.uses} <= offered
 
 

@@ -31,7 +31,7 @@ def test_the_recipe_is_the_one_that_it_was_made_by() -> None:
 
 @pytest.mark.process
 def test_a_model_that_was_shown_other_prompts_or_tools_is_told() -> None:
-    then, now = card.read().made_of.seen, card.seen()
+    then, now = card.read().made_of.seen, card.digest_texts()
     if changed := [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]:
         warnings.warn(f"{', '.join(changed)} changed since the model was trained: {WHY}", stacklevel=1)
 
@@ -58,9 +58,9 @@ def test_it_is_what_the_model_card_serves() -> None:
 
 @pytest.mark.process
 def test_a_prompt_or_a_text_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = card.seen()
+    before = card.digest_texts()
     monkeypatch.setattr("models.tiny.actor_examples.actor_view", lambda executed, limit: "You see nothing.")
-    after = card.seen()
+    after = card.digest_texts()
     assert [name for name in before if before[name] != after[name]] == ["episodes"]
 
 

@@ -14,7 +14,7 @@ import torch
 
 from models.tiny import card, learning, train, training_corpus
 from models.tiny.actor_examples import Example, snapshots
-from models.tiny.learning import batches, new_model, padded
+from models.tiny.learning import batches, new_model, pad_examples
 from models.tiny.training_corpus import Examples
 from models.tiny.training_recipe import SOURCES, Recipe, Stage
 from serving.model_configs import CHECKOUT
@@ -66,7 +66,7 @@ def test_every_example_of_a_source_is_drawn_before_one_comes_again() -> None:
 
 
 def test_padding_is_never_learnt() -> None:
-    ids, learnt = padded([Example([1, 2, 3], [False, True, True]), Example([4], [False])], pad=0)
+    ids, learnt = pad_examples([Example([1, 2, 3], [False, True, True]), Example([4], [False])], pad=0)
     assert ids.tolist() == [[1, 2, 3], [4, 0, 0]]
     assert learnt.tolist() == [[False, True, True], [False, False, False]]
 

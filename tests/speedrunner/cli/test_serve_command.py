@@ -14,7 +14,7 @@ import pytest
 
 from serving.deployment import server_log
 from serving.errors import InvalidModelConfig, ServerFailed
-from serving.model_configs import CHECKOUT, adapted, load_model_config
+from serving.model_configs import CHECKOUT, adapt, load_model_config
 from speedrunner.cli.serve_command import serve, shell_command
 from speedrunner.config.schema import InvalidConfig
 from tests.serving_commands import check_serving_on_a_port, lines_until, serving
@@ -85,7 +85,7 @@ class TestPrinting:
         assert words[words.index("--revision") + 1] == load_model_config("qwen3-8b").revision
 
     def test_replicas_and_random_weights_stand_in_it(self) -> None:
-        words = shlex.split(shell_command(adapted(load_model_config("qwen3-8b"), 2, "dummy"), 8000))
+        words = shlex.split(shell_command(adapt(load_model_config("qwen3-8b"), 2, "dummy"), 8000))
         assert words[1:4] == [str(CHECKOUT / "models/shapes/build_shapes.py"), "--shape", "qwen3-8b"]
         assert words[words.index("--data-parallel-size") + 1] == "2"
         assert words[words.index("--load-format") + 1] == "dummy"

@@ -8,12 +8,12 @@ import envs
 from envs import InvalidOption, Task, TextEnv, UnknownTask
 from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_model_config, chosen_task, inducer_model_config
+from speedrunner.config.named import actor_model_config, choose_task, inducer_model_config
 from tests.toy_env import Corridor
 
 
 def chosen(*overrides: str) -> Task:
-    return chosen_task(compose(overrides))
+    return choose_task(compose(overrides))
 
 
 def test_by_default_it_is_the_first_for_training() -> None:

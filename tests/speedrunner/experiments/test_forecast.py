@@ -16,8 +16,15 @@ from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.names import condition_name
-from speedrunner.experiments.forecast import COLUMNS, NothingMeasured, budgets_of, forecast, measured
-from speedrunner.results.forecast_records import FORECASTS, MEASURES, Forecast, kept, total, truth
+from speedrunner.experiments.forecast import COLUMNS, NothingMeasured, budgets_of, forecast, read_measurements
+from speedrunner.results.forecast_records import (
+    FORECASTS,
+    MEASURES,
+    Forecast,
+    measured_amounts,
+    read_forecasts,
+    total,
+)
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.setup import Setup, set_up
@@ -166,10 +173,10 @@ def test_a_run_like_one_that_was_measured_is_expected_to_take_the_same(
     played: tuple[Path, list[str]],
 ) -> None:
     folder, given = played
-    found = forecast([set_up(compose(given))], measured([folder / "runs"])[0])
+    found = forecast([set_up(compose(given))], read_measurements([folder / "runs"])[0])
     run = load(folder / "runs" / "one")
     (costs,) = run_costs([run], [price_book(run)])
-    taken = truth(run, costs)
+    taken = measured_amounts(run, costs)
     assert found[0].measured == {"train": 4, "test": 6, "sleep": 2}
     assert set(taken) == set(MEASURES)
     assert found[0].mean == {name: pytest.approx(amount) for name, amount in taken.items()}
@@ -202,7 +209,9 @@ def test_the_command_prints_settings_their_sum_and_its_interval_and_keeps_the_fo
     assert lines[-1].endswith(" scale=pilot run.seed=0")
     content = json.loads(in_process(*command, *options, "--json").stdout)
     runs = msgspec.convert(content["runs"], list[Forecast])
-    assert [Path(each.dir).name for each in runs] * 2 == [each.dir for each in kept(tmp_path / "planned")]
+    assert [Path(each.dir).name for each in runs] * 2 == [
+        each.dir for each in read_forecasts(tmp_path / "planned")
+    ]
     assert len((tmp_path / "planned" / FORECASTS).read_text().splitlines()) == 4
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speedrunner.library.library import Library
-from speedrunner.methods.append_only import TAKEN, appended
+from speedrunner.methods.append_only import TAKEN, append_skills
 from tests.toy_env import Corridor
 
 EVEN = 'def even(n: int) -> bool:\n    """Even?"""\n    return n == 0 or odd(n - 1)'
@@ -19,7 +19,7 @@ async def grown(*texts: str) -> tuple[Library, list[tuple[str, bool]]]:
     library = Library(Corridor().primitives)
     told: list[tuple[str, bool]] = []
     for number, text in enumerate(texts, start=1):
-        library, edits = await appended(library, text, number)
+        library, edits = await append_skills(library, text, number)
         told += [(edit.name, edit.error is None) for edit in edits]
     return library, told
 
@@ -46,7 +46,7 @@ async def test_what_is_there_is_not_changed_and_new_functions_may_call_it() -> N
     assert library.named["step"].source == STEP
     assert told == [("step", True), ("step", False), ("twice", True), ("step", False), ("again", True)]
     assert library.calls("twice") == ("step",)
-    _, (edit,) = await appended(library, other, 3)
+    _, (edit,) = await append_skills(library, other, 3)
     assert edit.error == TAKEN
 
 
@@ -55,7 +55,7 @@ async def test_what_is_there_is_not_changed_and_new_functions_may_call_it() -> N
     [("def f(", ["f"]), ("f = 3", ["(none)"]), ("# nothing", ["(none)"]), ("?!", ["(none)"])],
 )
 async def test_what_holds_no_function_is_told(text: str, names: list[str]) -> None:
-    library, edits = await appended(Library(Corridor().primitives), text, 1)
+    library, edits = await append_skills(Library(Corridor().primitives), text, 1)
     assert [edit.name for edit in edits] == names
     assert all(edit.error for edit in edits)
     assert library.skills == ()
@@ -77,7 +77,7 @@ async def test_what_stands_beside_functions_concerns_those_alone_that_use_it() -
         f"FAR = 2\n\n{use}\n\n{walker}\n\n{last}\n\n{EVEN}\n\n{ODD}\n\nprint(even(2))"
     )
     assert sorted(told) == [("even, odd", True), ("last_step", True), ("use", True)]
-    library, edits = await appended(
+    library, edits = await append_skills(
         library, f"FAR = 3\n\n{STEP}\n\n{last.replace('last_step', 'far_step')}", 2
     )
     assert [(edit.name, edit.error is None) for edit in edits] == [("step", True), ("far_step", False)]

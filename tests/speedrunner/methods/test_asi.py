@@ -8,10 +8,10 @@ import pytest
 
 from envs import Outcome, Task
 from speedrunner.methods.append_only import TAKEN
-from speedrunner.methods.asi import Successful, successful
+from speedrunner.methods.asi import Successful, select_successful
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Termination, Trajectory
-from speedrunner.verification.policy_check import policies
+from speedrunner.verification.policy_check import check_policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
 from tests.tampered_runs import subject
@@ -58,7 +58,7 @@ class TestASession:
         assert second == {"stride": TAKEN, "hurry": f"hurry needs stride: {TAKEN}"}
         assert third["hurry"] is None
         assert "steps" in str(third["broken"])
-        assert policies(subject(run.dir)).level == "ok"
+        assert check_policies(subject(run.dir)).level == "ok"
 
     async def test_skills_are_the_actors_tools(self, corridor: Runs) -> None:
         run = corridor(inducer(STRIDE, "", HURRY, ""))
@@ -131,7 +131,7 @@ class TestWhatDoesNotFit:
         assert [each.name for each in run.data.policies.load(1).skills] == names
         assert str(sleep.error).startswith("the context of the inducer overflowed")
         assert [edit.error is None for edit in sleep.edits] == [overflow == "skip"]
-        assert policies(subject(run.dir)).level == "ok"
+        assert check_policies(subject(run.dir)).level == "ok"
 
 
 def played(score: float, success: bool = False) -> Trajectory:
@@ -161,14 +161,14 @@ class TestWhichEpisodesSucceeded:
     def test_where_scores_are_graded(
         self, rule: Successful, scores: list[float], chosen: list[float]
     ) -> None:
-        found = successful([played(score) for score in scores], rule)
+        found = select_successful([played(score) for score in scores], rule)
         assert [each.outcome.score for each in found if each.outcome] == chosen
 
     @pytest.mark.parametrize("rule", ["better_half", "solved"])
     @pytest.mark.parametrize("wins", range(5))
     def test_where_they_are_not_both_rules_are_the_same(self, rule: Successful, wins: int) -> None:
         batch = [played(1.0, success=True)] * wins + [played(0.0)] * (4 - wins)
-        assert len(successful(batch, rule)) == wins
+        assert len(select_successful(batch, rule)) == wins
 
 
 class TestVerification:
@@ -191,7 +191,7 @@ class TestVerification:
             ("stride", True),
             ("hurry", False),
         ]
-        assert policies(subject(run.dir)).level == "ok"
+        assert check_policies(subject(run.dir)).level == "ok"
         (attempt,) = sleep.attempts
         assert (attempt.task, attempt.termination) == (run.data.trajectories()[0].task, Termination.SUCCESS)
         tokens = (

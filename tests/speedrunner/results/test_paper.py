@@ -13,7 +13,7 @@ from speedrunner.config.names import condition_name
 from speedrunner.experiments.grid import grid_of
 from speedrunner.results.conditions import Spread, group_runs
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.paper import FAMILIES, Beside, Published, beside, published
+from speedrunner.results.paper import FAMILIES, Beside, Published, compare_with_paper, list_published
 from speedrunner.results.quantities import QUANTITIES
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.skill_evolution import Evolution, frame_calls
@@ -32,7 +32,7 @@ def number(quantity: str, method: str = "speedrunner", env: str = "babyai", **mo
 
 
 def ours(quantity: Published, *runs: RunResult) -> Beside:
-    (found,) = beside([quantity], group_runs(runs)[0])
+    (found,) = compare_with_paper([quantity], group_runs(runs)[0])
     return found
 
 
@@ -45,10 +45,10 @@ def played(
 
 class TestFile:
     def test_every_number_is_of_a_quantity_that_there_is(self) -> None:
-        assert {each.quantity for each in published()} == set(QUANTITIES)
+        assert {each.quantity for each in list_published()} == set(QUANTITIES)
 
     def test_each_table_has_all_of_its_cells(self) -> None:
-        assert Counter(each.table for each in published() if each.value is not None) == {
+        assert Counter(each.table for each in list_published() if each.value is not None) == {
             "tab:complexity_summary": 3 * 3 * 2 + 2,
             "tab:complexity_global": 13 * 5,
             "tab:zombie_library_methods": 6 * 6,
@@ -57,7 +57,7 @@ class TestFile:
         }
 
     def test_the_summary_averages_the_two_families_of_the_whole_table(self) -> None:
-        numbers = {(each.table, each.env, each.method, each.quantity): each for each in published()}
+        numbers = {(each.table, each.env, each.method, each.quantity): each for each in list_published()}
         for (table, env, method, quantity), each in numbers.items():
             if (table, env) != ("tab:complexity_summary", "scienceworld"):
                 continue
@@ -70,7 +70,8 @@ class TestFile:
 
     def test_some_numbers_as_they_are_printed(self) -> None:
         found = {
-            (each.table, each.env, each.method, each.quantity): (each.value, each.sd) for each in published()
+            (each.table, each.env, each.method, each.quantity): (each.value, each.sd)
+            for each in list_published()
         }
         assert found["tab:complexity_summary", "crafter", "speedrunner", "max_depth"] == (8.7, 2.1)
         assert found["tab:complexity_global", "crafter", "voyager", "functions"] == (1077, 565)
@@ -239,7 +240,7 @@ class TestGaps:
 
     def test_each_model_that_was_played_stands_beside_the_paper_s(self) -> None:
         runs = [played("speedrunner", 1), played("react", 1, model="qwen")]
-        found = beside([number("score")], group_runs(runs)[0])
+        found = compare_with_paper([number("score")], group_runs(runs)[0])
         assert [(each.model, each.ours is None) for each in found] == [("qwen", True), ("tiny-random", False)]
         assert found[0].missing.endswith("model=qwen")
 
@@ -252,7 +253,7 @@ class TestGaps:
         assert ours(number("output"), short, played("speedrunner", 7)).ours == Spread(7, None, 1)
 
 
-@pytest.mark.parametrize("name", sorted({each.experiment for each in published()}))
+@pytest.mark.parametrize("name", sorted({each.experiment for each in list_published()}))
 def test_each_experiment_holds_the_runs_that_its_numbers_ask_for(name: str) -> None:
     runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
     there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
@@ -262,7 +263,7 @@ def test_each_experiment_holds_the_runs_that_its_numbers_ask_for(name: str) -> N
         asked.add((env, method))
         return {}
 
-    for each in published():
+    for each in list_published():
         if each.experiment == name:
             for env in FAMILIES if each.env == "scienceworld" else (each.env,):
                 QUANTITIES[each.quantity](find, env, each.method)

@@ -13,9 +13,9 @@ from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
 from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.identity import continued, identity
+from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.outline import outline
-from speedrunner.runs.run import identified
+from speedrunner.runs.run import identify_process
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.records import Process
 from speedrunner.store.run_data import load
@@ -64,7 +64,7 @@ class TestOnGpus:
         before = await self.process(setup, "H100", monkeypatch)
         after = await self.process(setup, "H200", monkeypatch, [before])
         assert (after.actor.context, after.actor.server.flags["max-num-seqs"]) == (131_072, 104)
-        assert continued(Path("runs/x"), before, after, accept=False).changes == []
+        assert accept_changes(Path("runs/x"), before, after, accept=False).changes == []
 
     async def test_a_move_to_a_gpu_with_too_little_memory_is_refused_with_the_remedy(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
@@ -114,7 +114,7 @@ class TestWithAServer:
         run.server.context = None
         setup = set_up(compose(run.overrides(*LONG)))
         assert any("steps are finished" in line for line in outline(setup))  # which looks at no server
-        process = identified(load(run.dir), setup, silent)
+        process = identify_process(load(run.dir), setup, silent)
         assert (process.actor.context, process.changes) == (8192, [])
         await run.play(*LONG)
         assert [process.actor.context for process in run.data.processes] == [8192, 8192]

@@ -150,9 +150,9 @@ async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then() -> None:
 async def test_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_that_is_left() -> None:
     job = Job(time_s=60.0)
     assert job.drain.may_begin("train")  # of which nothing is known
-    job.drain.took("train", 50.0)
-    job.drain.took("train", 10.0)
-    job.drain.took("sleep", 70.0)
+    job.drain.add_duration("train", 50.0)
+    job.drain.add_duration("train", 10.0)
+    job.drain.add_duration("sleep", 70.0)
     assert job.drain.may_begin("train")
     assert not job.drain.may_begin("sleep")
     assert not job.drain.may_begin("sleep")
@@ -162,7 +162,7 @@ async def test_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_th
 
 async def test_without_a_bound_everything_may_begin() -> None:
     job = Job()
-    job.drain.took("train", 1e9)
+    job.drain.add_duration("train", 1e9)
     assert job.drain.may_begin("train")
 
 
@@ -185,7 +185,7 @@ async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_ag
     with pytest.raises(TimeTooShort, match=r"could finish in the 0 s .* request more minutes"):
         await Job(time_s=0.3).drain.run(Job().work())
     job = Job(time_s=60.0)
-    job.drain.took("sleep", 70.0)
+    job.drain.add_duration("sleep", 70.0)
 
     async def cut() -> None:
         raise TimeIsUp

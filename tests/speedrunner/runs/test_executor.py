@@ -16,7 +16,7 @@ from serving.usage import Usage
 from speedrunner.results.checkpoints import frame_episodes, frame_sleeps, share_sleeps
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
-from speedrunner.runs.due import due
+from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Wake
 from speedrunner.store.labels import Labels
@@ -412,4 +412,4 @@ async def test_a_task_that_was_trained_on_is_not_handed_out_again(corridor: Runs
     task = run.data.trajectories()[0].task
     again = Wake(7, 0, {"train/0070": task})
     with pytest.raises(AssertionError, match="handed out again"):
-        due([again], load(run.dir))
+        unfinished_steps([again], load(run.dir))

@@ -13,7 +13,7 @@ from serving.model_configs import load_model_config
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
-from speedrunner.runs.identity import STRIDE, continued, identity
+from speedrunner.runs.identity import STRIDE, accept_changes, identity
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
 from speedrunner.sandbox.settings import Sandbox
@@ -115,7 +115,7 @@ def test_another_run_is_refused_whatever_is_accepted(
     process: Process, change: Callable[[Process], Process], line: str
 ) -> None:
     with pytest.raises(RunDirectoryError, match="was played with something else") as error:
-        continued(Path("runs/x"), process, change(process), accept=True)
+        accept_changes(Path("runs/x"), process, change(process), accept=True)
     assert line in str(error.value)
 
 
@@ -131,8 +131,8 @@ def test_other_code_goes_on_when_that_is_accepted(
     process: Process, change: Callable[[Process], Process]
 ) -> None:
     with pytest.raises(RunDirectoryError, match=r"other code: .* run\.accept_changes=true"):
-        continued(Path("runs/x"), process, change(process), accept=False)
-    assert continued(Path("runs/x"), process, change(process), accept=True).changes
+        accept_changes(Path("runs/x"), process, change(process), accept=False)
+    assert accept_changes(Path("runs/x"), process, change(process), accept=True).changes
 
 
 @pytest.mark.parametrize(
@@ -144,20 +144,20 @@ def test_other_code_goes_on_when_that_is_accepted(
     ],
 )
 def test_what_moves_no_result_is_no_change(process: Process, change: Callable[[Process], Process]) -> None:
-    assert continued(Path("runs/x"), process, change(process), accept=False).changes == []
+    assert accept_changes(Path("runs/x"), process, change(process), accept=False).changes == []
 
 
 def test_other_prices_are_told_and_need_no_acceptance(process: Process) -> None:
     dearer = changed(process, prices={"tiny-random": Prices(1, 2, 3)})
-    (line, *_) = continued(Path("runs/x"), process, dearer, accept=False).changes
+    (line, *_) = accept_changes(Path("runs/x"), process, dearer, accept=False).changes
     assert line.startswith("prices.tiny-random.uncached: ")
     assert line.endswith(" -> 1")
 
 
 def test_where_nothing_says_what_a_run_was_played_with_that_must_be_accepted(process: Process) -> None:
     with pytest.raises(RunDirectoryError, match=r"is not known; .*run\.accept_changes=true"):
-        continued(Path("runs/x"), None, process, accept=False)
-    told = continued(Path("runs/x"), None, process, accept=True).changes
+        accept_changes(Path("runs/x"), None, process, accept=False)
+    told = accept_changes(Path("runs/x"), None, process, accept=True).changes
     assert told == ["its earlier inputs are unknown"]
 
 

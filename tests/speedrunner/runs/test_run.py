@@ -442,7 +442,7 @@ class TestGoingOn:
     ) -> None:
         run = corridor(script(walker, LEARN))
         drain = Drain(lambda line: None, 60.0, time_s=600.0)
-        drain.took(f"sleep in {run.dir}", 3600.0)
+        drain.add_duration(f"sleep in {run.dir}", 3600.0)
         with pytest.raises(TimeIsUp):
             await run.play(drain=drain)
         assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
@@ -454,7 +454,7 @@ class TestGoingOn:
     async def test_how_long_things_take_is_known_from_what_was_played_before(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN))
         drain = Drain(lambda line: None, 60.0, time_s=600.0)
-        drain.took(f"sleep in {run.dir}", 3600.0)
+        drain.add_duration(f"sleep in {run.dir}", 3600.0)
         with pytest.raises(TimeIsUp):
             await run.play(drain=drain)
         rows = run.dir / "episodes.jsonl"

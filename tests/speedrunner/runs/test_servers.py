@@ -16,7 +16,7 @@ from serving.errors import ServerFailed
 from serving.model_configs import MODELS
 from speedrunner.config.compose import compose
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.run import deployed
+from speedrunner.runs.run import deploy_models
 from speedrunner.runs.setup import Setup, set_up
 from tests.processes import tree
 from tests.stand_in_server import HEALTHY
@@ -74,7 +74,7 @@ async def test_each_of_two_servers_sees_gpus_of_its_own(
     setup = two_models(one=2, two=1)
     logs = tmp_path / "one.log", tmp_path / "two.log"
     with Progress(Console(quiet=True), 1, 0) as progress:
-        async with deployed(setup, *logs, progress) as engines:
+        async with deploy_models(setup, *logs, progress) as engines:
             assert (devices(engines.actor), devices(engines.others)) == (actor, inducer)
 
 
@@ -87,6 +87,6 @@ async def test_too_few_gpus_for_both_are_reported_before_the_first_server_starts
         Progress(Console(quiet=True), 1, 0) as progress,
         pytest.raises(ServerFailed, match="cannot serve one and two here: 3 GPUs needed, and 2 can be used"),
     ):
-        async with deployed(two_models(one=2, two=1), *logs, progress):
+        async with deploy_models(two_models(one=2, two=1), *logs, progress):
             pass
     assert not logs[0].exists()

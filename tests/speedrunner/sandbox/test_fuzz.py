@@ -25,7 +25,7 @@ from speedrunner.sandbox import code_session, skill_process
 from speedrunner.sandbox.channel import Channel, ChannelError
 from speedrunner.sandbox.child.bounds import ERROR_CHARS, VALUE_LIMIT, excess
 from speedrunner.sandbox.child.values import to_json
-from speedrunner.sandbox.child.wire import Wire, encode, framed
+from speedrunner.sandbox.child.wire import Wire, encode, frame_body
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
 from speedrunner.sandbox.code_session import CodeResult, CodeSession
@@ -42,8 +42,8 @@ from speedrunner.workers.worker_messages import (
     Opened,
     Ready,
     Reset,
-    decoded,
-    encoded,
+    decode_reply,
+    encode_reply,
 )
 from tests.speedrunner.sandbox.attacks import GONE, KILLED, PRELUDE, TIME
 from tests.speedrunner.sandbox.mutants import FROM_SESSIONS, FROM_SKILLS, NUMBER, RUNNING_SKILLS, mutant
@@ -145,7 +145,7 @@ def reset(env: Corridor, module: Module = MODULE) -> Reset:
 @contextmanager
 def episode(env: Corridor, *rest: bytes) -> Iterator[tuple[WorkerEpisode, RecordedChild]]:
     """Begin an episode in which the skills will say `rest`."""
-    with recorded(*rest, first=framed(b'["loaded",%d]' % NUMBER)) as child:
+    with recorded(*rest, first=frame_body(b'["loaded",%d]' % NUMBER)) as child:
         yield WorkerEpisode(env, cast(ChildPool, OneChild(child)), reset(env)), child
 
 
@@ -182,7 +182,7 @@ def is_plain(value: Any) -> bool:
 def mostly_valid(corpus: Sequence[bytes], random: Random) -> bytes:
     """Return a frame that seldom ends what reads it."""
     body = random.choice(corpus) if random.random() < 0.95 else mutant(corpus, random)
-    return framed(body)
+    return frame_body(body)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +195,7 @@ def test_bytes_of_a_child_are_a_message_or_one_kind_of_error(
 ) -> None:
     def batch(random: Random) -> int:
         for _ in range(BATCH):
-            frame = framed(mutant(corpus, random))
+            frame = frame_body(mutant(corpus, random))
             if not random.randrange(20):  # a length that is not the body's
                 frame = random.randbytes(4) + frame[4:]
             with recorded(frame) as child:
@@ -226,16 +226,17 @@ def test_bytes_of_a_worker_are_a_reply_or_one_kind_of_error() -> None:
         termination=Termination.SUCCESS,
     )
     corpus = [
-        encoded(each) for each in (executed, Ready(), Fault("a", "b"), Opened(Opening("a", "b"), outcome))
+        encode_reply(each)
+        for each in (executed, Ready(), Fault("a", "b"), Opened(Opening("a", "b"), outcome))
     ]
 
     def batch(random: Random) -> int:
         for _ in range(BATCH):
             try:
-                reply = decoded(mutant(corpus, random))
+                reply = decode_reply(mutant(corpus, random))
             except InvalidReply:
                 continue
-            decoded(encoded(reply))
+            decode_reply(encode_reply(reply))
         return BATCH
 
     fuzz(REPLIES, batch)
@@ -247,8 +248,8 @@ def test_an_episode_survives_whatever_its_skills_say(reads: list[None]) -> None:
     def batch(random: Random) -> int:
         before, env = len(reads), Corridor()
         said = [mostly_valid(RUNNING_SKILLS, random) for _ in range(BATCH)]
-        with episode(env, *said, framed(mutant(FROM_SKILLS, random))) as (one, _):
-            reply = decoded(encoded(one.execute(ATTACK)))
+        with episode(env, *said, frame_body(mutant(FROM_SKILLS, random))) as (one, _):
+            reply = decode_reply(encode_reply(one.execute(ATTACK)))
         assert isinstance(reply, Executed), reply
         below = [*reply.node.below()]
         walked = sum(each.name == "walk" and each.error is None for each in below)
@@ -265,7 +266,7 @@ def test_an_episode_survives_whatever_its_skills_say(reads: list[None]) -> None:
 def test_a_call_stays_within_the_record_of_its_episode(room: int, length: int) -> None:
     text = encode("\x01" * length)
     said = [b'["enter",7,"helper",{"x":%s}]', b'["leave",7,1,0,%s,null]', b'["end",7,0,%s,null]']
-    with episode(Corridor(), *(framed(each % text) for each in said)) as (one, _):
+    with episode(Corridor(), *(frame_body(each % text) for each in said)) as (one, _):
         one._room = EpisodeRoom(room)
         reply = one.execute(ATTACK)
     assert isinstance(reply, Executed)
@@ -324,10 +325,12 @@ def test_a_child_reads_what_an_environment_says_and_nothing_else(monkeypatch: py
     def batch(random: Random) -> int:
         env = Talking()
         some = random.choices(pieces, k=BATCH)
-        calls = [framed(b'["call",7,"look",[],{}]'), framed(b'["call",7,"walk",["x"],{}]')] * (BATCH // 4)
-        with episode(env, *calls, framed(b'["end",7,0,1,null]')) as (one, child):
+        calls = [frame_body(b'["call",7,"look",[],{}]'), frame_body(b'["call",7,"walk",["x"],{}]')] * (
+            BATCH // 4
+        )
+        with episode(env, *calls, frame_body(b'["end",7,0,1,null]')) as (one, child):
             env.text = "".join(some)
-            reply = decoded(encoded(one.execute(ATTACK)))
+            reply = decode_reply(encode_reply(one.execute(ATTACK)))
             assert isinstance(reply, Executed)
             assert reply.node.calls[0].result == env.text == reply.observation
             wire = Wire.__new__(Wire)
@@ -347,11 +350,11 @@ def test_a_child_reads_what_an_environment_says_and_nothing_else(monkeypatch: py
 def test_a_text_that_is_no_utf_8_is_the_environment_s_fault(text: str) -> None:
     env = Talking()
     worker = LocalWorker(env)
-    with recorded(framed(b'["call",7,"look",[],{}]'), first=framed(b'["loaded",7]')) as child:
+    with recorded(frame_body(b'["call",7,"look",[],{}]'), first=frame_body(b'["loaded",7]')) as child:
         worker._pool = cast(ChildPool, OneChild(child))
         worker.answer(reset(env))
         env.text = text
-        reply = decoded(encoded(worker.answer(ATTACK)))
+        reply = decode_reply(encode_reply(worker.answer(ATTACK)))
         assert isinstance(reply, Fault)
         worker.finish()
 
@@ -373,7 +376,7 @@ def test_what_an_honest_child_says_of_any_value_is_accepted(value: Any) -> None:
     plain, _ = to_json(value, VALUE_LIMIT)
     body = encode(["end", NUMBER, 0, plain, None])
     assert excess(body) is None
-    with recorded(framed(body)) as child:
+    with recorded(frame_body(body)) as child:
         child.resume()
         assert child.channel.receive_about(NUMBER, skill_process._SAID, NEVER).result == plain
 

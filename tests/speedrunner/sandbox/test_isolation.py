@@ -15,7 +15,7 @@ from speedrunner.config.schema import SandboxConfig
 from speedrunner.runs.machine import confinement
 from speedrunner.sandbox import bubblewrap, isolation, namespaces
 from speedrunner.sandbox.child_process import require
-from speedrunner.sandbox.isolation import found
+from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import Sandbox, SandboxUnavailable
 
 pytestmark = pytest.mark.process
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 def bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """The only place where bubblewrap is looked for; what was found before is forgotten."""
     caches: list[Callable[[], None]] = [
-        each.cache_clear for each in (bubblewrap.executable, isolation._isolating, confinement)
+        each.cache_clear for each in (bubblewrap.executable, isolation._find_level, confinement)
     ]
     monkeypatch.setenv("PATH", str(tmp_path))
     for forget in caches:
@@ -37,7 +37,7 @@ def bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 def test_bubblewrap_comes_first(bwrap: Path) -> None:
     bwrap.symlink_to(shutil.which("bwrap", path=os.defpath) or "nowhere")
-    assert found("isolated") == "bubblewrap"
+    assert find_isolation("isolated") == "bubblewrap"
     assert confinement(Sandbox()).startswith("bubblewrap ")
 
 
@@ -50,13 +50,13 @@ def test_where_it_is_not_installed_user_namespaces_take_its_place(bwrap: Path) -
 def test_where_it_cannot_start_they_do_too(bwrap: Path) -> None:
     bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
     bwrap.chmod(0o755)
-    assert found("isolated") == "namespaces"
+    assert find_isolation("isolated") == "namespaces"
 
 
 def test_it_is_found_once(bwrap: Path) -> None:
-    assert found("isolated") == "namespaces"
+    assert find_isolation("isolated") == "namespaces"
     bwrap.symlink_to("nowhere")
-    assert found("isolated") == "namespaces"
+    assert find_isolation("isolated") == "namespaces"
 
 
 REQUIRE = """

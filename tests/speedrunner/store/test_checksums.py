@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from speedrunner.store import files
-from speedrunner.store.checksums import broken, without_checksum
+from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.run_data import load
@@ -21,7 +21,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def found(path: Path) -> list[tuple[str, str]]:
-    return list(broken(path, load(path).state.checksums))
+    return list(find_changed(path, load(path).state.checksums))
 
 
 def rest(path: Path) -> dict[str, int]:
@@ -45,8 +45,8 @@ def test_later_appends_break_no_seal(path: Path) -> None:
     before = load(path).state.checksums
     with RunDirectory.open_for_writing(path) as run:
         run.append_trajectory("train", 0, trajectory("train/0001", attempt=2))
-        assert list(broken(path, before)) == []
-    assert (found(path), list(broken(path, before))) == ([], [])
+        assert list(find_changed(path, before)) == []
+    assert (found(path), list(find_changed(path, before))) == ([], [])
 
 
 def test_a_sleep_is_sealed_with_its_policy(path: Path) -> None:

@@ -20,7 +20,7 @@ from speedrunner.store.files import (
     UnknownFormat,
     append_record,
     decoded_bytes,
-    each_record,
+    iterate_records,
     publish_folder,
     read_content,
     read_record,
@@ -318,4 +318,4 @@ class TestWhatDecodingTakes:
         path.write_bytes(line * (DECODED_BYTES // (100_000 * 190) + 1))
         with pytest.raises(StorageError, match=r"more than .* bytes of memory"):
             read_records(path, Note)
-        assert next(each_record(path, Note)).text[0] == {}
+        assert next(iterate_records(path, Note)).text[0] == {}

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from envs import Task
-from speedrunner.store.checksums import broken
+from speedrunner.store.checksums import find_changed
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.run_data import load
@@ -197,7 +197,7 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         time.sleep(moments.random() / 50)  # anywhere within the next episodes
         process.kill()
         acknowledged += process.communicate()[0].split()
-        assert list(broken(path, load(path).state.checksums)) == []
+        assert list(find_changed(path, load(path).state.checksums)) == []
     with RunDirectory.open_for_writing(path) as run:
         finished = run.state.finished
         played = [episode.episode for episode in run.read().trajectories()]

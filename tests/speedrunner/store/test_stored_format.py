@@ -9,12 +9,12 @@ from typing import get_args
 
 import pytest
 
-from speedrunner.experiments.forecast import measured
+from speedrunner.experiments.forecast import read_measurements
 from speedrunner.export.conversations import check
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
-from speedrunner.runs.due import due
+from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.files import StorageError
 from speedrunner.store.frames import Table
@@ -76,7 +76,7 @@ def test_an_export_can_read_all_of_it() -> None:
 
 
 def test_a_forecast_is_made_from_it() -> None:
-    known, problems = measured([STORED.parent])
+    known, problems = read_measurements([STORED.parent])
     assert (known["kind"].value_counts().to_dict(), problems) == ({"train": 4, "test": 2, "sleep": 1}, [])
 
 
@@ -85,7 +85,7 @@ def test_it_is_finished_and_writing_to_it_changes_no_record(run: Path) -> None:
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
     with RunDirectory.open_for_writing(run) as directory:
         stored = directory.read()
-        assert due(set_up_stored(stored, ()).plan(stored.training_end), stored) == []
+        assert unfinished_steps(set_up_stored(stored, ()).plan(stored.training_end), stored) == []
     assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.verification.policy_check import policies
+from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.subject import OutOfTime
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
@@ -61,7 +61,7 @@ def edited(
 
 
 def test_every_kind_of_edit_leads_to_the_next_version(edited: Path) -> None:
-    check = policies(subject(edited))
+    check = check_policies(subject(edited))
     assert (check.level, told(check)) == ("ok", [])
     assert check.text == "3 versions, made by 7 accepted edits"
 
@@ -173,7 +173,7 @@ def test_one_that_was_changed_is_found(edited: Path, tmp_path: Path, name: str) 
     edit, expected = CHANGES[name]
     run = copy_of(edited, tmp_path)
     edit(run)
-    found = told(policies(subject(run)))
+    found = told(check_policies(subject(run)))
     assert any(expected in each for each in found), found
     assert all(each.startswith("policies/v0002: ") for each in found)
 
@@ -181,26 +181,26 @@ def test_one_that_was_changed_is_found(edited: Path, tmp_path: Path, name: str) 
 def test_a_version_that_is_missing(edited: Path, tmp_path: Path) -> None:
     run = copy_of(edited, tmp_path)
     shutil.rmtree(run / "policies/v0001")
-    assert told(policies(subject(run)))[0] == "policies: the versions have gaps: 0, 2"
+    assert told(check_policies(subject(run)))[0] == "policies: the versions have gaps: 0, 2"
 
 
 def test_one_that_no_sleep_has_made(edited: Path, tmp_path: Path) -> None:
     run = copy_of(edited, tmp_path)
     (run / "sleeps/0001.json").unlink()
-    assert told(policies(subject(run))) == ["policies/v0001: sleep/0001, which made it, is missing"]
+    assert told(check_policies(subject(run))) == ["policies/v0001: sleep/0001, which made it, is missing"]
 
 
 def test_a_module_that_is_none(edited: Path, tmp_path: Path) -> None:
     run = copy_of(edited, tmp_path)
     (run / "policies/v0001/skills.py").write_text("def (")
-    (difference,) = told(policies(subject(run)))
+    (difference,) = told(check_policies(subject(run)))
     assert "is no valid library" in difference
 
 
 def test_a_first_version_that_is_not_the_method_s(edited: Path, tmp_path: Path) -> None:
     run = copy_of(edited, tmp_path)
     (run / "policies/v0000/notes.md").write_text("Run.")
-    (difference,) = told(policies(subject(run)))
+    (difference,) = told(check_policies(subject(run)))
     assert difference == "policies/v0000: it is not the initial policy of speedrunner"
 
 
@@ -212,7 +212,7 @@ async def test_a_library_of_another_run_of_which_the_method_shows_every_skill(co
     await run.play("run.test_episodes=0")
     before, after = (run.data.policies.load(version).skills[0] for version in (0, 1))
     assert (before.public, after.public) == (False, True)
-    assert told(policies(subject(run.dir))) == []
+    assert told(check_policies(subject(run.dir))) == []
 
 
 def drop_arguments(record: Any) -> None:
@@ -223,7 +223,7 @@ def drop_arguments(record: Any) -> None:
 def test_an_edit_without_its_arguments(edited: Path, tmp_path: Path) -> None:
     run = copy_of(edited, tmp_path)
     change(run, "sleeps/0002.json", drop_arguments)
-    (difference,) = told(policies(subject(run)))
+    (difference,) = told(check_policies(subject(run)))
     assert difference.startswith("policies/v0002: accepted edit 1 (")
     assert difference.endswith(") has no arguments")
 
@@ -232,4 +232,4 @@ def test_a_replay_stops_when_the_time_is_over(edited: Path) -> None:
     late = subject(edited)
     late.deadline = 0.0
     with pytest.raises(OutOfTime):
-        policies(late)
+        check_policies(late)

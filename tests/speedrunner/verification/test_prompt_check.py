@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from speedrunner.verification.prompt_check import prompts
+from speedrunner.verification.prompt_check import check_prompts
 from tests.scripted_engine import Answer, Request, cut, say
 from tests.scripted_runs import Runs, ScriptedRun, script, walker
 from tests.tampered_runs import change, copy_of, subject, told
@@ -38,7 +38,7 @@ def test_a_prompt_of_another_length(
     run = copy_of(learnt.dir, tmp_path)
     line = [each.episode for each in learnt.data.evaluations(0)].index("test/0000/0000")
     change(run, "evaluations/0000.jsonl", more(tokens, turn), line)
-    found = told(prompts(subject(run)))
+    found = told(check_prompts(subject(run)))
     assert any(each.startswith(expected) for each in found), found
 
 
@@ -49,7 +49,7 @@ def test_another_reply(learnt: ScriptedRun, tmp_path: Path) -> None:
         record["turns"][1]["messages"][0]["content"] += " And a door."
 
     change(run, "trajectories/batch_0000.jsonl", edit)
-    (difference,) = told(prompts(subject(run)))
+    (difference,) = told(check_prompts(subject(run)))
     assert ", turn 2: its prompt has " in difference
 
 
@@ -61,14 +61,14 @@ def test_another_first_prompt_of_the_same_length(learnt: ScriptedRun, tmp_path: 
         system["content"] = system["content"].replace("corridor", "corridoR", 1)
 
     change(run, "trajectories/batch_0000.jsonl", edit)
-    (difference,) = told(prompts(subject(run)))
+    (difference,) = told(check_prompts(subject(run)))
     assert difference.endswith(", turn 1: the first prompt does not have its recorded digest")
 
 
 def test_a_reply_in_a_sleep(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = copy_of(learnt.dir, tmp_path)
     change(run, "sleeps/0001.json", lambda record: more(3, 1)(record["agents"][0]))
-    (difference,) = told(prompts(subject(run)))
+    (difference,) = told(check_prompts(subject(run)))
     assert difference.startswith("sleep/0001, turn 2: its prompt has ")
 
 
@@ -81,7 +81,7 @@ async def test_without_the_model_s_own_tokenizer_the_recorded_usage_is_all_there
         record["models"]["tiny-random"]["tokenizer.json"] = "another"
 
     change(run, "processes.jsonl", edit)
-    check = prompts(subject(run))
+    check = check_prompts(subject(run))
     assert check.level == "ok"
     assert "replies composed again in 0, recorded usage alone in 20); 0 first prompts" in check.text
 
@@ -98,7 +98,7 @@ async def test_answers_that_are_cut_or_no_calls(corridor: Runs) -> None:
     await run.play()
     (played,) = run.data.trajectories()
     assert [turn.call is None for turn in played.turns][:3] == [True, True, False]
-    check = prompts(subject(run.dir))
+    check = check_prompts(subject(run.dir))
     assert check.level == "ok", told(check)
     assert "recorded usage alone in 0" in check.text
 
@@ -110,7 +110,7 @@ async def test_prompts_without_earlier_reasoning(corridor: Runs, tmp_path: Path)
     run = corridor(script(actor))
     thinks = ("model.actor.thinking_tokens=256", "model.actor.keep_thinking=false")
     await run.play(*thinks, "serving.check=never", "run.rollouts=0", "run.test_episodes=1")
-    assert told(prompts(subject(run.dir))) == []
+    assert told(check_prompts(subject(run.dir))) == []
     (episode,) = run.data.evaluations()
     first, second = (turn.usage for turn in episode.turns[:2])
     assert first.reasoning > 15
@@ -118,14 +118,14 @@ async def test_prompts_without_earlier_reasoning(corridor: Runs, tmp_path: Path)
     for tokens in (1 + second.prompt - first.prompt, -20):
         changed = copy_of(run.dir, tmp_path / str(tokens))
         change(changed, "evaluations/0000.jsonl", more(tokens, 1))
-        assert any(", turn 2: its prompt has " in each for each in told(prompts(subject(changed))))
+        assert any(", turn 2: its prompt has " in each for each in told(check_prompts(subject(changed))))
 
 
 async def test_routes_of_messages_are_not_checked(corridor: Runs) -> None:
     run = corridor(script(), "run.rollouts=1", "run.test_episodes=0", api="chat", thinking="none")
     await run.play()
-    assert prompts(subject(run.dir)).level == "not checked"
+    assert check_prompts(subject(run.dir)).level == "not checked"
 
 
 def test_roles_of_one_episode_are_conversations_of_their_own(programmed: ScriptedRun) -> None:
-    assert prompts(subject(programmed.dir)).level == "ok"
+    assert check_prompts(subject(programmed.dir)).level == "ok"

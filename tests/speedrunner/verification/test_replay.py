@@ -16,9 +16,9 @@ from speedrunner.agents.reading import call_lines
 from speedrunner.findings import Finding
 from speedrunner.sandbox import skill_process
 from speedrunner.store.records import CallNode
-from speedrunner.verification.replay import KILLED, different, replay
+from speedrunner.verification.replay import KILLED, find_first_difference, replay
 from speedrunner.verification.subject import Played
-from speedrunner.view.turns import shown
+from speedrunner.view.turns import show_calls
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, ScriptedRun, script, walker
 from tests.tampered_runs import Change, change, copy_of, subject, told
@@ -126,15 +126,15 @@ class TestATree:
         return CallNode("go", "skill", **(values | changes))
 
     def test_seconds_do_not_count(self) -> None:
-        assert different(self.skill(seconds=1.0), self.skill(seconds=2.0)) is None
+        assert find_first_difference(self.skill(seconds=1.0), self.skill(seconds=2.0)) is None
 
     def test_nor_does_where_an_object_lies_in_memory(self) -> None:
         one, other = ([f"<Door object at 0x7f9af260{n}b50>"] for n in (1, 2))
-        assert different(self.skill(result=one), self.skill(result=other)) is None
-        assert different(self.skill(result=one), self.skill(result=["<Door object>"])) is not None
+        assert find_first_difference(self.skill(result=one), self.skill(result=other)) is None
+        assert find_first_difference(self.skill(result=one), self.skill(result=["<Door object>"])) is not None
 
     def test_long_texts_are_told_from_where_they_differ(self) -> None:
-        what = different(self.skill(result="a" * 500 + "b"), self.skill(result="a" * 500 + "c"))
+        what = find_first_difference(self.skill(result="a" * 500 + "b"), self.skill(result="a" * 500 + "c"))
         assert what is not None
         assert len(what) < 200
         assert "ab'" in what
@@ -188,7 +188,7 @@ async def test_calls_that_an_episode_had_no_room_to_record_are_no_difference(cor
     assert len({node.result for node in nodes[:6]}) == 6
     told_of = f"  [{nodes[5].omitted} further calls were not recorded]"
     assert told_of in [*call_lines(msgspec.to_builtins(nodes[5]))]
-    assert shown(nodes[5]).hidden == nodes[5].omitted
+    assert show_calls(nodes[5]).hidden == nodes[5].omitted
     check = await replayed(run.dir)
     assert (check.level, check.found) == ("ok", 0), told(check)
 

@@ -14,13 +14,13 @@ from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import members, sweep
 from speedrunner.findings import Finding
 from speedrunner.runs.drain import Drain
-from speedrunner.verification.token_sums import SHARED, reconciliations
+from speedrunner.verification.token_sums import SHARED, check_reconciliations
 from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import change, copy_of, seal, subject, told
 
 
 def checked(run: Path, *, is_finished: bool = True) -> Finding:
-    return reconciliations(subject(run), is_finished=is_finished)
+    return check_reconciliations(subject(run), is_finished=is_finished)
 
 
 def row_of(run: Path, episode: str) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speedrunner.store.records import CallNode
-from speedrunner.view.turns import CALLS, shown
+from speedrunner.view.turns import CALLS, show_calls
 
 
 def step(text: str = "a wall") -> CallNode:
@@ -11,7 +11,7 @@ def step(text: str = "a wall") -> CallNode:
 
 
 def test_equal_calls_in_a_row_are_one() -> None:
-    tree = shown(
+    tree = show_calls(
         CallNode("walk", "skill", {"steps": 3}, "done", calls=[step(), step(), step("a key"), step()])
     )
     assert [(each.times, each.came) for each in tree.below] == [(2, "a wall"), (1, "a key"), (1, "a wall")]
@@ -20,7 +20,9 @@ def test_equal_calls_in_a_row_are_one() -> None:
 
 def test_calls_that_made_others_stay_apart() -> None:
     walk = CallNode("walk", "skill", {}, None, calls=[step()])
-    assert [each.times for each in shown(CallNode("twice", "skill", {}, None, calls=[walk, walk])).below] == [
+    assert [
+        each.times for each in show_calls(CallNode("twice", "skill", {}, None, calls=[walk, walk])).below
+    ] == [
         1,
         1,
     ]
@@ -28,16 +30,16 @@ def test_calls_that_made_others_stay_apart() -> None:
 
 def test_of_very_many_calls_the_first_are_shown_and_the_rest_counted() -> None:
     many = [step(f"field {n}") for n in range(CALLS + 100)]
-    tree = shown(CallNode("walk", "skill", {}, None, calls=many, omitted=5))
+    tree = show_calls(CallNode("walk", "skill", {}, None, calls=many, omitted=5))
     assert (len(tree.below), tree.calls, tree.hidden) == (CALLS, CALLS + 105, 105)
 
 
 def test_texts_of_several_lines_stand_apart() -> None:
-    tree = shown(CallNode("execute_code", "tool", {"code": "a = 1\nprint(a)", "n": 2}, "1"))
+    tree = show_calls(CallNode("execute_code", "tool", {"code": "a = 1\nprint(a)", "n": 2}, "1"))
     assert tree.call == "execute_code(code=…, n=2)"
     assert tree.texts == {"code": "a = 1\nprint(a)"}
 
 
 def test_an_error_stands_for_a_result() -> None:
-    tree = shown(CallNode("walk", "skill", {}, error="ValueError: far"))
+    tree = show_calls(CallNode("walk", "skill", {}, error="ValueError: far"))
     assert (tree.failed, tree.came) == (True, "ValueError: far")

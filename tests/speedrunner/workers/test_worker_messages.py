@@ -23,8 +23,8 @@ from speedrunner.workers.worker_messages import (
     Opened,
     Ready,
     Reply,
-    encoded,
-    framed,
+    encode_reply,
+    frame_body,
     pack,
     read_reply,
     read_request,
@@ -39,7 +39,7 @@ async def received(data: bytes) -> Reply:
 
 
 def reply_bytes(reply: Reply) -> bytes:
-    return framed(encoded(reply))
+    return frame_body(encode_reply(reply))
 
 
 def executed(node: CallNode, detail: dict[str, Any] | None = None) -> Executed:

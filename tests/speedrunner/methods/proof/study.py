@@ -26,7 +26,7 @@ from serving.usage import Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.runs.direct import play_steps
-from speedrunner.runs.due import due
+from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.plan import Evaluate
 from speedrunner.runs.setup import set_up
 from speedrunner.store.records import Trajectory
@@ -159,7 +159,7 @@ async def play(study: Study, model_config: ModelConfig, tokenizer: ChatTokenizer
             roles = Roles(Role(string_tokens=1024, max_calls=calls), Role(string_tokens=8192))
             used = msgspec.structs.replace(model_config, context=CONTEXT, roles=roles)
             models = _Models(study, used, engine, tokenizer)
-            await play_steps(setup, directory, models, pool, due(part, directory.read()))
+            await play_steps(setup, directory, models, pool, unfinished_steps(part, directory.read()))
     return load(folder)
 
 

@@ -17,7 +17,7 @@ from speedrunner.agents.actor import Actor
 from speedrunner.agents.texts import trajectory_text
 from speedrunner.config.compose import compose
 from speedrunner.methods.method_base import SleepTools
-from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, reading
+from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, select_episodes
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Policy, Skill, Termination
@@ -201,18 +201,18 @@ class TestWholeEpisodesInThePrompt:
     TEXTS = [trajectory_text(each) for each in BATCH]
 
     def test_a_batch_that_fits_is_shown_whole_oldest_first(self) -> None:
-        assert reading(self.BATCH, sum(map(len, self.TEXTS)), len) == (self.TEXTS, [])
+        assert select_episodes(self.BATCH, sum(map(len, self.TEXTS)), len) == (self.TEXTS, [])
 
     def test_else_the_newest_are_shown_and_the_others_named(self) -> None:
-        shown = reading(self.BATCH, sum(map(len, self.TEXTS)) - 1, len)
+        shown = select_episodes(self.BATCH, sum(map(len, self.TEXTS)) - 1, len)
         assert shown == (self.TEXTS[1:], self.TEXTS[0].splitlines()[:1])
 
     def test_an_episode_is_shown_whole_or_not_at_all(self) -> None:
-        assert reading(self.BATCH, len(self.TEXTS[2]) - 1, len)[0] == []
+        assert select_episodes(self.BATCH, len(self.TEXTS[2]) - 1, len)[0] == []
 
     def test_one_that_is_too_long_is_passed_over(self) -> None:
         long = trajectory("train/0003", text="on and on " * 1000)
-        shown = reading([self.BATCH[0], long, self.BATCH[2]], sum(map(len, self.TEXTS)), len)
+        shown = select_episodes([self.BATCH[0], long, self.BATCH[2]], sum(map(len, self.TEXTS)), len)
         assert shown == ([self.TEXTS[0], self.TEXTS[2]], trajectory_text(long).splitlines()[:1])
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.voyager.programs import Program, joined, written
+from speedrunner.methods.voyager.programs import Program, add_program, add_programs
 from tests.toy_env import Racetrack
 
 
@@ -22,7 +22,7 @@ def program(*sources: str) -> Program:
 async def library(*episodes: list[Program]) -> Library:
     grown = Library(Racetrack().primitives)
     for number, programs in enumerate(episodes, start=1):
-        grown, edits = await joined(grown, programs, number)
+        grown, edits = await add_programs(grown, programs, number)
         assert [edit.error for edit in edits if edit.error] == []
     return grown
 
@@ -47,7 +47,7 @@ async def test_no_name_that_a_program_uses_for_anything_is_given_to_another_one(
 
 @pytest.mark.parametrize("damaged", ["def ( x", "X = 3", ""])
 async def test_what_somebody_has_damaged_in_the_records_is_refused(damaged: str) -> None:
-    grown, (edit, other) = await joined(
+    grown, (edit, other) = await add_programs(
         Library(Racetrack().primitives), [Program("go", damaged), program(source("a"))], 1
     )
     assert (edit.name, edit.error is None, other.error) == ("(none)", False, None)
@@ -93,11 +93,11 @@ async def test_one_of_the_same_text_that_calls_another_program_is() -> None:
 async def test_what_would_meet_others_in_the_library_is_no_program(text: str, why: str) -> None:
     known = await library([program(source("known", last="walk(1)"))])
     with pytest.raises(InvalidSkill, match=why):
-        written(known, text)
+        add_program(known, text)
 
 
 def test_imports_are_allowed() -> None:
-    grown, main = written(
+    grown, main = add_program(
         Library(Racetrack().primitives), f"import re\n\n{source('a', last='re.escape(look())')}"
     )
     assert (main, list(grown.shared)) == ("a", ["re"])

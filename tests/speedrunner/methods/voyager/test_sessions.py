@@ -11,7 +11,7 @@ from speedrunner.methods.method_registry import make
 from speedrunner.store.labels import Labels
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, Termination
-from speedrunner.verification.policy_check import policies
+from speedrunner.verification.policy_check import check_policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import CORRIDOR, Runs, ScriptedRun, flag
 from tests.tampered_runs import subject
@@ -100,7 +100,7 @@ class TestASession:
             Edit("write", "leave_start", source=STEP, public=("leave_start",)),
             Edit("write", "go_on", source=ON, public=("go_on",)),
         ]
-        assert policies(subject(run.dir)).level == "ok"
+        assert check_policies(subject(run.dir)).level == "ok"
         assert run.data.sleeps[0].agents == []
 
     async def test_three_sleeps_lead_to_a_library_that_is_known_in_advance(self, corridor: Runs) -> None:
