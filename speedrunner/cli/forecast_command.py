@@ -46,7 +46,7 @@ def forecast(
 
     `speedrunner sweep ... scale=pilot` plays a few episodes of each condition. Requests, tokens by class,
     engine time, USD and disk are estimated with an interval. The forecast is stored next to the runs, and
-    `speedrunner report` compares it with the results. A line warns of each condition whose episodes will
+    `speedrunner report` compares it with the results. Lines warn of conditions with episodes that will
     fill the model's context before their limit of calls.
 
     Example: speedrunner forecast experiment=main model=qwen3.5-27b --from runs/pilot

@@ -14,14 +14,17 @@ from speedrunner.runs.setup import Setup
 if TYPE_CHECKING:
     import pandas
 
-ADVICE = "Serve more context, or lower model.actor.thinking_tokens"
+ADVICE = (
+    "Serve more context, lower model.actor.thinking_tokens, or set model.actor.keep_thinking=false if the"
+    " chat template allows it"
+)
 
 
 class ContextWarning(msgspec.Struct, frozen=True):
-    """A condition with episodes that can fill the context.
+    """Conditions with episodes that can fill the context.
 
     Attributes:
-        condition_name: the condition.
+        conditions: those with the same values.
         call: the first call, about, for which the context has no room.
         calls: an episode's limit of calls.
         context: tokens of prompt and answer that the model takes.
@@ -30,7 +33,7 @@ class ContextWarning(msgspec.Struct, frozen=True):
         episodes: measured episodes behind it; 0: only the thinking budget is known.
     """
 
-    condition_name: ConditionName
+    conditions: tuple[ConditionName, ...]
     call: int
     calls: int
     context: int
@@ -40,7 +43,7 @@ class ContextWarning(msgspec.Struct, frozen=True):
 
     def describe(self) -> str:
         """Return the warning as one line."""
-        name = " ".join(msgspec.structs.astuple(self.condition_name))
+        names = ", ".join(" ".join(msgspec.structs.astuple(name)) for name in self.conditions)
         when = "at"
         reason = f"prompts start at {self.first_prompt:,.0f} tokens and grow by {self.growth:,.0f} a call"
         if not self.episodes:
@@ -49,20 +52,24 @@ class ContextWarning(msgspec.Struct, frozen=True):
         source = f"{self.episodes} measured episodes" if self.episodes else "not measured"
         full = f"is full {when} about call {self.call:,} of {self.calls:,}"
         return (
-            f"warning: {name}: the context of {self.context:,} tokens {full} ({source}: {reason}). {ADVICE}."
+            f"warning: {names}: the context of {self.context:,} tokens {full} ({source}: {reason}). {ADVICE}."
         )
 
 
 def warn_of_contexts(setups: Sequence[Setup], known: pandas.DataFrame) -> list[ContextWarning]:
-    """Return a warning for each planned condition with episodes that are likely to fill the context.
+    """Return warnings of the planned conditions with episodes that are likely to fill the context; conditions
+    with equal values share one.
 
     Args:
         known: measurements with the columns `speedrunner.experiments.forecast.COLUMNS`. A condition without
             an episode of at least two calls there is judged by its model config: the thinking budget is kept
-            in each turn, and everything else in the prompt is left out.
+            in each turn (none with `keep_thinking=false`), and everything else in the prompt is left out.
     """
     by_condition = {condition_name(setup.config): setup for setup in setups}
-    return [*_warnings(by_condition, known)]
+    merged: dict[ContextWarning, list[ConditionName]] = {}
+    for each in _warnings(by_condition, known):
+        merged.setdefault(msgspec.structs.replace(each, conditions=()), []).extend(each.conditions)
+    return [msgspec.structs.replace(each, conditions=tuple(names)) for each, names in merged.items()]
 
 
 def _warnings(setups: dict[ConditionName, Setup], known: pandas.DataFrame) -> Iterator[ContextWarning]:
@@ -70,10 +77,14 @@ def _warnings(setups: dict[ConditionName, Setup], known: pandas.DataFrame) -> It
         actor = setup.model_config.role("actor")
         own = known[(known["condition_name"] == name) & (known["budgets"] == budgets_of(setup.config))]
         own = own[own["growth"].notna()]
-        context, first, growth = setup.model_config.context, 0.0, float(actor.thinking_tokens)
+        context, first, growth = (
+            setup.model_config.context,
+            0.0,
+            float(actor.thinking_tokens * actor.keep_thinking),
+        )
         if len(own):
             context = min(context, int(own["context"].min()))
             first, growth = float(own["first_prompt"].mean()), float(own["growth"].mean())
         calls = actor.calls(setup.env.limits.llm_calls)
         if growth > 0 and (call := int(max(context - first, 0) / growth) + 1) <= calls:
-            yield ContextWarning(name, call, calls, context, growth, first, len(own))
+            yield ContextWarning((name,), call, calls, context, growth, first, len(own))

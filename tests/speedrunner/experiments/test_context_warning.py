@@ -13,8 +13,8 @@ from speedrunner.runs.setup import Setup, set_up
 NOTHING = pandas.DataFrame(columns=COLUMNS)
 
 
-def planned(*overrides: str) -> Setup:
-    return set_up(compose(["model=qwen3.5-27b", "method=react", *overrides]), plays_here=False)
+def planned(*overrides: str, method: str = "react") -> Setup:
+    return set_up(compose(["model=qwen3.5-27b", f"method={method}", *overrides]), plays_here=False)
 
 
 def measured(setup: Setup, *growth: float, first: float = 3072.0, context: int = 131072) -> pandas.DataFrame:
@@ -32,7 +32,8 @@ def test_a_pilot_says_at_about_which_call_the_context_is_full() -> None:
     assert found.describe() == (
         "warning: crafter react qwen3.5-27b: the context of 131,072 tokens is full at about call 321 of 2,000"
         " (2 measured episodes: prompts start at 3,072 tokens and grow by 400 a call). Serve more context,"
-        " or lower model.actor.thinking_tokens."
+        " lower model.actor.thinking_tokens, or set model.actor.keep_thinking=false if the chat template"
+        " allows it."
     )
 
 
@@ -45,6 +46,16 @@ def test_without_a_pilot_the_thinking_budget_alone_can_fill_it() -> None:
 def test_seeds_of_a_condition_have_one_warning() -> None:
     setups = [planned("env=crafter", f"run.seed={seed}") for seed in (0, 1)]
     assert len(warn_of_contexts(setups, NOTHING)) == 1
+
+
+def test_conditions_with_equal_values_share_a_line() -> None:
+    setups = [planned("env=crafter", method=method) for method in ("react", "opo")]
+    (found,) = warn_of_contexts(setups, NOTHING)
+    assert "warning: crafter react qwen3.5-27b, crafter opo qwen3.5-27b: the context" in found.describe()
+
+
+def test_reasoning_that_is_left_out_fills_nothing() -> None:
+    assert warn_of_contexts([planned("env=crafter", "model.actor.keep_thinking=false")], NOTHING) == []
 
 
 def test_enough_context_for_all_calls_has_none() -> None:
