@@ -108,8 +108,8 @@ async def test_without_earlier_reasoning_the_cache_gives_what_it_can(
     for turn in range(8):
         answer = await talk.ask()
         assert answer.call is not None
-        # The cached part ends within the last turn's prompt: its reasoning is not sent again.
-        assert answer.usage.cached <= before
+        # The last turn's reasoning is not sent again; what follows may start with the same few tokens.
+        assert answer.usage.cached < before + BLOCK
         before = answer.usage.prompt
         talk.tell(f"a wall {turn}")
         assert talk.transcript.text.count("<think>") == 0
