@@ -48,8 +48,10 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
                 f"roles.{name}: an answer of {most} tokens (thinking_tokens and string_tokens) does not fit a"
                 f" context of {model_config.context}"
             )
-    if model_config.thinking_closing and model_config.thinking == "none":
-        yield "`thinking_closing` needs `thinking: generated` or `thinking: prompted`"
+    if model_config.thinking_closing and (
+        model_config.api != "completions" or model_config.thinking == "none"
+    ):
+        yield "`thinking_closing` needs `api: completions`, and `thinking: generated` or `thinking: prompted`"
     if model_config.load_format == "dummy" and model_config.shape is None:
         yield "`load_format: dummy` needs a `shape` (models/shapes/build_shapes.py lists them)"
     flags = model_config.server.flags

@@ -240,12 +240,12 @@ class Samples:
 
     def curriculum(self) -> Prompt:
         """What Voyager's curriculum reads."""
-        return self._voyager(lambda rollout: rollout._proposed())
+        return self._voyager(lambda rollout: rollout._propose())
 
     def critic(self) -> Prompt:
         """What Voyager's critic reads."""
         seen, program = self.opening.observation, self._skill(["routine_000"], 0)
-        return self._voyager(lambda rollout: rollout._judged(program, seen, "Done.", seen))
+        return self._voyager(lambda rollout: rollout._judge(program, seen, "Done.", seen))
 
     def programmer(self, skills: int) -> Prompt:
         """What Voyager's actor reads in training."""

@@ -31,7 +31,7 @@ def headline(trajectory: Json) -> str:
     actions = sum(turn["executed"]["actions"] for turn in turns if turn["executed"] is not None)
     tokens = sum(turn["usage"]["completion"] for turn in turns)
     took = f"{len(turns)} LLM calls, {actions} actions, {tokens} output tokens"
-    task = " ".join(find_task_text(trajectory).partition("\n\n")[0].split())
+    task = " ".join(opening(trajectory).partition("\n\n")[0].split())
     more = f"; {task[:TASK_CHARS]}" + " ..." * (len(task) > TASK_CHARS) if task else ""
     place = f"{trajectory['environment']}, " if trajectory.get("environment") else ""
     return (
@@ -40,7 +40,7 @@ def headline(trajectory: Json) -> str:
     )
 
 
-def find_task_text(trajectory: Json) -> str:
+def opening(trajectory: Json) -> str:
     """Return the task as the actor was shown it."""
     turns = trajectory["turns"]
     return (
@@ -51,7 +51,7 @@ def find_task_text(trajectory: Json) -> str:
 def trajectory_lines(trajectory: Json, first: int = 1, last: int | None = None) -> Iterator[str]:
     """Yield an episode's lines: its headline, the task before turn 1, and turns `first` to `last`."""
     yield headline(trajectory)
-    if first <= 1 and (told := find_task_text(trajectory)):
+    if first <= 1 and (told := opening(trajectory)):
         yield from told.split("\n")
     for lines in turns(trajectory, first, last):
         yield from lines

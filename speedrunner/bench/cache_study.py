@@ -284,6 +284,9 @@ async def study_cache(
             if tokens:
                 status(f"comparing the log-probabilities of {tokens} recorded tokens")
                 compared = await compare_tokens(deployment, each, tokens)
+                if not compared:
+                    found.notes.append(f"{method}: no recorded token could be compared.")
+                    continue
                 figures = shift_figures(compared, model_config.dtype)
                 found.facts["methods"][-1]["logprobs"] = figures
                 found.tables.append(shift_table(method, figures))

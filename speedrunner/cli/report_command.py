@@ -58,7 +58,7 @@ def report(
         except StorageError as error:
             records, damaged = [], [str(error)]
         found.problems.extend(damaged)
-        libraries = [*attribution_figures(found.subjects), *transfer_figures(found.transfers)]
+        libraries = [*attribution_figures(found.subjects), *transfer_figures(found.transfers, found.options)]
         made = [*name_apart([*figures(found.conditions, found.options), *libraries])]
         out = out or _own_folder(folders)
         text = page(

@@ -174,7 +174,7 @@ def split_by_server(runs: Sequence[Member]) -> list[list[Member]]:
 
 
 def is_unfinished(member: Member) -> bool:
-    """Return whether a run has unfinished steps. Raises if it cannot start or resume; see `begun`."""
+    """Return whether a run has unfinished steps. Raises if it cannot start or resume; see `open_run`."""
     path, setup = Path(member.path), member.setup
     if not (path / "config.yaml").exists():
         setup.check_keys()

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.agents.reading import find_task_text, turns
+from speedrunner.agents.reading import opening, turns
 from speedrunner.methods import (
     ActorSpec,
     Edit,
@@ -66,7 +66,7 @@ class ASI(Method):
     """An append-only library; the actor sees every skill.
 
     Attributes:
-        successful: selects the episodes from which skills are induced, see `successful`.
+        successful: selects the episodes from which skills are induced, see `select_successful`.
         overflow: handling of an episode that does not fit the context. `skip` induces nothing from it;
             `discard` changes nothing in the whole sleep, as in the paper; `fit` shows its newest turns.
         sees: what the inducer sees of an outcome.
@@ -145,7 +145,7 @@ class ASI(Method):
                 "asi/user",
                 library=library,
                 headline=headline(plain),
-                opening=find_task_text(plain),
+                opening=opening(plain),
                 turns=[written[place] for place in shown],
                 left_out=len(written) - len(shown),
             )

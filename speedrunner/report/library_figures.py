@@ -43,8 +43,12 @@ def attribution_figures(subjects: Sequence[Subject]) -> list[Figure]:
     return figures
 
 
-def transfer_figures(transfers: Sequence[Transfer]) -> list[Figure]:
-    """Return a figure for each environment and method: matrices of libraries and players."""
+def transfer_figures(transfers: Sequence[Transfer], options: str) -> list[Figure]:
+    """Return a figure for each environment and method: matrices of libraries and players.
+
+    Args:
+        options: further options of the command that fills a gap.
+    """
     figures = []
     for env, method in dict.fromkeys((each.env, each.method) for each in transfers):
         own = [each for each in transfers if (each.env, each.method) == (env, method)]
@@ -62,7 +66,7 @@ def transfer_figures(transfers: Sequence[Transfer]) -> list[Figure]:
                 text,
                 [[panel] for panel in panels],
                 [*runs],
-                "" if is_whole else f"missing cells: {COMMAND} env={env.partition('-')[0]}",
+                "" if is_whole else f"missing cells: {COMMAND} env={env.partition('-')[0]}{options}",
             )
         )
     return figures

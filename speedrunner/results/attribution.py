@@ -23,7 +23,7 @@ from speedrunner.results.coalitions import MOST_SKILLS, Coalition, Share, shaple
 from speedrunner.results.conditions import KEYS
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_mean
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.seed_tests import select_tests
+from speedrunner.results.seed_tests import list_values
 from speedrunner.results.writing import Table, table_of
 from typed.plain_records import flat
 
@@ -58,6 +58,12 @@ class Subject:
     def skills(self) -> list[str]:
         """Return the skills that an evaluation hides or removes, sorted."""
         return sorted({skill for _, names in self.parts for skill in names})
+
+    @property
+    def public(self) -> int:
+        """Return the number of public skills of the whole library; 0 without a finished run."""
+        runs = [run for own in (self.whole, *self.parts.values()) for run in own.values()]
+        return int(runs[0].checkpoints["public"].iloc[-1]) if runs else 0
 
     @property
     def runs(self) -> list[str]:
@@ -116,6 +122,9 @@ def find_gaps(subjects: Sequence[Subject]) -> list[str]:
         missing = [f"{run.path} is not finished" for run in each.unfinished]
         if not each.whole:
             missing.append(f"no finished evaluation of the whole library of {each.start_from}")
+        tried = {*each.skills, *(skill for run in each.unfinished for skill in _part(run)[1])}
+        if len(tried) < each.public:
+            missing.append(f"{len(tried)} of {each.public} public skills were evaluated")
         if missing:
             partly = [*each.parts, *(_part(run) for run in each.unfinished)]
             several = {names for _, names in partly if len(names) > 1}
@@ -141,15 +150,16 @@ def rate_skill(
 def share_skills(subject: Subject, metric: str) -> dict[str, tuple[Share, Estimate]]:
     """Return the Shapley value of each hidden skill with its interval over tasks; empty if it is unknown.
 
-    All values are means over the tasks that every coalition has played.
+    All values are means over the seeds and tasks that every coalition has played.
     """
     skills = _players(subject)
-    if not 0 < len(skills) <= MOST_SKILLS or not subject.whole:
+    if not 0 < len(skills) <= MOST_SKILLS or len(skills) < subject.public or not subject.whole:
         return {}
     runs = {frozenset(skills): subject.whole} | {
         frozenset(skills) - hidden: own for (change, hidden), own in subject.parts.items() if change == "hide"
     }
-    values = {one: _by_task(own, metric) for one, own in runs.items()}
+    seeds = set.intersection(*map(set, runs.values()))
+    values = {one: _by_task([own[seed] for seed in seeds], metric) for one, own in runs.items()}
     tasks = [task for task in values[frozenset(skills)] if all(task in own for own in values.values())]
     means = {one: sum(own[task] for task in tasks) / len(tasks) for one, own in values.items() if tasks}
     shares = shapley_values(skills, set(means), means.__getitem__)
@@ -222,12 +232,7 @@ def _names(subject: Subject) -> tuple[str, str, str]:
 def _list_parts(subject: Subject) -> list[tuple[str, Coalition]]:
     """Return the parts without one skill, sorted by it, then those without any, if there are several."""
     single = sorted((part for part in subject.parts if len(part[1]) == 1), key=lambda part: [*part[1]])
-    everything = [
-        part
-        for part in subject.parts
-        if len(part[1]) > 1
-        and part[1] == {skill for change, names in subject.parts for skill in names if change == part[0]}
-    ]
+    everything = [part for part in subject.parts if len(part[1]) == subject.public > 1]
     return [*single, *sorted(everything, key=lambda part: part[0])]
 
 
@@ -240,17 +245,18 @@ def _players(subject: Subject) -> list[str]:
     return sorted({skill for change, names in subject.parts if change == "hide" for skill in names})
 
 
-def _by_task(runs: dict[int, RunResult], metric: str) -> dict[Task, float]:
-    """Return the mean of each task over seeds and test episodes with a value."""
-    values = pandas.concat([_values(run, metric) for run in runs.values()])
+def _by_task(runs: Sequence[RunResult], metric: str) -> dict[Task, float]:
+    """Return the mean of each task over seeds and test episodes with a value; empty without runs."""
+    if not runs:
+        return {}
+    values = pandas.concat([_values(run, metric) for run in runs])
     means = values.groupby(level="task", sort=False).mean().dropna()
     return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
 def _values(run: RunResult, metric: str) -> pandas.Series[float]:
     """Return a metric of each scored test episode, by number and task."""
-    tests = select_tests(run.episodes, int(run.checkpoints.index[-1]))
-    return tests.set_index(["number", "task"])[metric].astype(float)
+    return list_values(run, int(run.checkpoints.index[-1]), metric)
 
 
 def _key(config: Config) -> str:

@@ -71,7 +71,9 @@ class BreakEven(msgspec.Struct, frozen=True):
     @property
     def result(self) -> str:
         """Return `never`, `at once` or `later`."""
-        return {None: "never", 1: "at once"}.get(self.break_even, "later")
+        if self.break_even is None:
+            return "never"
+        return "later" if self.training else "at once"
 
 
 def find_break_even(spent: Mapping[int, float], saved: Mapping[int, Sequence[float]]) -> BreakEven | None:

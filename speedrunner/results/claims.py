@@ -133,7 +133,15 @@ def _judge(
     finders: dict[str, _Runs] = {}
 
     def find(wanted: str) -> _Runs:
-        name = next((each for each in played if each == wanted or each.startswith(f"{wanted}-")), wanted)
+        variants = (
+            each
+            for each, options in played.items()
+            if each.startswith(f"{wanted}-")
+            and options.context is None
+            and not options.actor
+            and not options.inducer
+        )
+        name = wanted if wanted in played else next(variants, wanted)
         return finders.setdefault(name, _Runs(conditions, name, {}))
 
     groups = [[_compare(each, find(each.model or model)) for each in group] for group in claim.groups]

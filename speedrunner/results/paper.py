@@ -111,7 +111,7 @@ def played_models(conditions: Sequence[Condition]) -> dict[str, ModelOptions]:
 
 def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
     """Return the command that plays an experiment with the models of a run; `options` as in
-    `compare_paper`."""
+    `compare_with_paper`."""
     words = ["speedrunner", "sweep", f"experiment={experiment}", f"model={model.name}"]
     if model.inducer_name is not None:
         words.append(f"model.inducer_name={model.inducer_name}")

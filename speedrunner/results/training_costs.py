@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from statistics import mean
 
 import msgspec
@@ -26,13 +26,13 @@ class TrainingCost(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         schema_tokens: tokens of its name, documentation and parameters in every request of the actor.
         cached_tokens: how many of these came from the prefix cache, on average over the actor's requests in
-            the newest batch; `None` if no sleep has recorded the length of the prefix.
+            the newest batch; `None` on the chat and responses APIs.
         calls: calls by the actor.
         saved_per_call: LLM calls that one call saved, on average; `None` without a call.
         break_even: the first training episode after which it had saved more than it had cost, at `PRICES`;
             see `SkillCost`.
-        invalidated_tokens: tokens of the tools from this one on. An edit moves a skill to the end, so these
-            are no longer cached.
+        invalidated_tokens: tokens of the shared prefix from this skill on. An edit moves a skill to the end,
+            so these are no longer cached. On the chat and responses APIs: of the schemas from this one on.
     """
 
     skill: str
@@ -44,11 +44,15 @@ class TrainingCost(msgspec.Struct, frozen=True, kw_only=True):
     invalidated_tokens: int
 
 
-def training_costs(run: RunData, count_tokens: Callable[[str], int]) -> list[TrainingCost]:
+def training_costs(
+    run: RunData, count_tokens: Callable[[str], int], prefix_tokens: int, starts: Mapping[str, int]
+) -> list[TrainingCost]:
     """Return the costs of the newest policy's public skills, in the order of the actor's tools.
 
     Args:
         count_tokens: counts the tokens of a text for the actor's model.
+        prefix_tokens, starts: tokens of the prefix that all episodes share, and of its part before each
+            skill's schema; 0 and empty if they are unknown.
 
     Raises:
         StorageError: the run cannot be read.
@@ -63,40 +67,35 @@ def training_costs(run: RunData, count_tokens: Callable[[str], int]) -> list[Tra
     by_name: dict[str, SkillCost] = {
         each.skill: each for each in skill_costs(run, costs, history, count_tokens)
     }
-    lengths = [round(by_name[skill.name].schema_tokens or 0) for skill in public]
-    ends = [sum(lengths[place:]) for place in range(len(lengths))]
-    shares = [_cached(run, version, end, length) for end, length in zip(ends, lengths, strict=True)]
-    return [
-        TrainingCost(
-            skill=skill.name,
-            schema_tokens=length,
-            cached_tokens=cached,
-            calls=(cost := by_name[skill.name]).calls,
-            saved_per_call=cost.steps_saved / cost.calls if cost.calls else None,
-            break_even=cost.break_even,
-            invalidated_tokens=end,
-        )
-        for skill, length, end, cached in zip(public, lengths, ends, shares, strict=True)
-    ]
-
-
-def _cached(run: RunData, version: int, end: int, length: int) -> int | None:
-    """Return the mean number of tokens of a schema that came from the cache, in the newest batch.
-
-    The tools end the prefix that all episodes share, and the cache provides the start of a prompt.
-
-    Args:
-        end: tokens from the start of the schema to the end of the prefix.
-        length: tokens of the schema.
-    """
-    prefix = next((each.prefix for each in run.sleeps if each.sleep == version), None)
-    if prefix is None:
-        return None
-    start = prefix.after - end
-    found = [
-        min(max(turn.usage.cached - start, 0), length)
+    cached = [
+        turn.usage.cached
         for played in run.played("train", run.batches()[-1])
         for turn in played.turns
         if turn.role == "actor"
     ]
-    return round(mean(found)) if found else None
+    lengths = [round(by_name[skill.name].schema_tokens or 0) for skill in public]
+    found = []
+    for place, (skill, length) in enumerate(zip(public, lengths, strict=True)):
+        cost, start = by_name[skill.name], starts.get(skill.name)
+        found.append(
+            TrainingCost(
+                skill=skill.name,
+                schema_tokens=length,
+                cached_tokens=None if start is None else _count_cached(cached, start, length),
+                calls=cost.calls,
+                saved_per_call=cost.steps_saved / cost.calls if cost.calls else None,
+                break_even=cost.break_even,
+                invalidated_tokens=sum(lengths[place:]) if start is None else prefix_tokens - start,
+            )
+        )
+    return found
+
+
+def _count_cached(cached: Sequence[int], start: int, length: int) -> int | None:
+    """Return how many tokens of a schema came from the cache, on average; `None` without requests.
+
+    Args:
+        cached: by request, the tokens at the start of its prompt that came from the cache.
+        start: tokens of the prompt before the schema.
+    """
+    return round(mean(min(max(each - start, 0), length) for each in cached)) if cached else None

@@ -26,7 +26,7 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
         say: called with a line about each fitted model.
 
     Raises:
-        InvalidModelConfig, ServerFailed: see `serving.sizing.sized`.
+        InvalidModelConfig, ServerFailed: see `serving.sizing.size_model`.
     """
     services = setup.services
     endpoints = [running_endpoint(*service) for service in services]

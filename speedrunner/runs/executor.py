@@ -27,7 +27,7 @@ from speedrunner.runs.due import Due
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
-from speedrunner.store.history import History
+from speedrunner.store.history import History, visible
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     EpisodeRow,
@@ -275,9 +275,10 @@ class Executor:
                     played = await play_episode(self.actor, episode, spec, worker, labels)
                 attempts.append(played)
                 if not played.termination.is_fault:
-                    return played
+                    return msgspec.structs.replace(played, outcome=visible(played.outcome, self.method.sees))
             raise RunStopped(f"twice, {_describe_failure(played)}")
 
+        locating = self._spec(policy, history.batch(history.batches()[-1])[0].task)
         tools = SleepTools(
             sleep=step.number,
             env=self.actor.env,
@@ -288,7 +289,9 @@ class Executor:
             sandbox=self.actor.config.sandbox.limits,
             attempt=play_again if allowed else None,
             fresh=step.fresh,
-            training_costs=partial(training_costs, run, self.actor.model("actor").count_tokens),
+            training_costs=lambda: training_costs(
+                run, self.actor.model("actor").count_tokens, *self.actor.locate_tools(locating)
+            ),
         )
         began = time.monotonic()
         with self.progress.step(step_name(step), 0, 0), self.drain.unit(name, self._kind("sleep")):

@@ -303,13 +303,13 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
             directory.carry_history(source, version)
             initial = first_policy(source, version)  # of the same version, if the source is being played
         directory.write_policy(initial)
-    directory.write_secret()  # runs recorded by older code have none
+    directory.write_secret()
 
 
 def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:
     """Return the record of this process, if it may resume the run.
 
-    Raises the errors of `identity`, `with_recorded_contexts` and `continued`.
+    Raises the errors of `identity`, `with_recorded_contexts` and `accept_changes`.
 
     Args:
         say: called with a line about each action.

@@ -78,7 +78,7 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
                 )
             for number, (each, end) in enumerate(phases):
                 copies.copy(each, end, temporary / f"{number:04d}")
-            temporary.rename(target)
+            files.publish_folder(temporary, target)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
 

@@ -340,14 +340,17 @@ def format_record(record: msgspec.Struct) -> bytes:
 
 
 def publish_folder(temporary: Path, final: Path) -> None:
-    """Give a finished flat folder its final name; it must not be changed afterwards.
+    """Give a finished folder its final name; it must not be changed afterwards.
 
     Raises:
         StorageError: the rename failed, or `final` already exists.
     """
     with explain_errors(final, "written"):
-        for file in temporary.iterdir():
-            sync(file)
+        for path in temporary.rglob("*"):
+            if path.is_dir():
+                _sync_folder(path)
+            else:
+                sync(path)
         _sync_folder(temporary)
         if final.exists():
             raise FileExistsError(errno.EEXIST, "it already exists and is never changed")

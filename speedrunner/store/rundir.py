@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -107,10 +108,14 @@ class RunDirectory:
         self.policies.save(policy)
 
     def carry_history(self, source: RunData, version: int) -> None:
-        """Copy the training history that led to another run's policy. See `speedrunner.store.carried`."""
+        """Copy the training history that led to another run's policy. See `speedrunner.store.carried`.
+
+        This replaces a copy by a process that was killed before it stored the policy: the other run may have
+        continued since then.
+        """
         self._own()
-        if not (self.path / CARRIED).exists():
-            copy_history(source, version, self.path / CARRIED)
+        shutil.rmtree(self.path / CARRIED, ignore_errors=True)
+        copy_history(source, version, self.path / CARRIED)
 
     def append_process(self, process: Process) -> None:
         """Append the record of this process, before it does anything else."""

@@ -149,7 +149,7 @@ async def _replay_episode(subject: Subject, played: Played, worker: ProcessWorke
 
 def _list_operations(played: Played) -> list[tuple[int | None, Asked]]:
     """Return the operations on an episode's world, and the turns that show them. Raises as
-    `_replayed` does."""
+    `_replay_episode` does."""
     episode, turns = played.trajectory, played.trajectory.turns
     found: list[tuple[int | None, Asked]] = []
     for step in episode.steps:

@@ -212,7 +212,7 @@ def test_a_refusal_names_file_and_field_and_how_to_allow_it(
     assert f"{folder}/bad/config.yaml: {field}" in refusal
     assert not lure.mark.exists()
     # What it says to add is what allows it.
-    again = commands.run(lure.folder, *given, *shlex.split(refusal.partition("name it as well: ")[2]))
+    again = commands.run(lure.folder, *given, *shlex.split(refusal.partition("If you trust it, add ")[2]))
     assert lure.mark.exists(), again
 
 

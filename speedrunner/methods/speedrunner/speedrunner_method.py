@@ -123,7 +123,7 @@ class SpeedRunner(Method):
         cost_aware: whether the inducer sees what each public skill costs and saves in training. Not in the
             paper.
         guard: `heldback` plays new training tasks with the edited library before it is adopted; see
-            `_regressed`. Not in the paper.
+            `_find_regression`. Not in the paper.
         guard_episodes: number of these tasks in each sleep; they come after those of the run's rollouts.
     """
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from speedrunner.agents.reading import find_task_text, headline, summarize_sleep, trajectory_lines
+from speedrunner.agents.reading import headline, opening, summarize_sleep, trajectory_lines
 
 MOUNTS: dict[str, str] = {}
 
@@ -134,7 +134,7 @@ def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
         versions,
         load_trajectories,
         headline,
-        find_task_text,
+        opening,
         calls,
         show,
         sleeps,

@@ -144,7 +144,7 @@ def test_a_template_that_has_changed_since_is_noticed(
         file.write_text(file.read_text().replace("corridor", "long corridor"))
     with (
         ScriptedEngine(tiny_tokenizer, forced) as engine,
-        pytest.raises(RunDirectoryError, match="changed since"),
+        pytest.raises(RunDirectoryError, match="have changed"),
     ):
         studied(engine, str(changed))
 
@@ -157,7 +157,7 @@ def test_a_run_that_has_played_nothing_cannot_be_played_again(
     (empty / "config.yaml").write_text((learnt.dir / "config.yaml").read_text())
     with (
         ScriptedEngine(tiny_tokenizer, forced) as engine,
-        pytest.raises(RunDirectoryError, match="has no finished episode yet"),
+        pytest.raises(RunDirectoryError, match="has no finished episode to replay yet"),
     ):
         studied(engine, str(empty))
 

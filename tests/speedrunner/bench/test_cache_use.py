@@ -28,7 +28,7 @@ async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor
     found = await measure_cache(setup, [1, 2], episodes=2, turns=3, status=said.append)
     assert "level 1 of 2, 1 in flight with admission: 4 turns of 2 of 2 episodes" in said
     assert said[-1] == (
-        "the last level again: 100.00% of the maximum; level 4 of 4, 2 in flight with admission:"
+        "the last level, repeated: 100.00% of the maximum; level 4 of 4, 2 in flight with admission:"
         " 6 turns of 2 of 2 episodes"
     )
     levels, whole = found.tables  # the server is not ours: its cache stays as it is
@@ -129,10 +129,10 @@ def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
     assert "16384 16 yes 480 1000000 97.0% 99.40% 600 1.500 0 0" in lines
     assert "452 16 yes 480 1000000 95.0% 99.40% 600 1.500 8 0" in lines
     assert "least share of the maximum 99.40% at least 99.00%: met" in lines
-    assert "whole cache: output tokens/s with admission over without 1.050" in lines
-    assert "whole cache: CPU time per output token with admission over without 1.000" in lines
+    assert "whole cache: output tokens/s with over without admission 1.050" in lines
+    assert "whole cache: CPU time per output token with over without admission 1.000" in lines
     assert "half the cache: hit rate without admission 60.0%" in lines
-    assert "half the cache: output tokens/s with admission over without 3.000" in lines
+    assert "half the cache: output tokens/s with over without admission 3.000" in lines
 
 
 def test_a_model_on_a_route_of_messages_cannot_be_looked_into() -> None:

@@ -176,7 +176,7 @@ class Unsplit(Corridor):
 def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -> None:
     line = complaint(in_process("check", "env", Unsplit.name))
     assert "has no split" in line
-    assert "or name a task: task.name=... task.index=..." in line
+    assert "or choose a task with task.name=... task.index=..." in line
     done = in_process("check", "env", Unsplit.name, "task.name=default", "task.index=4", "--calls", "20")
     assert done.returncode == 0, done.stdout
     done = in_process("check", "env", Unsplit.name, "task.name=maze")

@@ -39,7 +39,7 @@ class TestTransfer:
             for other in "ab"
         ]
         evaluations.append(played(sources["a", 0], "a", 1, [1.0]))
-        (figure,) = transfer_figures(find_transfers([*sources.values(), *evaluations]))
+        (figure,) = transfer_figures(find_transfers([*sources.values(), *evaluations]), " --dir=there")
         models, seeds, more = (row[0] for row in figure.rows)
         assert (models.title, [line.name for line in models.lines]) == ("models, same seed", ["a", "b"])
         assert models.lines[0].x == ["a", "b"]
@@ -50,9 +50,9 @@ class TestTransfer:
             ("seed 0", ["seed 0", "seed 1"]),
             ("seed 1", ["seed 1"]),
         ]
-        assert figure.missing == "missing cells: speedrunner sweep experiment=transfer env=babyai"
+        assert figure.missing == "missing cells: speedrunner sweep experiment=transfer env=babyai --dir=there"
 
     def test_a_whole_matrix_misses_nothing(self) -> None:
         source = learned("a")
-        (figure,) = transfer_figures(find_transfers([source, played(source, "a", 0, [1.0])]))
+        (figure,) = transfer_figures(find_transfers([source, played(source, "a", 0, [1.0])]), " --dir=there")
         assert (len(figure.rows), figure.missing) == (1, "")

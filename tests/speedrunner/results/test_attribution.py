@@ -41,6 +41,7 @@ def evaluation(hidden: Collection[str], seed: int = 0, change: str = "hide", **r
     found = summary(
         "babyai", "speedrunner", seed, checkpoint(0, values), start_from="runs/x:2", rollouts=0, **run
     )
+    found.checkpoints["public"] = len(SAVED)
     library = LibraryConfig(**{change: sorted(hidden)})
     config = msgspec.structs.replace(found.config, library=library)
     return replace(found, config=config, path=f"runs/{change}-{'+'.join(sorted(hidden))}-{seed}")
@@ -97,7 +98,7 @@ class TestAttribution:
         assert {row["skill"] for row in rows(runs)} == {"walk"}
         (line,) = find_gaps(group_subjects(runs))
         assert line == (
-            "runs/hide-open-0 is not finished:"
+            "runs/hide-open-0 is not finished; 2 of 3 public skills were evaluated:"
             " speedrunner sweep experiment=attribution run.start_from=runs/x:2 --dir=runs"
         )
         pair = replace(evaluation(["open", "look"]), unfinished=[0])
@@ -109,7 +110,9 @@ class TestAttribution:
         runs = [evaluation(["walk"])]
         assert rows(runs) == []
         (line,) = find_gaps(group_subjects(runs))
-        assert line.startswith("no finished evaluation of the whole library of runs/x:2: speedrunner sweep")
+        assert line.startswith(
+            "no finished evaluation of the whole library of runs/x:2; 1 of 3 public skills were evaluated: "
+        )
 
     def test_other_runs_have_none_of_this(self) -> None:
         run = summary("babyai", "speedrunner", 0, checkpoint(0, [{}]))

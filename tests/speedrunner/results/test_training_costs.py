@@ -8,13 +8,12 @@ import msgspec
 
 from speedrunner.library.library import Library
 from speedrunner.results.training_costs import TrainingCost, training_costs
-from speedrunner.store.records import PrefixChange
 from speedrunner.store.run_data import load
 from tests.speedrunner.results.small_runs import TURN, SmallRun, learnt, skill
 
 
-def costs_of(path: Path) -> list[TrainingCost]:
-    return training_costs(load(path), len)
+def costs_of(path: Path, prefix_tokens: int = 0, **starts: int) -> list[TrainingCost]:
+    return training_costs(load(path), len, prefix_tokens, starts)
 
 
 def length(path: Path, version: int, name: str) -> int:
@@ -34,27 +33,27 @@ def test_tools_are_in_the_order_of_the_prompt_with_what_an_edit_invalidates(tmp_
     run = SmallRun(tmp_path / "run")
     run.policy(0, {"wander": "return walk()", "go": "return walk()", "_step": "return walk()"})
     run.train(0, [None])
-    go, wander = costs_of(run.path)
+    go, wander = costs_of(run.path, 100, go=40, wander=70)
     assert (go.skill, wander.skill) == ("go", "wander")
     assert go.schema_tokens == length(run.path, 0, "go")
     assert wander.schema_tokens == length(run.path, 0, "wander")
-    assert go.invalidated_tokens == go.schema_tokens + wander.schema_tokens
-    assert wander.invalidated_tokens == wander.schema_tokens
-    assert (go.calls, go.saved_per_call, go.cached_tokens) == (0, None, None)
+    assert (go.invalidated_tokens, wander.invalidated_tokens) == (60, 30)  # instructions may follow the tools
+    assert (go.calls, go.saved_per_call) == (0, None)
+    unknown = costs_of(run.path)
+    assert [each.cached_tokens for each in unknown] == [None, None]
+    lengths = [go.schema_tokens, wander.schema_tokens]
+    assert [each.invalidated_tokens for each in unknown] == [sum(lengths), lengths[1]]
 
 
 def test_cached_tokens_are_those_of_the_newest_batch(tmp_path: Path) -> None:
-    probe = SmallRun(tmp_path / "probe")
-    probe.policy(0, {"home": "return walk()"})
-    size = length(probe.path, 0, "home")
     run = SmallRun(tmp_path / "run")
     run.policy(0, {})
     run.train(0, [None])
-    # The cache provides the first 60 tokens of each prompt. The schema begins 10 tokens before that.
-    run.sleep(1, PrefixChange(before=0, after=TURN.cached - 10 + size, common=0))
+    run.sleep(1)
     run.policy(1, {"home": "return walk()"})
     run.train(1, [skill("home", 6), None])
-    (home,) = costs_of(run.path)
+    # The cache provides the first 60 tokens of each prompt.
+    (home,) = costs_of(run.path, 200, home=TURN.cached - 10)
     assert home.cached_tokens == 10
 
 

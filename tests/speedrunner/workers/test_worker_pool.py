@@ -68,7 +68,7 @@ class TestMemory:
             pass
 
     async def test_an_unknown_environment_takes_none(self) -> None:
-        with pytest.raises(UnknownEnvironment, match="no environment 'nonsense'"):
+        with pytest.raises(UnknownEnvironment, match="unknown environment 'nonsense'"):
             await WorkerPool(1, "nonsense").__aenter__()
 
     @pytest.mark.parametrize(("env", "name"), [("babyai", "pick_up_seq_go_to"), ("crafter", "default")])

@@ -26,7 +26,7 @@ async def test_a_sleep_shows_what_each_public_skill_costs_and_saves(corridor: Ru
     row = re.search(r"^to_flag \| (\d+) \| (\d+) \| (\d+) \| ([\d.]+) \| (.*) \| (\d+)$", second, re.M)
     assert row is not None
     schema, cached, calls, saved, _, invalidated = row.groups()
-    assert int(schema) == int(invalidated) >= int(cached)
+    assert int(invalidated) > int(schema) >= int(cached)  # the prompt has a text after the tools
     assert int(calls) == 2  # one call in each training episode; held-out episodes called it too
     assert float(saved) == 0.0  # it walks to the flag with one action
 

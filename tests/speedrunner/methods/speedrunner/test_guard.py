@@ -71,8 +71,8 @@ async def test_a_fault_ends_the_other_episodes_before_the_run_stops(corridor: Ru
 def test_too_few_new_tasks_are_told_before_anything_starts(corridor: Runs) -> None:
     done = corridor(script(actor), *GUARDED).cli()
     assert done.stderr == (
-        "error: the method takes 2 new training tasks in each of 2 sleeps, beside run.rollouts=4, but"
-        " the environment's split has only 4 in all: lower one\n"
+        "error: the method takes 2 new training tasks in each of 2 sleeps, in addition to run.rollouts=4, but"
+        " the environment's split has only 4: lower one of them\n"
     )
 
 
