@@ -65,7 +65,7 @@ class Model:
                 )
             self._format = FORMATS[model_config.tool_format]
             if not all(model_config.role(name).keep_thinking for name in ("actor", "inducer")):
-                tokenizer.past_turn()  # reports a template that does not define it before the first episode
+                _ = tokenizer.past_turn  # reports a template that does not define it before the first episode
 
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]

@@ -13,6 +13,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ class ChatTokenizer:
         ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
         return ids, rendered[len(closed) :]
 
+    @cached_property
     def past_turn(self) -> str:
         """Return the text that opens an earlier turn of the model, after which its reasoning is left out.
 

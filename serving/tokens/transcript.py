@@ -219,7 +219,7 @@ class _PastTurns:
     """
 
     def __init__(self, tokenizer: ChatTokenizer, opening: str, ids: list[int]) -> None:
-        self._head = tokenizer.framed(tokenizer.past_turn())
+        self._head = tokenizer.framed(tokenizer.past_turn)
         self._opening = tokenizer.framed(opening)
         if ids[-len(self._opening) :] != self._opening:
             raise InvalidModelConfig(

@@ -25,8 +25,8 @@ from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.runs.run import (
-    BegunRun,
     Engines,
+    OpenRun,
     check_configuration,
     deploy_models,
     identify_process,
@@ -222,9 +222,9 @@ class _Shift:
         self._logs = logs
         self._share = FairShare(at_once)
         self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
-        self._active: dict[asyncio.Task[None], tuple[Member, BegunRun, AsyncExitStack]] = {}
-        self._begun: dict[str, BegunRun] = {}
-        self._stopped: list[BegunRun] = []
+        self._active: dict[asyncio.Task[None], tuple[Member, OpenRun, AsyncExitStack]] = {}
+        self._begun: dict[str, OpenRun] = {}
+        self._stopped: list[OpenRun] = []
         self._workers: list[AsyncExitStack] = []
         """Workers of all runs; closed when their run ends, at the latest with the shift."""
         self._directories = AsyncExitStack()
@@ -311,7 +311,7 @@ class _Shift:
             held = member, one, directory
             self._active[asyncio.create_task(self._play(one, pool, workers), name=member.name)] = held
 
-    def _active_runs(self) -> list[BegunRun]:
+    def _active_runs(self) -> list[OpenRun]:
         return [one for _, one, _ in self._active.values()]
 
     def _next(self) -> Member | None:
@@ -320,7 +320,7 @@ class _Shift:
             return None
         return next((each for each in self._queue if each.run.after not in self._unfinished), None)
 
-    async def _play(self, one: BegunRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
+    async def _play(self, one: OpenRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
         async with workers:
             await one.play(await self._engines, pool, self._drain, self._share)
 

@@ -13,7 +13,7 @@ import msgspec
 from speedrunner.config.schema import InvalidConfig, RunConfig
 from speedrunner.console import Status
 from speedrunner.results.attribution import (
-    Subject,
+    EvaluatedPolicy,
     find_gaps,
     group_subjects,
     make_attribution_tables,
@@ -23,7 +23,7 @@ from speedrunner.results.claim_tables import claim_tables, count_verdicts
 from speedrunner.results.claims import Judged, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.forecasts import forecast_table
-from speedrunner.results.paper import Beside, compare_with_paper, list_published
+from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published
 from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.paper_tables import paper_tables
 from speedrunner.results.pricing import GPU_HOURS, price_list
@@ -58,9 +58,9 @@ class Collected:
 
     runs: list[RunResult]
     conditions: list[Condition]
-    subjects: list[Subject]
+    subjects: list[EvaluatedPolicy]
     transfers: list[Transfer]
-    beside: list[Beside]
+    beside: list[PaperComparison]
     judged: list[Judged]
     tables: list[Table]
     notes: list[str]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from speedrunner.report.number_texts import exact_number
 from speedrunner.report.panels import LETTERS, Figure, Line, Panel
-from speedrunner.results.attribution import CHANGES, Subject, find_gaps, rate_skill, share_skills
+from speedrunner.results.attribution import CHANGES, EvaluatedPolicy, find_gaps, rate_skill, share_skills
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.transfer import Player, Transfer
 
@@ -21,7 +21,7 @@ SHOWN = {
 COMMAND = "speedrunner sweep experiment=transfer"
 
 
-def attribution_figures(subjects: Sequence[Subject]) -> list[Figure]:
+def attribution_figures(subjects: Sequence[EvaluatedPolicy]) -> list[Figure]:
     """Return a figure for each policy: the contribution of each skill, with intervals."""
     figures = []
     for subject in subjects:
@@ -72,7 +72,7 @@ def transfer_figures(transfers: Sequence[Transfer], options: str) -> list[Figure
     return figures
 
 
-def _attribution_panel(subject: Subject, metric: str) -> Panel:
+def _attribution_panel(subject: EvaluatedPolicy, metric: str) -> Panel:
     found: dict[str, dict[str, Estimate]] = {}
     for part in subject.parts:
         change, names = part

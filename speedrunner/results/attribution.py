@@ -37,7 +37,7 @@ CHANGES = {"hide": "hidden", "remove": "removed"}
 
 
 @dataclass(frozen=True)
-class Subject:
+class EvaluatedPolicy:
     """The evaluations of one policy that differ only in seed and shown skills.
 
     Attributes:
@@ -91,16 +91,18 @@ def shows_part(run: RunResult) -> bool:
     return bool(library.hide or library.remove)
 
 
-def group_subjects(runs: Sequence[RunResult]) -> list[Subject]:
+def group_subjects(runs: Sequence[RunResult]) -> list[EvaluatedPolicy]:
     """Return the policies with an evaluation that hides or removes skills, sorted by name."""
     keys = {_key(run.config) for run in runs if shows_part(run)}
-    found: dict[str, Subject] = {}
+    found: dict[str, EvaluatedPolicy] = {}
     for run in sorted(runs, key=lambda run: run.path):
         key, library = _key(run.config), run.config.library
         if key not in keys:
             continue
         name = condition_name(replace(run.config, library=replace(library, hide=[], remove=[])))
-        subject = found.setdefault(key, Subject(name, run.config.run.start_from or "", Path(run.path).parent))
+        subject = found.setdefault(
+            key, EvaluatedPolicy(name, run.config.run.start_from or "", Path(run.path).parent)
+        )
         if run.unfinished or run.checkpoints.empty:
             subject.unfinished.append(run)
         elif not shows_part(run):
@@ -110,12 +112,12 @@ def group_subjects(runs: Sequence[RunResult]) -> list[Subject]:
     return sorted(found.values(), key=lambda each: (each.condition_name, each.start_from))
 
 
-def make_attribution_tables(subjects: Sequence[Subject]) -> list[Table]:
+def make_attribution_tables(subjects: Sequence[EvaluatedPolicy]) -> list[Table]:
     """Return the tables `attribution` and `shapley`."""
     return [_attribution_table(subjects), _shapley_table(subjects)]
 
 
-def find_gaps(subjects: Sequence[Subject]) -> list[str]:
+def find_gaps(subjects: Sequence[EvaluatedPolicy]) -> list[str]:
     """Return a line for each policy with missing evaluations, with the command that plays them."""
     lines = []
     for each in subjects:
@@ -135,7 +137,7 @@ def find_gaps(subjects: Sequence[Subject]) -> list[str]:
 
 
 def rate_skill(
-    subject: Subject, part: tuple[str, Coalition], metric: str
+    subject: EvaluatedPolicy, part: tuple[str, Coalition], metric: str
 ) -> tuple[pandas.DataFrame, Estimate | None]:
     """Return the means of a part's pairs by task, with the column `added`, and the mean difference.
 
@@ -147,7 +149,7 @@ def rate_skill(
     return tasks, bootstrap_mean(tasks["added"].tolist())
 
 
-def share_skills(subject: Subject, metric: str) -> dict[str, tuple[Share, Estimate]]:
+def share_skills(subject: EvaluatedPolicy, metric: str) -> dict[str, tuple[Share, Estimate]]:
     """Return the Shapley value of each hidden skill with its interval over tasks; empty if it is unknown.
 
     All values are means over the seeds and tasks that every coalition has played.
@@ -175,7 +177,7 @@ def share_skills(subject: Subject, metric: str) -> dict[str, tuple[Share, Estima
     return found
 
 
-def _attribution_table(subjects: Sequence[Subject]) -> Table:
+def _attribution_table(subjects: Sequence[EvaluatedPolicy]) -> Table:
     rows = [row for subject in subjects for part in _list_parts(subject) for row in _rows(subject, part)]
     columns = [*KEYS, "skill", "change", "metric", "seeds", "tasks", "pairs"]
     columns += ["with_skill", "without", "added", "low", "high"]
@@ -191,7 +193,7 @@ def _attribution_table(subjects: Sequence[Subject]) -> Table:
     return table_of("attribution", text, pandas.DataFrame(rows, columns=columns))
 
 
-def _rows(subject: Subject, part: tuple[str, Coalition]) -> Iterator[tuple[object, ...]]:
+def _rows(subject: EvaluatedPolicy, part: tuple[str, Coalition]) -> Iterator[tuple[object, ...]]:
     change, names = part
     skill = next(iter(names)) if len(names) == 1 else ALL
     for metric in METRICS:
@@ -205,7 +207,7 @@ def _rows(subject: Subject, part: tuple[str, Coalition]) -> Iterator[tuple[objec
         yield (*_names(subject), skill, CHANGES[change], metric, *counts, *means, *around)
 
 
-def _shapley_table(subjects: Sequence[Subject]) -> Table:
+def _shapley_table(subjects: Sequence[EvaluatedPolicy]) -> Table:
     rows = []
     for subject in subjects:
         for metric in METRICS:
@@ -224,12 +226,12 @@ def _shapley_table(subjects: Sequence[Subject]) -> Table:
     return table_of("shapley", text, frame)
 
 
-def _names(subject: Subject) -> tuple[str, str, str]:
+def _names(subject: EvaluatedPolicy) -> tuple[str, str, str]:
     name = subject.condition_name
     return name.env, name.method, name.model
 
 
-def _list_parts(subject: Subject) -> list[tuple[str, Coalition]]:
+def _list_parts(subject: EvaluatedPolicy) -> list[tuple[str, Coalition]]:
     """Return the parts without one skill, sorted by it, then those without any, if there are several."""
     single = sorted((part for part in subject.parts if len(part[1]) == 1), key=lambda part: [*part[1]])
     everything = [part for part in subject.parts if len(part[1]) == subject.public > 1]
@@ -241,7 +243,7 @@ def _part(run: RunResult) -> tuple[str, Coalition]:
     return "hide" if library.hide else "remove", frozenset(library.hide or library.remove)
 
 
-def _players(subject: Subject) -> list[str]:
+def _players(subject: EvaluatedPolicy) -> list[str]:
     return sorted({skill for change, names in subject.parts if change == "hide" for skill in names})
 
 

@@ -20,7 +20,7 @@ class Mean(msgspec.Struct, frozen=True):
     at: Literal["first", "last"] = "last"
 
 
-class Comparison(msgspec.Struct, frozen=True):
+class ClaimComparison(msgspec.Struct, frozen=True):
     """A mean, its difference from another or its ratio to another, and the claimed range.
 
     Attributes:
@@ -72,5 +72,5 @@ class Claim(msgspec.Struct, frozen=True):
     place: str
     experiment: str
     paper: str
-    groups: tuple[tuple[Comparison, ...], ...]
+    groups: tuple[tuple[ClaimComparison, ...], ...]
     needed: int | None = None

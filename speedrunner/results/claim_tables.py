@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from speedrunner.results.claims import Compared, Judged
+from speedrunner.results.claims import Judged, JudgedComparison
 from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.writing import Cell, Table, latex
 
@@ -79,7 +79,7 @@ def _comparisons(judged: Sequence[Judged]) -> Table:
     return Table(COMPARISONS, text, columns, rows)
 
 
-def _latex_interval(each: Compared) -> str:
+def _latex_interval(each: JudgedComparison) -> str:
     if each.value is None or each.low is None:
         return latex(each.value)
     return f"{latex(each.value)} ({latex(each.low)} to {latex(each.high)})"

@@ -21,7 +21,7 @@ import msgspec
 import pandas
 
 from speedrunner.config.schema import ModelOptions
-from speedrunner.results.claim_records import Claim, Comparison, Mean
+from speedrunner.results.claim_records import Claim, ClaimComparison, Mean
 from speedrunner.results.conditions import FAMILIES, Condition
 from speedrunner.results.inference import bootstrap_statistic, ttest_seeds
 from speedrunner.results.paper import SEEDS, find_runs, list_gaps, played_models, sweep_command
@@ -42,7 +42,7 @@ MIN_SEEDS = 2
 """Fewer seeds give no interval for other libraries of the same method."""
 
 
-class Compared(msgspec.Struct, frozen=True):
+class JudgedComparison(msgspec.Struct, frozen=True):
     """A comparison with its measured value.
 
     Attributes:
@@ -52,7 +52,7 @@ class Compared(msgspec.Struct, frozen=True):
         reason: why it is undecided; otherwise empty.
     """
 
-    comparison: Comparison
+    comparison: ClaimComparison
     verdict: Verdict
     value: float | None
     low: float | None
@@ -76,13 +76,13 @@ class Judged(msgspec.Struct, frozen=True):
     claim: Claim
     model: str
     verdict: Verdict
-    groups: list[list[Compared]]
-    deciding: Compared
+    groups: list[list[JudgedComparison]]
+    deciding: JudgedComparison
     missing: str
     commands: list[str]
 
     @property
-    def compared(self) -> list[Compared]:
+    def compared(self) -> list[JudgedComparison]:
         """Return all comparisons."""
         return [each for group in self.groups for each in group]
 
@@ -162,21 +162,21 @@ def _judge(
     )
 
 
-def _verdict(groups: Sequence[Sequence[Compared]], needed: int) -> Verdict:
+def _verdict(groups: Sequence[Sequence[JudgedComparison]], needed: int) -> Verdict:
     verdicts = Counter(map(_verdict_of_group, groups))
     if verdicts["supported"] >= needed:
         return "supported"
     return "contradicted" if len(groups) - verdicts["contradicted"] < needed else "undecided"
 
 
-def _verdict_of_group(group: Sequence[Compared]) -> Verdict:
+def _verdict_of_group(group: Sequence[JudgedComparison]) -> Verdict:
     verdicts = {each.verdict for each in group}
     if "contradicted" in verdicts:
         return "contradicted"
     return "undecided" if "undecided" in verdicts else "supported"
 
 
-def _choose(groups: Sequence[Sequence[Compared]], verdict: Verdict) -> Compared:
+def _choose(groups: Sequence[Sequence[JudgedComparison]], verdict: Verdict) -> JudgedComparison:
     """Return a comparison that explains the claim's verdict, preferably a measured one."""
     fitting = [each for group in groups if _verdict_of_group(group) == verdict for each in group]
     alike = [each for each in fitting if each.verdict == verdict] or [
@@ -185,13 +185,13 @@ def _choose(groups: Sequence[Sequence[Compared]], verdict: Verdict) -> Compared:
     return next((each for each in alike if each.value is not None), alike[0])
 
 
-def _compare(comparison: Comparison, runs: _Runs) -> Compared:
+def _compare(comparison: ClaimComparison, runs: _Runs) -> JudgedComparison:
     import numpy
 
     samples, found = _collect(comparison, runs)
 
-    def undecided(reason: str, value: float | None = None) -> Compared:
-        return Compared(comparison, "undecided", value, None, None, len(samples), found, reason)
+    def undecided(reason: str, value: float | None = None) -> JudgedComparison:
+        return JudgedComparison(comparison, "undecided", value, None, None, len(samples), found, reason)
 
     if not samples:
         return undecided(_explain_gap(comparison, runs))
@@ -221,7 +221,7 @@ def _compare(comparison: Comparison, runs: _Runs) -> Compared:
     low, high = min(ends), max(ends)
     verdict = _place(low, high, comparison)
     where = "is at the end of the range" if low == high else "has values inside and outside the range"
-    return Compared(
+    return JudgedComparison(
         comparison,
         verdict,
         around.mean,
@@ -233,7 +233,7 @@ def _compare(comparison: Comparison, runs: _Runs) -> Compared:
     )
 
 
-def _place(low: float, high: float, comparison: Comparison) -> Verdict:
+def _place(low: float, high: float, comparison: ClaimComparison) -> Verdict:
     """Return the verdict of an interval."""
     least = -float("inf") if comparison.low is None else comparison.low
     most = float("inf") if comparison.high is None else comparison.high
@@ -242,7 +242,7 @@ def _place(low: float, high: float, comparison: Comparison) -> Verdict:
     return "contradicted" if high < least or low > most else "undecided"
 
 
-def _explain_gap(comparison: Comparison, runs: _Runs) -> str:
+def _explain_gap(comparison: ClaimComparison, runs: _Runs) -> str:
     """Return why a comparison has no value."""
     means = [mean for mean in (comparison.own, comparison.other) if mean is not None]
     lacking = [
@@ -260,7 +260,7 @@ def _list_envs(mean: Mean) -> Sequence[str]:
     return FAMILIES if mean.env == "scienceworld" else (mean.env,)
 
 
-def _collect(comparison: Comparison, runs: _Runs) -> tuple[dict[int, list[ndarray]], int]:
+def _collect(comparison: ClaimComparison, runs: _Runs) -> tuple[dict[int, list[ndarray]], int]:
     """Return the values by seed, as `bootstrap_statistic` expects them, and the number of runs found.
 
     The columns are own and other mean (if there is one), for each environment. Both are drawn together if

@@ -11,6 +11,7 @@ import pandas
 
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
+from speedrunner.results.checkpoints import CUT
 from speedrunner.results.run_result import RunResult
 from typed.plain_records import flat
 
@@ -168,7 +169,7 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
 def share_cut(rows: Iterable[pandas.Series[Any]]) -> float:
     """Return the share of the test episodes of some checkpoints that ended by wall clock or context."""
     frame = pandas.DataFrame(rows)
-    ended = (frame["wall_clock"] + frame["context_overflow"]) * frame["episodes"]
+    ended = frame[[*CUT]].sum(axis=1) * frame["episodes"]
     return float(ended.sum() / frame["episodes"].sum())
 
 

@@ -58,7 +58,7 @@ class Published(msgspec.Struct, frozen=True):
     sd: float | None
 
 
-class Beside(msgspec.Struct, frozen=True):
+class PaperComparison(msgspec.Struct, frozen=True):
     """A number of the paper and the measured one.
 
     Attributes:
@@ -90,7 +90,7 @@ def list_published() -> list[Published]:
 
 def compare_with_paper(
     numbers: Sequence[Published], conditions: Sequence[Condition], options: str = ""
-) -> list[Beside]:
+) -> list[PaperComparison]:
     """Compare each number of the paper with the measured one, for each played model.
 
     Args:
@@ -118,7 +118,9 @@ def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
     return shlex.join(words) + options
 
 
-def _compare_number(number: Published, model: str, command: str, conditions: Sequence[Condition]) -> Beside:
+def _compare_number(
+    number: Published, model: str, command: str, conditions: Sequence[Condition]
+) -> PaperComparison:
     asked: dict[tuple[str, str], Mapping[int, RunResult]] = {}
 
     def find(env: str, method: str) -> Mapping[int, RunResult]:
@@ -133,7 +135,7 @@ def _compare_number(number: Published, model: str, command: str, conditions: Seq
     last = [run.checkpoints.iloc[-1] for run in runs if len(run.checkpoints)]
     cut = max((share_cut([row]) for row in last), default=0.0)
     gaps = list_gaps(asked, SEEDS.get(number.experiment, 3))
-    return Beside(
+    return PaperComparison(
         paper=number,
         model=model,
         ours=average(known) if len(known) == len(parts) else None,

@@ -12,7 +12,7 @@ from itertools import product
 
 import msgspec
 
-from speedrunner.results.claim_records import Claim, Comparison, Mean
+from speedrunner.results.claim_records import Claim, ClaimComparison, Mean
 from speedrunner.results.conditions import FAMILIES
 
 CRAFTER, SCIENCEWORLD, BABYAI = "crafter", "scienceworld", "babyai"
@@ -32,36 +32,38 @@ NEAR_PERFECT = 0.95
 ABOUT = 0.2
 """Relative tolerance of "about"."""
 
-Group = tuple[Comparison, ...]
+Group = tuple[ClaimComparison, ...]
 
 
-def _differ(measure: str, own: str, other: str, env: str, sign: int) -> Comparison:
+def _differ(measure: str, own: str, other: str, env: str, sign: int) -> ClaimComparison:
     """Compare two methods: their difference has a sign."""
-    return _bound(Comparison("difference", Mean(measure, own, env), Mean(measure, other, env)), 0.0, sign)
+    return _bound(
+        ClaimComparison("difference", Mean(measure, own, env), Mean(measure, other, env)), 0.0, sign
+    )
 
 
-def _bound(comparison: Comparison, bound: float, sign: int) -> Comparison:
+def _bound(comparison: ClaimComparison, bound: float, sign: int) -> ClaimComparison:
     """Return a comparison with the range above (sign 1) or below (-1) a bound."""
     return msgspec.structs.replace(comparison, **({"low": bound} if sign > 0 else {"high": bound}))
 
 
-def _ratio(measure: str, own: str, other: str, env: str) -> Comparison:
-    return Comparison("ratio", Mean(measure, own, env), Mean(measure, other, env))
+def _ratio(measure: str, own: str, other: str, env: str) -> ClaimComparison:
+    return ClaimComparison("ratio", Mean(measure, own, env), Mean(measure, other, env))
 
 
-def _change(measure: str, method: str, env: str, sign: int) -> Comparison:
+def _change(measure: str, method: str, env: str, sign: int) -> ClaimComparison:
     """Compare the last checkpoint with the first."""
     last, first = Mean(measure, method, env), Mean(measure, method, env, "first")
-    return _bound(Comparison("difference", last, first), 0.0, sign)
+    return _bound(ClaimComparison("difference", last, first), 0.0, sign)
 
 
-def _about(comparison: Comparison, value: float) -> Comparison:
+def _about(comparison: ClaimComparison, value: float) -> ClaimComparison:
     """Return a comparison with the range within `ABOUT` of a value."""
     return msgspec.structs.replace(comparison, low=(1 - ABOUT) * value, high=(1 + ABOUT) * value)
 
 
-def _value(measure: str, method: str, env: str) -> Comparison:
-    return Comparison("value", Mean(measure, method, env))
+def _value(measure: str, method: str, env: str) -> ClaimComparison:
+    return ClaimComparison("value", Mean(measure, method, env))
 
 
 def _others(env: str) -> tuple[str, ...]:
@@ -69,11 +71,11 @@ def _others(env: str) -> tuple[str, ...]:
     return (*PROSE_AND_CODE, "voyager") if env == CRAFTER else PROSE_AND_CODE
 
 
-def _with(model: str, comparisons: Sequence[Comparison]) -> Group:
+def _with(model: str, comparisons: Sequence[ClaimComparison]) -> Group:
     return tuple(msgspec.structs.replace(each, model=model) for each in comparisons)
 
 
-def _wins(env: str, cost: str) -> list[Comparison]:
+def _wins(env: str, cost: str) -> list[ClaimComparison]:
     """Compare SpeedRunner with each baseline: better in score and cost."""
     return [
         each
@@ -92,12 +94,12 @@ def _returned(method: str) -> str:
     return f"{method}-from_{FAMILIES[1]}-{_after(method)}"
 
 
-def _retention(measure: str, method: str, sign: int) -> Comparison:
+def _retention(measure: str, method: str, sign: int) -> ClaimComparison:
     own, before = Mean(measure, _returned(method), FAMILIES[0]), Mean(measure, method, FAMILIES[0])
-    return _bound(Comparison("difference", own, before), 0.0, sign)
+    return _bound(ClaimComparison("difference", own, before), 0.0, sign)
 
 
-def _shifted(measure: str, sign: int) -> list[Comparison]:
+def _shifted(measure: str, sign: int) -> list[ClaimComparison]:
     """Compare SpeedRunner with the other methods at the end of each task of the shift."""
     first, second = FAMILIES
     return [
@@ -108,7 +110,7 @@ def _shifted(measure: str, sign: int) -> list[Comparison]:
 
 
 def _claim(
-    name: str, place: str, experiment: str, text: str, *comparisons: Comparison, paper: str = ""
+    name: str, place: str, experiment: str, text: str, *comparisons: ClaimComparison, paper: str = ""
 ) -> Claim:
     """Return a claim that needs all of its comparisons."""
     return Claim(name, text, place, experiment, paper, tuple((each,) for each in comparisons))
@@ -253,7 +255,7 @@ CLAIMS: tuple[Claim, ...] = (
         "zombies-combat", "Section 6.3, Appendix J", "zombies",
         "The more zombies, the larger the share of SpeedRunner's functions that are about combat.",
         *(
-            _bound(Comparison("difference", Mean("combat", OURS, more), Mean("combat", OURS, less)), 0.0, 1)
+            _bound(ClaimComparison("difference", Mean("combat", OURS, more), Mean("combat", OURS, less)), 0.0, 1)
             for less, more in (("crafter-zombie_frequency0", CRAFTER), (CRAFTER, ZOMBIES["2x"]))
         ),
         paper="24.0%, 31.5%, 53.1%",
@@ -262,7 +264,7 @@ CLAIMS: tuple[Claim, ...] = (
         "zombies-depth", "Section 6.3, Appendix J", "zombies",
         "SpeedRunner's call graph is deeper with twice as many zombies than with none.",
         _bound(
-            Comparison(
+            ClaimComparison(
                 "difference", Mean("max_depth", OURS, ZOMBIES["2x"]), Mean("max_depth", OURS, ZOMBIES["0x"])
             ), 0.0, 1,
         ),
@@ -354,7 +356,7 @@ CLAIMS: tuple[Claim, ...] = (
             GEMINI,
             [
                 _about(
-                    Comparison(
+                    ClaimComparison(
                         "ratio", Mean("llm_calls", OURS, CRAFTER), Mean("llm_calls", OURS, CRAFTER, "first")
                     ),
                     0.06,
@@ -430,7 +432,7 @@ CLAIMS: tuple[Claim, ...] = (
         "No truncation of Voyager's library scores more than one achievement above no library.",
         *(
             msgspec.structs.replace(
-                Comparison(
+                ClaimComparison(
                     "difference", Mean("score", f"voyager-visible_last{size}-from_crafter", CRAFTER),
                     Mean("score", "voyager", CRAFTER, "first"),
                 ), high=1 / 22,

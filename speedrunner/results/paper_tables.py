@@ -6,19 +6,19 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from speedrunner.results.conditions import DAGGER, Spread, mean_sd
-from speedrunner.results.paper import Beside
+from speedrunner.results.paper import PaperComparison
 from speedrunner.results.writing import Cell, Table, latex
 
 WIDE = 6
 """Maximum number of quantities that become columns; more become rows."""
 
 
-def paper_tables(rows: Sequence[Beside]) -> list[Table]:
+def paper_tables(rows: Sequence[PaperComparison]) -> list[Table]:
     """Return the paper's tables with the measured numbers, and a table for the numbers in its prose."""
     return [_paper(label, list(own)) for label, own in groupby(rows, key=lambda row: row.paper.table)]
 
 
-def _paper(label: str, rows: list[Beside]) -> Table:
+def _paper(label: str, rows: list[PaperComparison]) -> Table:
     columns = (
         *(
             "place",
@@ -54,7 +54,7 @@ def _paper(label: str, rows: list[Beside]) -> Table:
     return Table(name, text, columns, cells, shown=_pivot(rows))
 
 
-def _pivot(rows: list[Beside]) -> tuple[list[str], list[list[str]]]:
+def _pivot(rows: list[PaperComparison]) -> tuple[list[str], list[list[str]]]:
     """Return a table in the paper's layout: a row for each method, a column for each quantity."""
     quantities = list(dict.fromkeys(row.paper.quantity for row in rows))
     if len(quantities) > WIDE:
@@ -73,7 +73,7 @@ def _pivot(rows: list[Beside]) -> tuple[list[str], list[list[str]]]:
     ]
 
 
-def _stroke(row: Beside) -> str:
+def _stroke(row: PaperComparison) -> str:
     paper = Spread(row.paper.value, row.paper.sd, 0) if row.paper.value is not None else None
     relation = f"{row.paper.relation} " if row.paper.relation else ""
     flag = r"$^\dagger$" if row.flag else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.pricing import OWN, price_book
 from speedrunner.results.server_time import ServerUse, server_uses
 from speedrunner.results.skill_costs import SkillCost, skill_costs
-from speedrunner.results.skill_evolution import count_edited_combat, follow_skills, frame_calls
+from speedrunner.results.skill_evolution import Evolution, count_edited_combat, follow_skills, frame_calls
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Process
@@ -107,7 +107,8 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         episodes = frame_episodes(run.episodes, costs)
     skills = [] if costs is None else skill_costs(run, costs, history)
     sleeps = frame_sleeps(run, costs)
-    checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
+    evolutions = follow_skills(history)
+    checkpoints = add_libraries(add_costs(run, episodes, sleeps), history, evolutions)
     whole = checkpoints[checkpoints["whole"]]
     taken = {} if costs is None else measured_amounts(run, costs)
     return RunResult(
@@ -120,7 +121,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         episodes=episodes,
         sleeps=sleeps,
         skills=frame_skills(skills),
-        skill_calls=frame_calls(follow_skills(history)),
+        skill_calls=frame_calls(evolutions),
         processes=run.processes,
         taken={measure: amount for measure, amount in taken.items() if measure != "engine_s"},
         servers=list(server_uses(run)),
@@ -128,9 +129,10 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     )
 
 
-def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:
+def add_libraries(
+    checkpoints: pandas.DataFrame, history: SkillHistory, evolutions: Sequence[Evolution]
+) -> pandas.DataFrame:
     """Return checkpoints with the columns `LIBRARY` and `edited_combat` of their policies."""
-    evolutions = follow_skills(history)
     statistics = {
         policy: library_statistics(history.libraries[policy].definitions)
         for policy in checkpoints["policy"].unique()

@@ -117,7 +117,7 @@ class Engines:
         return [reconciliation for reconciliation in found if reconciliation is not None]
 
     @asynccontextmanager
-    async def read(self, runs: Callable[[], Iterable[BegunRun]]) -> AsyncIterator[None]:
+    async def read(self, runs: Callable[[], Iterable[OpenRun]]) -> AsyncIterator[None]:
         """Write interim reconciliations to the directories of runs at intervals while the context lasts."""
         over = asyncio.Event()
 
@@ -165,7 +165,7 @@ async def deploy_models(
 
 
 @dataclass(frozen=True)
-class BegunRun:
+class OpenRun:
     """An unfinished run with a directory that this process owns.
 
     Attributes:
@@ -240,7 +240,7 @@ Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]
 @asynccontextmanager
 async def open_run(
     setup: Setup, console: Console, name: str = "", size: Size = sized_setup
-) -> AsyncIterator[BegunRun | None]:
+) -> AsyncIterator[OpenRun | None]:
     """Own a run's directory while the context lasts; yield `None` if the run is finished.
 
     Args:
@@ -279,7 +279,7 @@ async def open_run(
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
-            yield BegunRun(setup, directory, process, left, ledger, progress)
+            yield OpenRun(setup, directory, process, left, ledger, progress)
 
 
 def check_configuration(run: RunData, setup: Setup) -> None:

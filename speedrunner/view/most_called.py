@@ -53,7 +53,8 @@ def _rank(score: float | None) -> float:
 
 def describe_run(slug: str, score: float | None, run: RunData, history: SkillHistory) -> dict[str, Any]:
     """Return the most called skills of a run for the template, with their changes."""
-    evolutions = [each for each in follow_skills(history) if each.calls]
+    written = follow_skills(history)
+    evolutions = [each for each in written if each.calls]
     batches = sorted({row.policy for row in run.rows if row.phase == "train"})
     named = condition_name(run.settings)
     most = sorted(evolutions, key=lambda each: -each.calls)[:TOP]
@@ -65,5 +66,5 @@ def describe_run(slug: str, score: float | None, run: RunData, history: SkillHis
         "versions": set(run.policies.versions()),
         "skills": [(each, list_changes(each, batches)) for each in most],
         "called": len(evolutions),
-        "written": len({id(each) for each in follow_skills(history)}),
+        "written": len(written),
     }

@@ -20,7 +20,7 @@ from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.status import run_status
 from speedrunner.experiments.sweep import SweepResult, members, split_by_server, sweep
 from speedrunner.runs.drain import Drain, Interrupted
-from speedrunner.runs.run import BegunRun
+from speedrunner.runs.run import OpenRun
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
@@ -131,13 +131,13 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
 ) -> None:
     broken = True
 
-    states, keep = [], BegunRun.keep
+    states, keep = [], OpenRun.keep
 
-    def look_and_keep(one: BegunRun, reconciliations: list[Reconciliation]) -> None:
+    def look_and_keep(one: OpenRun, reconciliations: list[Reconciliation]) -> None:
         states.append(run_status(tmp_path / "0", [CORRIDOR]).state)
         keep(one, reconciliations)
 
-    monkeypatch.setattr(BegunRun, "keep", look_and_keep)
+    monkeypatch.setattr(OpenRun, "keep", look_and_keep)
 
     def policy(request: Request) -> Answer:
         if broken and "write_skill" in request.tools:
@@ -297,14 +297,14 @@ async def test_runs_may_lie_in_folders_of_one_name(sweep_of: Callable[..., Sweep
 async def test_a_defect_in_one_run_leaves_the_others_alone_and_is_raised_at_the_end(
     sweep_of: Callable[..., Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    play = BegunRun.play
+    play = OpenRun.play
 
-    async def broken(self: BegunRun, *arguments: Any) -> None:
+    async def broken(self: OpenRun, *arguments: Any) -> None:
         if self.directory.path.name == "0":
             raise KeyError("a defect")
         await play(self, *arguments)
 
-    monkeypatch.setattr(BegunRun, "play", broken)
+    monkeypatch.setattr(OpenRun, "play", broken)
     one = sweep_of(script(walker))
     with pytest.raises(KeyError, match="a defect"):
         await one.play("method=react run.rollouts=0", "method=react run.rollouts=0 run.seed=1")

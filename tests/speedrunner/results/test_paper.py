@@ -13,7 +13,7 @@ from speedrunner.config.names import condition_name
 from speedrunner.experiments.grid import grid_of
 from speedrunner.results.conditions import Spread, group_runs
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.paper import FAMILIES, Beside, Published, compare_with_paper, list_published
+from speedrunner.results.paper import FAMILIES, PaperComparison, Published, compare_with_paper, list_published
 from speedrunner.results.quantities import QUANTITIES
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.skill_evolution import Evolution, frame_calls
@@ -31,7 +31,7 @@ def number(quantity: str, method: str = "speedrunner", env: str = "babyai", **mo
     return Published(env=env, method=method, quantity=quantity, **(values | more))  # type: ignore[arg-type]
 
 
-def ours(quantity: Published, *runs: RunResult) -> Beside:
+def ours(quantity: Published, *runs: RunResult) -> PaperComparison:
     (found,) = compare_with_paper([quantity], group_runs(runs)[0])
     return found
 
