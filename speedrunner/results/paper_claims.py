@@ -255,7 +255,9 @@ CLAIMS: tuple[Claim, ...] = (
         "zombies-combat", "Section 6.3, Appendix J", "zombies",
         "The more zombies, the larger the share of SpeedRunner's functions that are about combat.",
         *(
-            _bound(ClaimComparison("difference", Mean("combat", OURS, more), Mean("combat", OURS, less)), 0.0, 1)
+            _bound(
+                ClaimComparison("difference", Mean("combat", OURS, more), Mean("combat", OURS, less)), 0.0, 1
+            )
             for less, more in (("crafter-zombie_frequency0", CRAFTER), (CRAFTER, ZOMBIES["2x"]))
         ),
         paper="24.0%, 31.5%, 53.1%",
