@@ -11,8 +11,8 @@ from speedrunner.experiments.grid import grid_of
 from speedrunner.store.run_data import load
 from tests.scripted_runs import speedrunner
 
-EXPERIMENTS = sorted({*group_choices("experiment")} - {"demo", "demo-full"})
-"""All except the demos, which are small already."""
+EXPERIMENTS = sorted({*group_choices("experiment")} - {"demo", "demo-full", "attribution", "shapley"})
+"""All except the demos, which are small already, and those of a stored library (test_library_experiments)."""
 
 
 @pytest.mark.slow
