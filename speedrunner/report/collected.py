@@ -118,7 +118,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
 
 def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
     """Return scale and folder of the newest sweep in the folders, as in its command; without a scale, the
-    sizes that differ from the paper's in all runs."""
+    sizes that differ from the paper's in all runs, except those that only evaluate a stored policy."""
     words: list[str] = []
     for folder in folders:
         with suppress(StorageError, ValueError):
@@ -126,8 +126,9 @@ def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
                 words = [each for each in shlex.split(plan.command) if each.startswith(("scale=", "--dir="))]
     if not any(each.startswith("scale=") for each in words):
         usual = {field.name: field.default for field in msgspec.structs.fields(RunConfig)}
+        configs = [run.config.run for run in runs if run.config.run.rollouts or not run.config.run.start_from]
         for name in ("rollouts", "sleep_every", "eval_every", "test_episodes"):
-            sizes = {getattr(run.config.run, name) for run in runs}
+            sizes = {getattr(config, name) for config in configs}
             if len(sizes) == 1 and sizes != {usual[name]}:
                 words.append(f"run.{name}={sizes.pop()}")
     return "".join(f" {shlex.quote(each)}" for each in words)

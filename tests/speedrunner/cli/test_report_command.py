@@ -40,7 +40,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     done = in_process("report", str(learnt.dir), "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
     assert (
-        done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 22 tables, 5 figures"
+        done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 25 tables, 5 figures"
     )
     text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
@@ -192,6 +192,16 @@ def test_experiments_that_were_not_begun_are_named_with_the_sizes_of_the_runs(
     text = (tmp_path / "report.html").read_text()
     assert "speedrunner sweep experiment=zombies model=" in text
     assert " run.rollouts=4 run.sleep_every=2 " in text
+
+
+def test_commands_do_not_have_the_sizes_of_evaluations(copied: Path) -> None:
+    for path in sorted(copied.glob("babyai-*/config.yaml")):
+        config = path.read_text().replace("rollouts: 4", "rollouts: 0")
+        path.write_text(config.replace("start_from: null", "start_from: other"))
+    assert in_process("report", str(copied)).returncode == 0
+    text = (copied / "report" / "report.html").read_text()
+    assert "speedrunner sweep experiment=zombies model=" in text
+    assert "run.rollouts=0" not in text
 
 
 @pytest.mark.slow

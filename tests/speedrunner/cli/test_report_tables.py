@@ -74,7 +74,8 @@ def test_the_files_are_there_in_both_kinds(made: Path) -> None:
         ),
         *("skills", "forecast", "intervals", "cache", "cache_shares"),
         *("combined_performance", "complexity_summary", "complexity_global", "zombie_library_methods"),
-        *("voyager_truncation", "prose"),
+        *("voyager_truncation", "prose", "claims", "claim_comparisons"),
+        *("attribution", "shapley", "transfer"),
     }
     assert {path.name for path in made.iterdir()} == {f"{n}.{kind}" for n in names for kind in ("csv", "tex")}
 
