@@ -98,7 +98,7 @@ class Facts(msgspec.Struct, frozen=True):
 
 def recipe_files() -> dict[str, str]:
     """Return the SHA-256 of each file that determines corpus and weights. The digest of a Python file ignores
-    comments, docstrings, `from` imports and the names of classes, functions and variables of the recipe."""
+    comments, docstrings, `from` imports and the names of classes, functions and variables."""
     kinds = (".py", ".yaml", ".txt")
     made_by = (path for path in HERE.rglob("*") if path.suffix in kinds and WEIGHTS not in path.parents)
     apart = ("card.py", "evaluate.py", "train.py")  # these report, measure and run the recipe
@@ -112,12 +112,15 @@ def recipe_files() -> dict[str, str]:
 
 
 def _find_own_names(tree: ast.Module) -> Iterator[str]:
-    """Yield the names of the classes, functions, parameters and variables that a program defines."""
+    """Yield the names that a program defines or takes from other modules: classes, functions, parameters and
+    variables."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             yield node.name
         elif isinstance(node, ast.arg):
             yield node.arg
+        elif isinstance(node, ast.ImportFrom):
+            yield from (each.asname or each.name for each in node.names)
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
             yield node.id
 

@@ -126,7 +126,7 @@ class TestTheWorkFolder:
         first, again = (train.open_work(tmp_path / "work") for _ in range(2))
         assert first == again
 
-    @pytest.mark.parametrize("what", ["recipe_files", "seen"])
+    @pytest.mark.parametrize("what", ["recipe_files", "digest_texts"])
     def test_of_another_recipe_or_of_other_prompts_is_refused(
         self, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
