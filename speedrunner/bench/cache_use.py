@@ -152,7 +152,7 @@ def _with_over_without(name: str, levels: Sequence[Rollout], field: str) -> Figu
     """Return the mean with admission as a multiple of the mean without."""
     held, free = _mean(levels, field, admits=True), _mean(levels, field, admits=False)
     ratio = None if held is None or free is None else held / free
-    return Figure(f"{name}, with over without admission", ratio, form=".3f")
+    return Figure(f"{name}, ratio with to without admission", ratio, form=".3f")
 
 
 def _mean(levels: Sequence[Rollout], field: str, *, admits: bool) -> float | None:

@@ -81,7 +81,7 @@ class TestTheCacheFolder:
         (tmp_path / f"speedrunner-numba-{os.getuid()}").mkdir()
         (tmp_path / f"speedrunner-numba-{os.getuid()}").chmod(0o777)
         numba_cache.prepare()
-        assert "not a folder that you alone can use" in caplog.text
+        assert "is not used: only you may have access to the folder" in caplog.text
         folder = Path(os.environ["NUMBA_CACHE_DIR"])
         assert folder.parent == tmp_path
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -94,4 +94,4 @@ class TestTheCacheFolder:
             numba_cache.prepare()
         assert os.environ["NUMBA_DISABLE_JIT"] == "1"
         assert "NUMBA_CACHE_DIR" not in os.environ
-        assert "worlds slow: no folder to compile in" in caplog.text
+        assert "numba is off because it has no folder to compile in" in caplog.text

@@ -143,7 +143,7 @@ class TestAttaching:
                 async with attach(api_key_env=name):
                     pass
 
-        await refused(ServerFailed, "asks for an API key and none was given", None)
+        await refused(ServerFailed, "requires an API key: set serving.api_key_file", None)
         await refused(InvalidModelConfig, "environment variable TOY_KEY with its API key is not set")
         monkeypatch.setenv("TOY_KEY", "open up")
         await refused(ServerFailed, "TOY_KEY holds no API key: a key is one word")
@@ -203,7 +203,10 @@ async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
 @pytest.mark.parametrize(
     ("key", "complaint"),
     [
-        (None, "model 'far': `api: responses` of a hosted model needs an API key: name the environment"),
+        (
+            None,
+            "model 'far': `api: responses` of a hosted model needs an API key: write the name of its environment",
+        ),
         ("TOY_KEY", "model 'far': environment variable TOY_KEY with its API key is not set"),
     ],
 )
@@ -289,7 +292,7 @@ class TestRecovery:
         assert await server.endpoint.healthy()
         (line,) = said
         assert line.startswith("the engine died (the server of model 'tiny-random' was killed by SIGKILL")
-        assert line.endswith("; starting it again")
+        assert line.endswith("; restarting it")
         assert replica.ideal.send([1] * 9).cacheable == 0
 
     async def test_who_lost_a_connection_before_the_restart_tries_again_at_once(
@@ -329,8 +332,8 @@ class TestRecovery:
         for _ in range(2):  # later requests get the same answer
             with pytest.raises(
                 EngineDead,
-                match=r"^the engine died 4 times in \d+ min, at last: the server of model 'tiny-random' was "
-                r"killed by SIGKILL: .*; log: \S+; once the cause is fixed, the same command resumes$",
+                match=r"^the engine died 4 times in \d+ min, most recently: the server of model 'tiny-random' was "
+                r"killed by SIGKILL: .*; log: \S+; fix the cause and rerun the same command to resume$",
             ):
                 await service.recover(since)
         assert not server.alive

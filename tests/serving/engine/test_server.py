@@ -385,7 +385,7 @@ async def test_a_port_in_use_is_told_before_anything_is_started(server_of) -> No
 async def test_it_does_not_start_twice(server_of) -> None:
     server = server_of(HEALTHY)
     await server.start()
-    with pytest.raises(ServerFailed, match=r"runs already \(process \d+\)"):
+    with pytest.raises(ServerFailed, match=r"is already running \(process \d+\)"):
         await server.start()
     assert server.alive
 

@@ -49,7 +49,7 @@ async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor
     assert speed.value is not None
     assert cpu.value is None  # nor is its CPU time
     assert (share.value, share.at_least, found.met) == (1.0, 0.99, True)
-    assert "room is short is not measured" in found.notes[0]
+    assert "admission in a small cache is not measured" in found.notes[0]
 
 
 async def test_a_level_has_two_episodes_for_each_one_in_flight_at_most(corridor: Runs) -> None:
@@ -129,10 +129,10 @@ def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
     assert "16384 16 yes 480 1000000 97.0% 99.40% 600 1.500 0 0" in lines
     assert "452 16 yes 480 1000000 95.0% 99.40% 600 1.500 8 0" in lines
     assert "least share of the maximum 99.40% at least 99.00%: met" in lines
-    assert "whole cache: output tokens/s with over without admission 1.050" in lines
-    assert "whole cache: CPU time per output token with over without admission 1.000" in lines
+    assert "whole cache: output tokens/s, ratio with to without admission 1.050" in lines
+    assert "whole cache: CPU time per output token, ratio with to without admission 1.000" in lines
     assert "half the cache: hit rate without admission 60.0%" in lines
-    assert "half the cache: output tokens/s with over without admission 3.000" in lines
+    assert "half the cache: output tokens/s, ratio with to without admission 3.000" in lines
 
 
 def test_a_model_on_a_route_of_messages_cannot_be_looked_into() -> None:
