@@ -131,6 +131,14 @@ def _pareto(groups: Sequence[Condition], model: str, options: str, *, measure: s
         f"Score against {LABELS[measure]}, both at the last checkpoint. The line joins the methods that"
         " no other method beats in both."
     )
+    silent = [
+        f"{method} in {title} ({amount:g} of a seed's test episodes)"
+        for title, envs in _places(builder.groups).items()
+        for method in _main(groups, envs, model)
+        if (amount := _count_silent(builder, envs, method))
+    ]
+    if silent:
+        text += f" Not on the line, since episodes without a request have no cost: {', '.join(silent)}."
     return builder.figure(name, f"Score against {LABELS[measure]}", text, [row])
 
 
@@ -147,8 +155,15 @@ def _points(
         Line(name, [cost.mean], [score.mean], [score.sd], score.seeds)
         for name, (cost, score) in found.items()
     ]
-    best = frontier({name: (cost.mean, score.mean) for name, (cost, score) in found.items()})
+    costed = (name for name in found if not _count_silent(builder, envs, name))
+    best = frontier({name: (found[name][0].mean, found[name][1].mean) for name in costed})
     return Panel(title, LABELS[measure], LABELS[SCORE], lines, kind="points", frontier=best)
+
+
+def _count_silent(builder: FigureBuilder, envs: Sequence[str], name: str) -> float:
+    """Return the mean number of a seed's test episodes without a request, at the last checkpoint."""
+    points = builder.curve(envs, name, "silent").points
+    return points[max(points)].mean if points else 0.0
 
 
 def _ablations(groups: Sequence[Condition], model: str, options: str) -> Figure | None:

@@ -114,7 +114,8 @@ def break_even_table(conditions: Sequence[Condition], prices: str) -> Table:
         " which training spend plus these episodes' cost is below the cost of as many episodes of ReAct."
         " training: mean spend of a seed on training, induction included; saved: mean saving per test"
         f" episode, paired. Interval: {CONFIDENCE:.0%} percentiles of a bootstrap that resamples seeds, then"
-        f" episodes ({RESAMPLES} resamples); an empty end, like an empty break_even, means never; never:"
+        f" episodes ({RESAMPLES} resamples), which is too narrow below five seeds; an empty end, like an"
+        " empty break_even, means never; never:"
         " share of resamples without a break-even. Each class of tokens breaks even separately. Rows in USD"
         f" are left out if all their amounts are zero. {UNPRICED} Prices: {prices}."
     )

@@ -115,8 +115,8 @@ def _intervals(conditions: Sequence[Condition]) -> Table:
                     rows.append((*names.values(), point, metric, seeds, found.count, *around))
     text = (
         f"Means over seeds of the means over test episodes, with {CONFIDENCE:.0%} percentile bootstrap"
-        f" intervals that resample seeds, then episodes within each ({RESAMPLES} resamples); of one"
-        " seed, only its episodes. USD of the test episodes only."
+        f" intervals that resample seeds, then episodes within each ({RESAMPLES} resamples;"
+        " too narrow below five seeds); of one seed, only its episodes. USD of the test episodes only."
     )
     columns = [*KEYS, "checkpoint", "metric", "seeds", "episodes", "mean", "low", "high"]
     return table_of("intervals", text, pandas.DataFrame(rows, columns=columns))

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speedrunner.config.names import condition_name
+from speedrunner.config.schema import LibraryConfig
 from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.skill_evolution import follow_skills, list_changes
 from speedrunner.results.skill_table import SkillHistory
@@ -35,6 +36,8 @@ def find_best(runs: Mapping[str, Path]) -> dict[str, list[tuple[str, float | Non
     for slug, path in runs.items():
         try:
             run = load(path)
+            if run.settings.library != LibraryConfig():  # shows a part of another run's library
+                continue
             named = condition_name(run.settings)
             scores = average_tests(frame_episodes(run.rows))["score"].dropna()
         except DAMAGED:

@@ -40,9 +40,7 @@ def test_figures_are_drawn_and_the_page_is_no_wider_than_the_window(
 ) -> None:
     page = pages.open(report, width=width, dark=dark)
     areas = page.evaluate(AREAS)
-    assert (
-        len(areas) == 16
-    )  # eight in each of two environments: three curves, two kinds of points, tokens, spend
+    assert len(areas) == 16  # in each of two environments: three curves, two kinds of points, tokens, spend
     assert min(areas) > 30
     assert page.evaluate("document.documentElement.scrollWidth") == width
     text, back = map(lightness, page.evaluate(COLORS))

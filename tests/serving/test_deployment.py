@@ -146,7 +146,7 @@ class TestAttaching:
         await refused(ServerFailed, "requires an API key: set serving.api_key_file", None)
         await refused(InvalidModelConfig, "environment variable TOY_KEY with its API key is not set")
         monkeypatch.setenv("TOY_KEY", "open up")
-        await refused(ServerFailed, "TOY_KEY holds no API key: a key is one word")
+        await refused(ServerFailed, "environment variable TOY_KEY contains no API key: a key is one word")
         monkeypatch.setenv("TOY_KEY", "open-up\n")
         await refused(ServerFailed, "refuses the API key")
         monkeypatch.setenv("TOY_KEY", "sesame")
@@ -205,7 +205,7 @@ async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
     [
         (
             None,
-            "model 'far': `api: responses` of a hosted model needs an API key: write the name of its environment",
+            "model 'far': `api: responses` of a hosted model needs an API key: write the name of its",
         ),
         ("TOY_KEY", "model 'far': environment variable TOY_KEY with its API key is not set"),
     ],
@@ -332,8 +332,8 @@ class TestRecovery:
         for _ in range(2):  # later requests get the same answer
             with pytest.raises(
                 EngineDead,
-                match=r"^the engine died 4 times in \d+ min, most recently: the server of model 'tiny-random' was "
-                r"killed by SIGKILL: .*; log: \S+; fix the cause and rerun the same command to resume$",
+                match=r"^the engine died 4 times in \d+ min, most recently: the server of model 'tiny-random'"
+                r" was killed by SIGKILL: .*; log: \S+; fix the cause and rerun the same command to resume$",
             ):
                 await service.recover(since)
         assert not server.alive

@@ -192,6 +192,18 @@ def test_a_method_whose_episodes_sent_no_request_is_on_no_frontier() -> None:
     assert [line.name for line in panel.lines] == panel.frontier == ["react"]
 
 
+def test_episodes_without_a_request_take_a_method_off_the_frontier() -> None:
+    nothing = {name: float("nan") for name in ("llm_calls", "uncached", "cached", "output", "usd")}
+    episodes = [{"score": 0.9, "output": 1.0}, {"score": 0.9, **nothing}]
+    figure = drawn(
+        summary("crafter", "voyager", 0, checkpoint(0, episodes)), run("crafter", "react", 0, 0.1, 0.2)
+    )["pareto_frontier_tiny_random"]
+    ((panel,),) = figure.rows
+    assert {line.name for line in panel.lines} == {"react", "voyager"}
+    assert panel.frontier == ["react"]
+    assert "voyager in Crafter (1 of a seed's test episodes)." in figure.text
+
+
 def test_a_long_name_of_a_model_makes_no_name_that_a_file_cannot_have() -> None:
     found = drawn(*(run("babyai", "react", 0, 0.2, model=f"{'m' * 5_000}{end}") for end in "ab"))
     assert {"tokens_" + "m" * 50, "tokens_" + "m" * 50 + "_2"} <= set(found)
