@@ -42,7 +42,7 @@ def export(
         raise InvalidConfig(f"{out} exists and is not empty: name another folder with --out")
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
-        raise InvalidConfig(f"there is no run in {', '.join(map(str, runs))}")
+        raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
     paths, problems = readable(paths, check)
     say_left_out(problems)
     try:

@@ -49,7 +49,7 @@ def test_every_table_is_there_for_all_runs(folder: Path, table: str) -> None:
 
 
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="there is no run in"):
+    with pytest.raises(RunDirectoryError, match="no run found in"):
         load_all(tmp_path)
 
 

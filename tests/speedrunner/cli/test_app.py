@@ -102,7 +102,9 @@ class TestSignals:
         process.send_signal(signal.SIGINT)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert (process.returncode, err) == (130, "")
-        assert re.search(r"(?:^|\n)aborted in flight, to be restarted on resume: [12] \(.*train/0002.*\)\n", out)
+        assert re.search(
+            r"(?:^|\n)aborted in flight, to be restarted on resume: [12] \(.*train/0002.*\)\n", out
+        )
         assert (run.dir / "lock").exists()  # stale, which the next process finds out
         run.server.script = script(walker, LEARN)
         await run.play()

@@ -238,6 +238,6 @@ def test_without_anything_measured_the_command_says_what_to_do(tmp_path: Path) -
     done = in_process("forecast", str(tmp_path / "runs.yaml"), "--from", str(tmp_path))
     assert done.returncode == 1
     assert done.stderr.startswith(
-        "error: no measured run has the condition and episode budgets of any of these 1 runs was measured"
+        "error: no measured run has the condition and episode budgets of any of these 1 runs (measured: none)"
     )
     assert "measured are: none" in done.stderr

@@ -105,5 +105,5 @@ def test_a_part_is_written_with_its_number_and_how_many_there_are() -> None:
     "text", ["", "2", "0/8", "9/8", "2/", "/8", "-1/8", "1/0", "1/2/3", "a/b", "1/9999999"]
 )
 def test_what_is_no_part_is_refused(text: str) -> None:
-    with pytest.raises(InvalidConfig, match=f"--part {text} is no part: write K/N"):
+    with pytest.raises(InvalidConfig, match=f"--part {text}: write K/N"):
         parsed_part(text)

@@ -104,7 +104,7 @@ def test_one_that_names_what_is_not_here_is_counted_nevertheless(run: Path) -> N
     (found,) = status_of(run, ["tests.gone:Corridor"]).runs
     assert (found.state, found.episodes, found.of) == ("unknown", 10, None)
     assert "tests.gone:Corridor" in found.note
-    assert "there is no module" in found.note
+    assert "cannot import tests.gone" in found.note
 
 
 def test_a_damaged_one_says_what_is_wrong_and_hides_no_other(run: Path) -> None:
@@ -145,4 +145,7 @@ def test_a_planned_run_elsewhere_is_not_read(tmp_path: Path) -> None:
     (elsewhere / "config.yaml").write_text("no run")
     note_sweep(tmp_path / "runs", SweepPlan("speedrunner sweep x", [PlannedRun(str(elsewhere))]))
     (found,) = status(tmp_path / "runs").runs
-    assert (found.state, found.note) == ("unknown", f"not in {tmp_path / 'runs'}: name its folder to see it")
+    assert (found.state, found.note) == (
+        "unknown",
+        f"outside of {tmp_path / 'runs'}: name its folder to see it",
+    )

@@ -50,5 +50,5 @@ def test_run_names_the_command_that_plays_all_of_them(learnt: ScriptedRun) -> No
     done = in_process("run", *words)
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
-    assert line.startswith("error: these are 6 runs of ")
+    assert line.startswith("error: 6 runs of ")
     assert f"`speedrunner sweep experiment=attribution run.start_from={learnt.dir}" in line

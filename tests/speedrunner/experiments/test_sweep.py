@@ -208,7 +208,7 @@ class TestARunThatBeginsWithAnother_sPolicy:
         one = sweep_of(policy)
         failures = (await one.play(*self.entries(one))).failures
         assert "status 401: no" in failures[f"{tmp_path}/learn"]
-        assert failures[f"{tmp_path}/after"] == f"it begins with {tmp_path}/learn, which is not finished"
+        assert failures[f"{tmp_path}/after"] == f"it starts from {tmp_path}/learn, which is not finished"
         assert not (tmp_path / "after").exists()
 
 
@@ -344,7 +344,7 @@ async def test_what_cannot_go_on_is_told_before_anything_starts(
 ) -> None:
     one = sweep_of(script(walker))
     await one.play("method=react run.rollouts=0")
-    with pytest.raises(RunDirectoryError, match=r"a run of another configuration: run\.seed: 0 -> 5"):
+    with pytest.raises(RunDirectoryError, match=r"has another configuration: run\.seed: 0 -> 5"):
         await one.play("method=react run.rollouts=0 run.seed=5", "method=react run.rollouts=0")
     with pytest.raises(RunDirectoryError, match="none does not exist"):
         await one.play(f"method=react run.rollouts=0 run.dir={tmp_path}/x run.start_from={tmp_path}/none")

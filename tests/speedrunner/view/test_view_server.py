@@ -117,7 +117,7 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_runs_and_none_at_all_are_refused(tmp_path: Path) -> None:
-    assert "holds no run" in complaint(in_process("view", str(tmp_path)))
+    assert "contains no run" in complaint(in_process("view", str(tmp_path)))
     assert "could not be read" in complaint(in_process("view", str(tmp_path / "none")))
 
 
