@@ -55,7 +55,7 @@ class TestTheTimeThatIsLeft:
     def test_that_cannot_be_known_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING):
             assert time_left_s() is None
-        assert "the end of job 4711 is not known: `squeue` here" in caplog.text
+        assert "the time limit of job 4711 is unknown: `squeue` here" in caplog.text
 
 
 class TestAJobHasEnded:

@@ -83,7 +83,10 @@ class TestRoles:
         ("condition_name", "problem"),
         [
             ("model.actor.thinking_tokens=50000", r"roles\.actor: an answer of 50\d+ tokens .* context of"),
-            ("model.actor.reasoning_effort=low", r"reasoning_effort is for hosted models; thinking_tokens"),
+            (
+                "model.actor.reasoning_effort=low",
+                r"reasoning_effort is for hosted models; use thinking_tokens",
+            ),
         ],
     )
     def test_what_the_model_cannot_do_is_refused_before_anything_starts(

@@ -202,7 +202,7 @@ async def test_what_a_method_forgets_to_return_is_told_in_one_line(
     with pytest.raises(MethodBroke) as broke:
         await run.play(f"method.call={call_}", "run.rollouts=1", "run.test_episodes=0")
     name = "tests.odd_methods:Forgetful"
-    assert str(broke.value) == f"method {name}: {call_} must return {kind}, and returned None"
+    assert str(broke.value) == f"method {name}: {call_} must return {kind}, but returned None"
 
 
 class TestWarming:

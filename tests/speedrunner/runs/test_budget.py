@@ -121,7 +121,7 @@ class TestARun:
         await run.play()
         before = len(run.server.requests)
         await run.play()
-        assert "is finished: nothing is left to play" in run.printed
+        assert "is finished: nothing to play" in run.printed
         assert len(run.server.requests) == before
 
     async def test_that_was_stopped_at_its_end_goes_on_with_its_evaluation(self, corridor: Runs) -> None:

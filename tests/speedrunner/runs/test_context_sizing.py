@@ -125,7 +125,7 @@ class TestWithAServer:
         run.server.context = 8192
         with pytest.raises(RunDirectoryError) as error:
             await run.play(*LONG)
-        assert "with a context of 16,384 tokens, but tiny-random has 8,192 here" in str(error.value)
+        assert "has a context of 16,384 tokens, but tiny-random has 8,192 here" in str(error.value)
         assert "--max-model-len 16384" in str(error.value)
 
     def test_a_server_without_room_for_an_answer_is_refused(self, corridor: Runs) -> None:

@@ -182,7 +182,7 @@ class TestFaults:
         lost = {row.episode for row in run.data.episodes if row.termination.is_fault}
         assert lost == {"train/0001", *held_out}
         await run.play()
-        assert "nothing is left to play" in run.printed
+        assert "nothing to play" in run.printed
         await run.play("run.retry_faults=true")
         check_whole(run)  # a sleep has used the training episode's batch
         assert [row.episode for row in run.data.episodes if row.termination.is_fault] == ["train/0001"]
@@ -190,7 +190,7 @@ class TestFaults:
         assert {row.episode: row.policy for row in again} == held_out
         assert [(row.attempt, row.score) for row in again] == [(3, 1.0)] * 3
         await run.play("run.retry_faults=true")
-        assert "nothing is left to play" in run.printed
+        assert "nothing to play" in run.printed
 
     async def test_an_environment_s_fault_says_whose_it_is(self, corridor: Runs) -> None:
         run = corridor(script(), "env=tests.odd_envs:Collapsing")

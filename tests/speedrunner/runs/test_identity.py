@@ -114,7 +114,7 @@ def _flags(**flags: int) -> Callable[[Process], Process]:
 def test_another_run_is_refused_whatever_is_accepted(
     process: Process, change: Callable[[Process], Process], line: str
 ) -> None:
-    with pytest.raises(RunDirectoryError, match="was played with something else") as error:
+    with pytest.raises(RunDirectoryError, match="was played with other inputs") as error:
         accept_changes(Path("runs/x"), process, change(process), accept=True)
     assert line in str(error.value)
 

@@ -197,7 +197,7 @@ class TestLearning:
         asked = len(learnt.server.requests)
         again = replace(learnt)  # what the first process printed is for other tests
         assert asyncio.run(again.play()) == []
-        assert "is finished: nothing is left to play" in again.printed
+        assert "is finished: nothing to play" in again.printed
         assert len(learnt.server.requests) == asked
         assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
 

@@ -300,6 +300,6 @@ def test_and_so_it_is_on_the_command_line(corridor: Runs) -> None:
     done = corridor(pupil, f"env={CORRIDOR}", "method=voyager").cli()
     assert done.returncode == 1
     assert done.stderr.startswith(
-        "error: voyager plays where all episodes have the same goals, as in crafter"
+        "error: method voyager needs an environment where all episodes have the same goals, such as crafter"
     )
     assert done.stderr.count("\n") == 1
