@@ -42,7 +42,7 @@ def _find_level() -> Level:
             return level
         problems.append(problem)
     raise SandboxUnavailable(
-        f"skills cannot be isolated here: {'; '.join(problems)}; {namespaces.advice()}; or, {INSTEAD}"
+        f"skills cannot be isolated here: {'; '.join(problems)}; {namespaces.advice()}; or {INSTEAD}"
     )
 
 

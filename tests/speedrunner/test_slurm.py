@@ -55,7 +55,7 @@ class TestTheTimeThatIsLeft:
     def test_that_cannot_be_known_is_logged(self, caplog: pytest.LogCaptureFixture) -> None:
         with caplog.at_level(logging.WARNING):
             assert time_left_s() is None
-        assert "the time limit of job 4711 is unknown: `squeue` here" in caplog.text
+        assert "the time limit of job 4711 is unknown: `squeue` is not installed here" in caplog.text
 
 
 class TestAJobHasEnded:
@@ -95,5 +95,5 @@ class TestWhatSlurmRefuses:
             run_slurm("sbatch")
 
     def test_a_machine_without_slurm_is_told(self) -> None:
-        with pytest.raises(SlurmRefused, match="`sbatch` here: is this a node of a Slurm"):
+        with pytest.raises(SlurmRefused, match="`sbatch` is not installed here: is this a node of a Slurm"):
             run_slurm("sbatch")

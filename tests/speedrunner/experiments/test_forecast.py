@@ -137,7 +137,7 @@ class TestWhatIsAlike:
     def test_another_method_world_model_or_budget_is_not(self, other: str) -> None:
         there = known(planned(), [1.0], [1.0], [1.0])
         with pytest.raises(
-            NothingMeasured, match=r"measured are: babyai speedrunner tiny-random.*scale=pilot"
+            NothingMeasured, match=r"measured: babyai speedrunner tiny-random.*scale=pilot"
         ) as error:
             forecast([planned(other)], there)
         assert "\n" not in str(error.value)

@@ -155,7 +155,7 @@ def test_other_prices_are_told_and_need_no_acceptance(process: Process) -> None:
 
 
 def test_where_nothing_says_what_a_run_was_played_with_that_must_be_accepted(process: Process) -> None:
-    with pytest.raises(RunDirectoryError, match=r"is not known; .*run\.accept_changes=true"):
+    with pytest.raises(RunDirectoryError, match=r"are unknown; .*run\.accept_changes=true"):
         accept_changes(Path("runs/x"), None, process, accept=False)
     told = accept_changes(Path("runs/x"), None, process, accept=True).changes
     assert told == ["its earlier inputs are unknown"]

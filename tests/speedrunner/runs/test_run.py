@@ -339,7 +339,7 @@ class TestGoingOn:
             await run.play("run.rollouts=4", "run.seed=3", "env.pit=-9", "run.in_flight=1")
         assert str(error.value) == (
             f"{run.dir} has another configuration: run.seed: 0 -> 3; run.rollouts: 2 -> 4; env.pit:"
-            " (not set) -> -9; take the change back, or start another run with run.dir=NEW"
+            " (not set) -> -9; undo the change, or start another run with run.dir=NEW"
         )
         assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
 
@@ -358,8 +358,8 @@ class TestGoingOn:
         with pytest.raises(RunDirectoryError) as error:
             await run.play("env.train=8", "run.rollouts=8", "run.sleep_every=8")
         assert str(error.value) == (
-            f"{run.dir} was played with other inputs: actor.roles.actor.temperature: 1.0 -> 0.5; take"
-            " the change back, or start another run with run.dir=NEW"
+            f"{run.dir} was played with other inputs: actor.roles.actor.temperature: 1.0 -> 0.5; undo"
+            " the change, or start another run with run.dir=NEW"
         )
         assert len(run.data.processes) == 1
 
@@ -399,7 +399,7 @@ class TestGoingOn:
         assert not any("versions.code" in change for change in second.changes)
         (line,) = process_lines(run.data.processes)
         assert line.startswith("Process 2 of 2 (from 20")
-        assert "on) was not as the one before it: versions." in line
+        assert "differs from the one before it: versions." in line
         assert "prices.tiny-random.output: 4.5 -> 0.0" in line
         assert price_book(run.data).models == {"tiny-random": Prices(0, 0, 0)}
 

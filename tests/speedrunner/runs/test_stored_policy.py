@@ -53,7 +53,7 @@ def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt: ScriptedRun
     assert load(folder).config["run"]["start_from"] == f"{learnt.dir}:1"
     # It is not taken for this run's evaluation again, as it may have come with the run.
     settings = [*learnt.arguments, "run.test_episodes=1", f"env={CORRIDOR}"]
-    with pytest.raises(InvalidConfig, match=r"is a run already.* run.dir="):
+    with pytest.raises(InvalidConfig, match=r"already contains a run.* run.dir="):
         evaluation_config(f"{learnt.dir}:1", settings, [CORRIDOR])
     named = evaluation_config(f"{learnt.dir}:1", [*settings, f"run.dir={folder}"], [CORRIDOR])
     assert named.run.dir == str(folder)
@@ -162,7 +162,7 @@ def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
     for how in ((), ("--dry-run",)):
         done = in_process(*new, *learnt.arguments, *how)
         assert done.stderr == (
-            f"error: run.start_from={learnt.dir}:2 has 1 skills, of which method {method} does not use:"
+            f"error: run.start_from={learnt.dir}:2 has 1 skills, which method {method} does not use:"
             " set method= to the one that learned them\n"
         )
     assert not (tmp_path / "new").exists()
@@ -183,7 +183,10 @@ def test_a_damaged_one_is_told_before_anything_is_written(learnt: ScriptedRun, t
 
 def test_a_run_that_trains_shows_all_of_its_library(learnt: ScriptedRun) -> None:
     done = learnt.cli("library.visible_last=50")
-    assert "library.visible_last=50 is for evaluations of a stored library: `speedrunner run" in done.stderr
+    assert (
+        "library.visible_last=50 works only in evaluations of a stored library: `speedrunner run"
+        in done.stderr
+    )
 
 
 async def test_another_run_may_start_from_its_policy(learnt: ScriptedRun) -> None:

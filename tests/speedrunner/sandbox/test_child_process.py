@@ -48,7 +48,7 @@ class TestWhereItCannotRun:
         )
         monkeypatch.setattr(child_process, "CODE", code)
         monkeypatch.setattr(child_process, "START_PAUSES_S", (None,))
-        with pytest.raises(SandboxUnavailable, match="takes no filter of system calls: Invalid argument"):
+        with pytest.raises(SandboxUnavailable, match="refuses the filter of system calls: Invalid argument"):
             require(Sandbox())
 
     def test_rlimits_warns(self, caplog: pytest.LogCaptureFixture) -> None:
@@ -126,7 +126,9 @@ class TestWhereTheMachineIsFull:
         pool = ChildPool(Sandbox(kind))
         before = open_files()
         pool.refill()
-        with pytest.raises(SandboxError, match=r"cannot be started: .*temporarily unavailable"):
+        with pytest.raises(
+            SandboxError, match=r"cannot start a sandboxed process: .*temporarily unavailable"
+        ):
             pool.take()
         pool.close()
         assert open_files() == before

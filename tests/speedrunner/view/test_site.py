@@ -292,4 +292,4 @@ class TestBadInput:
 def test_a_long_diff_is_cut(site: Site, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speedrunner.view.pages.LINES", 3)
     text = page(site, f"{base}/library/0001.html")
-    assert "[only 3 lines shown: `speedrunner library diff` prints all]" in text
+    assert "[3 lines shown: `speedrunner library diff` prints all]" in text

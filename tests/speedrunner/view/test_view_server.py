@@ -105,7 +105,7 @@ def test_a_port_in_use_is_told_in_a_line(server: Server, tmp_path: Path) -> None
     done = in_process("view", str(long_run(tmp_path / "run", 1)), "--port", str(server.port))
     told = complaint(done)
     assert told.startswith(
-        f"port {server.port} is not available (address already in use): name another --port"
+        f"port {server.port} is not available (address already in use): choose another --port"
     )
 
 
@@ -140,7 +140,7 @@ class TestFiles:
         (run / "trajectories/batch_0000.jsonl").write_text("{}\n{}\n")
         done = in_process("view", str(run), "--static", str(out))
         assert done.returncode == 1
-        assert done.stderr.startswith("error: runs/run/train/0000/1.html could not be made: ")
+        assert done.stderr.startswith("error: runs/run/train/0000/1.html could not be written: ")
         assert (out / "runs/run/index.html").exists()
 
     def test_a_run_of_too_many_episodes_is_named(
@@ -163,6 +163,6 @@ class TestFiles:
             rows.write(line.replace("train/0000", "../../../stray"))
             rows.write(line.replace("train/0000", "javascript:alert(1)//"))
         done = in_process("view", str(run), "--static", str(out))
-        assert (done.returncode, done.stderr.count("could not be made")) == (1, 2)
+        assert (done.returncode, done.stderr.count("could not be written")) == (1, 2)
         assert [path for path in tmp_path.rglob("*") if "stray" in path.name] == []
         assert 'href="javascript' not in (out / "runs/run/episodes.html").read_text()

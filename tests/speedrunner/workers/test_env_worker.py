@@ -651,7 +651,7 @@ class TestFaults:
 
     async def test_an_environment_that_cannot_be_made(self) -> None:
         with pytest.raises(
-            WorkerFault, match=f"worker of {ENV} could not start: .* no option 'depth'; there are"
+            WorkerFault, match=f"worker of {ENV} could not start: .* no option 'depth'; its options"
         ):
             async with WorkerPool(2, ENV, {"depth": 3}) as pool:
                 await pool.ready()
