@@ -211,6 +211,8 @@ def _one_line(error: BaseException) -> str:
     while not str(error) and error.__cause__:
         error = error.__cause__
     if isinstance(error, OmegaConfBaseException) and error.full_key:
+        if "Cannot merge" in str(error):
+            return f"{error.full_key} takes another kind of value: a list, a mapping or a single value"
         return f"{error.full_key}: {str(error).splitlines()[0]}"
     lines = [line.strip() for line in str(error).splitlines()]
     return " ".join(line for line in lines if line)

@@ -219,6 +219,8 @@ def _compare(comparison: ClaimComparison, runs: _Runs) -> JudgedComparison:
     if not numpy.isfinite(ends).all():
         return undecided("the other value is 0 in some episodes, so the ratio has no interval", around.mean)
     low, high = min(ends), max(ends)
+    if low == high and len(samples) == MIN_SEEDS:
+        return undecided(f"{MIN_SEEDS} seeds with equal values give no interval", around.mean)
     verdict = _place(low, high, comparison)
     where = "is at the end of the range" if low == high else "has values inside and outside the range"
     return JudgedComparison(

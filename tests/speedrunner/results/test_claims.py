@@ -78,6 +78,11 @@ class TestVerdict:
         assert (found.verdict, found.deciding.value) == ("undecided", 1.0)
         assert found.deciding.reason == "one seed, and 2 are needed: play others with run.seed=N"
 
+    def test_two_seeds_with_equal_values_decide_nothing(self) -> None:
+        found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1.0, 1.0]] * 2))
+        assert found.verdict == "undecided"
+        assert found.deciding.reason == "2 seeds with equal values give no interval"
+
     def test_three_seeds_that_agree_by_chance_do_not_decide(self) -> None:
         # The bootstrap's interval is above 0: 0.05 to 0.45. Student's t with two degrees of freedom is not.
         theirs = runs_of("asi", "score", [[0.0] * 30] * 3, FAMILIES[0])
@@ -208,13 +213,13 @@ class TestSeveralComparisons:
             for env in places:
                 names = ["react", "opo", "asi", *(["voyager"] if env == "crafter" else [])]
                 for name in names:
-                    runs += runs_of(name, "score", [[0.5]] * 2, env, model=model)
+                    runs += runs_of(name, "score", [[0.5]] * 3, env, model=model)
                 runs += [
                     summary(
                         env, "speedrunner", seed,
                         checkpoint(200, [{"score": 0.6 if number < 5 else 0.4, "output": 4.0}]), model=model,
                     )
-                    for seed in range(2)
+                    for seed in range(3)
                 ]  # fmt: skip
         found = judge("dominates-in-tokens", runs)
         assert (found.verdict, found.model) == ("supported", ", ".join(models))
@@ -228,11 +233,11 @@ class TestSeveralComparisons:
 
 class TestRuns:
     def test_an_unfinished_seed_does_not_count_and_is_named(self) -> None:
-        runs = runs_of("speedrunner", "score", [[1.0], [1.0]])
-        runs += [summary("babyai", "speedrunner", 2, checkpoint(150, [{"score": 0.0}]), unfinished=[200])]
+        runs = runs_of("speedrunner", "score", [[1.0], [1.0], [1.0]])
+        runs += [summary("babyai", "speedrunner", 3, checkpoint(150, [{"score": 0.0}]), unfinished=[200])]
         found = judge("babyai-near-perfect", runs)
-        assert (found.verdict, found.deciding.seeds) == ("supported", 2)
-        assert found.missing == "seed 2 of speedrunner on babyai unfinished"
+        assert (found.verdict, found.deciding.seeds) == ("supported", 3)
+        assert found.missing == "seed 3 of speedrunner on babyai unfinished"
 
     def test_a_claim_about_one_model_uses_its_runs_alone(self) -> None:
         def calls(model: str, last: float) -> list[RunResult]:
