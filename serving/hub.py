@@ -145,7 +145,7 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
         snapshot_download(model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW)
     except GatedRepoError:
         raise NotFetched(
-            f"{model} is given to those alone who have accepted its licence: do so at {_page(model)}, then"
+            f"{model} is given only to those who have accepted its licence: do so at {_page(model)}, then"
             " `hf auth login`, or export HF_TOKEN"
         ) from None
     except RevisionNotFoundError:
@@ -197,7 +197,7 @@ def require_hub(model: str, revision: str | None) -> None:
     """
     from huggingface_hub import constants
 
-    what = "HF_HUB_OFFLINE forbids to ask the hub"
+    what = "HF_HUB_OFFLINE forbids asking the hub"
     if not constants.HF_HUB_OFFLINE:
         try:
             with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_S):

@@ -204,7 +204,7 @@ class Transcript:
                 yield name
 
     def _find_covering_ids(self, ids: list[int], text: str) -> int:
-        """Return the smallest number of first `ids` that contain the whole `text`, with which they start."""
+        """Return the smallest number of leading `ids` that cover `text`, a prefix of their decoded text."""
         return bisect_left(
             range(len(ids) + 1), len(text), key=lambda count: len(self._tokenizer.decode(ids[:count]))
         )

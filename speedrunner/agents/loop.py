@@ -38,7 +38,7 @@ class AgentLimits:
     """Budgets that one or several agents share; each use is subtracted.
 
     Attributes:
-        llm_calls: remaining requests to the model; answers without a valid call count.
+        llm_calls: remaining requests to the model; a request counts even if its answer has no valid call.
         deadline: value of `time.monotonic()` at which the work is ended; `None`: no deadline. Time in the
             admission queue moves the deadline.
         answers_count: whether the model's answer time counts; if not, it moves the deadline as well.

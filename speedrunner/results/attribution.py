@@ -42,7 +42,8 @@ class EvaluatedPolicy:
 
     Attributes:
         condition_name: that of the whole library.
-        whole, parts: finished runs by seed; of parts of the library, by change (`hide`, `remove`) and skills.
+        whole: finished runs of the whole library, by seed.
+        parts: finished runs of parts of it, by change (`hide`, `remove`) and skills, then by seed.
         folder: the folder of its runs.
         unfinished: runs without a finished evaluation.
     """
@@ -232,7 +233,10 @@ def _names(subject: EvaluatedPolicy) -> tuple[str, str, str]:
 
 
 def _list_parts(subject: EvaluatedPolicy) -> list[tuple[str, Coalition]]:
-    """Return the parts without one skill, sorted by it, then those without any, if there are several."""
+    """Return the parts without one skill, sorted by skill.
+
+    If the policy has several public skills, the parts without any skill follow.
+    """
     single = sorted((part for part in subject.parts if len(part[1]) == 1), key=lambda part: [*part[1]])
     everything = [part for part in subject.parts if len(part[1]) == subject.public > 1]
     return [*single, *sorted(everything, key=lambda part: part[0])]

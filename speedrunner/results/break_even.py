@@ -16,7 +16,7 @@ break-even rollout is the smallest whole number n of episodes with `T + n * c < 
   (`inference.resample_seeds`), and divides. Low and high are percentiles of these numbers.
 - **Never**: if `r - c` is not positive, no n fulfils this. The cell is empty and `result` is `never`. An end
   of the interval that is never reached is empty too; `never` is the share of resamples without an n.
-- **At once**: `result` is `at once` if n is 1, for example because nothing was spent.
+- **At once**: `result` is `at once` if nothing was spent on training, so that n is 1.
 """
 
 from __future__ import annotations

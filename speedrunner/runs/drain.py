@@ -126,8 +126,8 @@ class Drain:
 
         Raises:
             Interrupted: a signal ended it, or the time ran out (`TimeIsUp`).
-            TimeTooShort: the time or the job (announced by a SIGUSR1) ended, and no unit had ended, or a unit
-                that took most of the time had not.
+            TimeTooShort: the time ran out, or a SIGUSR1 announced the job's end, before any unit had ended;
+                or the time ran out while a unit ran that had taken most of it.
         """
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)

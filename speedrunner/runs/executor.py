@@ -222,7 +222,7 @@ class Executor:
         )
 
     async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
-        """Send each prefix that at least two episodes share once and alone; a failure only costs time."""
+        """Send each prefix that several episodes share, once, before they start; failure only costs time."""
         seen: list[ActorSpec] = []
         shared: list[ActorSpec] = []
         for spec in specs:
@@ -370,6 +370,6 @@ class Executor:
 
 
 def _describe_failure(trajectory: Trajectory) -> str:
-    """Return the error of a failed episode: its episode, the failed component, the error."""
+    """Return a failed episode's key, task and termination, and the first line of its error."""
     task, (what, *_) = trajectory.task, (trajectory.error or "unknown cause").splitlines()
     return f"{trajectory.episode} (task {task.name} {task.index}) ended by {trajectory.termination}: {what}"
