@@ -131,7 +131,7 @@ def test_a_killed_server_is_started_again_and_the_run_finishes(start: Callable[.
     run.api_server().kill()
     done = run.end()
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.count("starting it again") == 1
+    assert done.stdout.count("; restarting it") == 1
     check_finished(run.run, PLANNED, sleeps=1)
     data = load(run.run)
     lost = [row for row in data.requests if row.wasted]
@@ -156,7 +156,7 @@ def test_a_server_that_is_killed_too_often_stops_the_run_which_resumes(
     run.api_server().kill()
     line = complaint(run.end())
     assert line.startswith(f"the engine died {MOST_RESTARTS + 1} times in ")
-    assert "at last: the server of model 'tiny-random' " in line
+    assert "most recently: the server of model 'tiny-random' " in line
     log = run.run / "server.log"
     assert line.endswith(f"; log: {log}; fix the cause and rerun the same command to resume")
     assert all_end(everything)
@@ -228,7 +228,7 @@ def test_a_server_that_takes_less_than_its_configuration_says_sets_the_context(
     run = tmp_path / "run"
     done = speedrunner("run", *BABYAI, model_config, f"run.dir={run}", f"serving.url={vllm_endpoint}")
     assert (done.returncode, done.stderr) == (0, "")
-    assert f"takes {most:,} tokens: that is the context, not {10 * most:,}" in done.stdout
+    assert f"accepts {most:,} tokens: using that as the context, not {10 * most:,}" in done.stdout
     check_finished(run, PLANNED, sleeps=1)
     assert load(run).processes[-1].actor.context == most
 
@@ -290,7 +290,7 @@ def test_an_engine_that_hangs_is_ended_and_started_again_and_the_run_finishes(
     done = run.end()
     assert (done.returncode, done.stderr) == (0, "")
     assert "the engine hangs: requests run, and it showed no progress for 40 s" in done.stdout
-    assert done.stdout.count("starting it again") == 1
+    assert done.stdout.count("; restarting it") == 1
     check_finished(run.run, PLANNED, sleeps=1)
     cut = [row for row in load(run.run).requests if row.wasted]
     assert cut
