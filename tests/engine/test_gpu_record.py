@@ -14,7 +14,7 @@ from serving.model_configs import load_model_config
 from speedrunner.bench.gpu.record import Record, read_record_folder
 from tests.scripted_runs import in_process
 
-ONCE = "the server takes 8 sequences at a time, as in rollout-16 measures"
+ONCE = "the server runs 8 sequences at a time, as in rollout-16"
 
 TRIES = 4
 """Commands that continue; a step may exceed its bound on a machine that is busy for a while."""
@@ -43,7 +43,7 @@ def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(tmp_path: Path) 
     record = read_record_folder(out)
     assert {name: step.reason for name, step in record.steps.items() if step.status != "done"} == {
         **dict.fromkeys(("rollout-64", "rollout-128"), ONCE),
-        "fp8": "the model configuration tiny-hybrid-fp8",
+        "fp8": "the model configuration tiny-hybrid-fp8 does not exist",
     }
     assert done.stdout.count("####") == 8  # each part has a heading
     assert row(record, "no-cache")["cached"] == 0

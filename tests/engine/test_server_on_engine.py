@@ -126,7 +126,7 @@ async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str,
         assert await answer_to_a_websocket(port, "/v1/realtime") == 403
         assert not await stranger.healthy()
         await read_counters(server.endpoint)
-        with pytest.raises(ServerFailed, match="asks for an API key"):
+        with pytest.raises(ServerFailed, match="requires an API key"):
             await attach(stranger, "tiny-random")
         with pytest.raises(ServerFailed, match=f"port {port}"):
             await VllmServer(load_model_config("tiny-random"), model, tmp_path / "log2", port=port).start()

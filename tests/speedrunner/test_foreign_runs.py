@@ -72,7 +72,7 @@ NO_READERS = {
 
 OF_FOLDERS = {
     "view": r"^\d\d pages",
-    "report": r"(?m)^the report is in",
+    "report": r"(?m)^the report was written to",
     "status": r"(?m)^good +stopped",
     "export": r"^[24] conversations in",
     "export, logs": r"^[24] logs",
