@@ -8,13 +8,15 @@ only, with what the inducer may see of them (`speedrunner.store.history`).
 
 from __future__ import annotations
 
+import gc
 import json
 import linecache
+import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple, overload
 
 from speedrunner.agents.reading import headline, opening, summarize_sleep, trajectory_lines
 
@@ -25,10 +27,71 @@ _primitives: Sequence[str] = ()
 _draft: str | None = None
 
 
+_EPISODE, _POLICY = re.compile(rb'"episode":"([^"]+)"'), re.compile(rb'"policy":(-?\d+)')
+"""The first of each in a line is the episode's own: keys precede texts, and quotes in texts are escaped."""
+
+
 class NotAvailable(Exception):
     """A primitive was called although there is no environment."""
 
     __module__ = "builtins"  # tracebacks omit this module
+
+
+class _Place(NamedTuple):
+    """The line of a recorded episode: its file, and where it begins and ends there, in bytes."""
+
+    file: Path
+    begin: int
+    end: int
+
+
+class Trajectories(Sequence[dict[str, Any]]):
+    """Recorded episodes, read from their files when they are used.
+
+    It is used like a list, but keeps no episode in memory: long episodes of a whole run would not fit.
+    """
+
+    def __init__(self, places: Iterable[_Place]) -> None:
+        self._places = [*places]
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> dict[str, Any]: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Trajectories: ...
+
+    def __getitem__(self, index: int | slice) -> dict[str, Any] | Trajectories:
+        if isinstance(index, slice):
+            return Trajectories(self._places[index])
+        return _read(self._places[index])
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return map(_read, self._places)
+
+    def __add__(self, others: Iterable[dict[str, Any]]) -> Trajectories | list[dict[str, Any]]:
+        if isinstance(others, Trajectories):
+            return Trajectories(self._places + others._places)
+        return [*self, *others]
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} recorded episodes>"
+
+
+def _read(place: _Place) -> dict[str, Any]:
+    with place.file.open("rb") as file:
+        file.seek(place.begin)
+        text = file.read(place.end - place.begin)
+    collects = gc.isenabled()
+    gc.disable()  # it would search all objects again and again while many new ones are made
+    try:
+        episode: dict[str, Any] = json.loads(text)
+    finally:
+        if collects:
+            gc.enable()
+    return episode
 
 
 def batches() -> list[int]:
@@ -41,28 +104,32 @@ def versions() -> list[int]:
     return sorted(int(path.name[1:]) for path in Path(MOUNTS["policies"]).glob("v*"))
 
 
-def load_trajectories(batch: int | None = None, policy: int | None = None) -> list[dict[str, Any]]:
+def load_trajectories(batch: int | None = None, policy: int | None = None) -> Trajectories:
     """Return recorded episodes, oldest first: all, or those of one batch or one library version."""
-    found = []
+    found: list[_Place] = []
     for number in batches() if batch is None else [batch]:
-        with Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl").open(encoding="utf-8") as lines:
-            played = [json.loads(line) for line in lines if line.endswith("\n")]
-        newest = {str(each["episode"]): each for each in played}  # some were repeated
-        found += [newest[episode] for episode in sorted(newest)]
-    return [each for each in found if policy is None or each["policy"] == policy]
+        newest: dict[bytes, tuple[_Place, int]] = {}  # some episodes were repeated
+        file, end = Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl"), 0
+        with file.open("rb") as lines:
+            for line in lines:
+                begin, end = end, end + len(line)
+                episode, version = _EPISODE.search(line), _POLICY.search(line)
+                if line.endswith(b"\n") and episode and version:
+                    newest[episode[1]] = _Place(file, begin, end), int(version[1])
+        found += [place for _, (place, version) in sorted(newest.items()) if policy in (None, version)]
+    return Trajectories(found)
 
 
 def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Yield (turn from 1, depth, call) for every call that ran; the actor's own calls have depth 0."""
 
-    def walk(turn: int, depth: int, call: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        yield turn, depth, call
-        for below in call["calls"]:
-            yield from walk(turn, depth + 1, below)
-
     for number, turn in enumerate(trajectory["turns"], start=1):
-        if turn["executed"] is not None:
-            yield from walk(number, 0, turn["executed"])
+        waiting = [(0, turn["executed"])] if turn["executed"] is not None else []
+        while waiting:
+            depth, call = waiting.pop()
+            yield number, depth, call
+            if call["calls"]:
+                waiting += [(depth + 1, below) for below in reversed(call["calls"])]
 
 
 def show(trajectory: dict[str, Any], first: int = 1, last: int | None = None) -> None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 import envs
@@ -28,13 +29,16 @@ AIM = 'def aim(at: Literal["left", "right"]) -> None:\n    """Turn."""\n    turn
 STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'
 
 
+SANDBOX, SMALL = Sandbox(), Sandbox(memory_mb=128)
+
+
 class Bench:
     """An interpreter and the draft that it imports."""
 
-    def __init__(self, folders: dict[str, Path], wall_s: float) -> None:
+    def __init__(self, folders: dict[str, Path], wall_s: float, sandbox: Sandbox = SANDBOX) -> None:
         self.draft = Library(ENV.primitives)
         self.interpreter = Interpreter(
-            Sandbox(),
+            sandbox,
             folders,
             ENV.primitives,
             lambda: self.draft,
@@ -82,6 +86,36 @@ async def test_trajectories_are_loaded_by_batch_and_by_the_policy_that_played_th
     assert await bench(names.format("")) == "['train/0000', 'train/0001', 'train/0002']"
     assert await bench(names.format("batch=0")) == "['train/0000', 'train/0001']"
     assert await bench(names.format("policy=1")) == "['train/0002']"
+
+
+async def test_trajectories_are_used_like_a_list(bench: Bench) -> None:
+    assert await bench("t = load_trajectories(); t") == "<3 recorded episodes>"
+    assert await bench("t[-1]['episode'], t[:2], t[0:2][1]['episode']") == (
+        "('train/0002', <2 recorded episodes>, 'train/0001')"
+    )
+    assert (
+        await bench("len(t + t), len(t + [1]), [each['policy'] for each in reversed(t)]")
+        == "(6, 4, [1, 0, 0])"
+    )
+
+
+async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at_a_time(
+    tmp_path: Path,
+) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_policy(Policy(version=0))
+        short = trajectory("train/0000")
+        long = msgspec.structs.replace(short, turns=short.turns * 2_000)
+        for number in range(30):
+            run.append_trajectory("train", 0, msgspec.structs.replace(long, episode=f"train/{number:04d}"))
+        size = (tmp_path / "run" / "trajectories" / "batch_0000.jsonl").stat().st_size
+        assert size > SMALL.memory_mb * 2**18  # decoded, it is several times as large as its text
+        with History(run.read()).files() as folders:
+            bench = Bench(folders, wall_s=300.0, sandbox=SMALL)
+            async with bench.interpreter:
+                (row,) = ast.literal_eval(await bench("skill_stats()"))
+                assert "MemoryError" in await bench("[*load_trajectories()]")
+    assert (row["episodes"], row["calls"]) == (30, 30 * 2_000)
 
 
 async def test_earlier_sleeps_say_what_they_did_and_what_was_refused(bench: Bench) -> None:
