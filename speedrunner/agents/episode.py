@@ -137,9 +137,9 @@ class EpisodeContext:
         if call.name == SUBMIT_ANSWER.name:
             node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
             return ToolReply("The answer is submitted.", node, Termination.SUBMITTED)
-        config = self._actor.config
-        left_s = max(self.limits.remaining_s, 0.001)
-        executed = await self._worker.execute(call, min(config.sandbox.call_wall_s or left_s, left_s))
+        config, left_s = self._actor.config, max(self.limits.remaining_s, 0.001)
+        limit_s = min(config.sandbox.call_wall_s or left_s, left_s)
+        executed = await self._worker.execute(call, limit_s, config.sandbox.call_actions)
         self._asked.append(executed.node)
         self.observation = executed.observation or self.observation
         return ToolReply(actor_view(executed, config.run.reply_chars), executed.node, executed.termination)

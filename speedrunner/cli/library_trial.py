@@ -73,7 +73,7 @@ def try_(
 ) -> None:
     """Call one skill of a module in the sandbox, and print its calls.
 
-    It plays on a new episode. The call may take sandbox.call_wall_s seconds (60 by default). Exit status 1:
+    It plays on a new episode. The call may take sandbox.call_wall_s seconds (300 by default). Exit status 1:
     the call was refused, failed or was killed.
 
     Example: speedrunner library try skills.py explore env=babyai task.index=7 --arguments '{"steps": 5}'

@@ -177,8 +177,11 @@ class SandboxConfig(msgspec.Struct, frozen=True):
     kind: Literal["isolated", "rlimits"] = "isolated"
     #: Address space of each of their processes, in MiB.
     memory_mb: Annotated[int, msgspec.Meta(ge=64)] = Sandbox.memory_mb
-    #: Time limit of one tool call in seconds; `None`: the rest of the episode.
-    call_wall_s: Seconds | None = None
+    #: Time limit of one tool call in seconds; `None`: the rest of the episode. The episode continues.
+    call_wall_s: Seconds | None = 300.0
+    #: Most actions (primitive calls that advance the world) of one skill call; `None`: the rest of the
+    #: episode's. The episode continues.
+    call_actions: AtLeastOne | None = 5000
 
     @property
     def limits(self) -> Sandbox:

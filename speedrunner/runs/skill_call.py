@@ -18,8 +18,8 @@ from speedrunner.store.policies import MODULE_BYTES
 from speedrunner.store.records import CallNode, Termination
 from speedrunner.workers.env_worker import WorkerError
 
-CALL_WALL_S = 60.0
-"""Maximum seconds of the call if `sandbox.call_wall_s` is not set."""
+CALL_WALL_S = 300.0
+"""Maximum seconds of the call if `sandbox.call_wall_s` is null."""
 
 OVERHEAD_S, TEARDOWN_S = 5.0, 2.0
 """Seconds that the whole command may take beyond the call's limit, and the part reserved for its end."""
@@ -55,7 +55,8 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
     Returns:
         The result. A refused module, a refused call and an environment error are results, too.
     """
-    limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
+    sandbox = setup.config.sandbox
+    limit_s = sandbox.call_wall_s or CALL_WALL_S
     score: float | None = None
     try:
         async with setup.workers(1) as pool:
@@ -63,7 +64,7 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
             async with pool.worker() as worker:
                 await worker.reset(task, library.module(), setup.env.limits.actions)
                 score = worker.outcome.score if worker.outcome else None
-                executed = await worker.execute(call, _remaining_s(limit_s))
+                executed = await worker.execute(call, _remaining_s(limit_s), sandbox.call_actions)
     except (InvalidSkill, WorkerError) as error:
         return SkillCall(error=str(error), score=score)
     return SkillCall(

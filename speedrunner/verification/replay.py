@@ -130,9 +130,8 @@ async def _replay_episode(subject: Subject, played: Played, worker: ProcessWorke
             directly = shown is not None and shown.executed is recorded
             call = shown.call if shown is not None and directly else None
             call = call or ToolCall(recorded.name, recorded.arguments)
-            last = await worker.execute(
-                call, min(max(PATIENCE_S, PATIENCE * recorded.seconds), MOST_PATIENCE_S)
-            )
+            patience_s = min(max(PATIENCE_S, PATIENCE * recorded.seconds), MOST_PATIENCE_S)
+            last = await worker.execute(call, patience_s, setup.config.sandbox.call_actions)
             if what := find_first_difference(recorded, last.node):
                 if KILLED.search(recorded.error or "") or KILLED.search(last.node.error or ""):
                     raise _LeftOut(BY_ITS_PROCESS, left)

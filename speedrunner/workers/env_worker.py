@@ -89,19 +89,23 @@ class EnvWorker(ABC):
         """
         await self.request(Load(module), LOAD_LIMIT_S)
 
-    async def execute(self, call: ToolCall, time_limit_s: float) -> Executed:
+    async def execute(self, call: ToolCall, time_limit_s: float, action_limit: int | None = None) -> Executed:
         """Run one primitive or public skill. The model's mistakes are in the result, as `node.error`.
 
         Args:
             call: the call to run.
             time_limit_s: seconds after which the call is stopped.
+            action_limit: primitive calls that advance the world after which a skill is stopped; `None` for no
+                limit.
 
         Raises:
             WorkerFault: the environment broke.
             WorkerTimedOut: the environment hangs and the worker was killed.
             WorkerDied: the process ended.
         """
-        reply = await self.request(Execute(call, time_limit_s), max(time_limit_s, 0.0) + GRACE_S)
+        reply = await self.request(
+            Execute(call, time_limit_s, action_limit), max(time_limit_s, 0.0) + GRACE_S
+        )
         assert isinstance(reply, Executed)
         self.outcome = reply.outcome
         return reply

@@ -45,6 +45,8 @@ class WorkerEpisode:
         self._loads = itertools.count()
         self._action_limit = request.action_limit
         self._actions = 0
+        self._call_limit: int | None = None
+        self._call_actions = 0
         self._observation: str | None = None
         self._room = EpisodeRoom()
         self._tree = CallTree("", "tool", {}, self._room)
@@ -78,6 +80,7 @@ class WorkerEpisode:
         """
         name, arguments = request.call.name, request.call.arguments
         self._observation = None
+        self._call_limit, self._call_actions = request.action_limit, 0
         try:
             ended = self._run(name, arguments, request.time_limit_s)
         except EnvironmentBroke as broken:
@@ -103,7 +106,11 @@ class WorkerEpisode:
         """Run a primitive for a skill, and record it."""
         if (primitive := self._primitives.get(name)) is None:
             raise InvalidMessage(f"the call of a primitive that is none ({name[:80]!r})")
-        if (refused := self._refusal(primitive)) is not None:
+        refused = self._refusal(primitive)
+        if refused is None and primitive.advances and self._call_actions == self._call_limit:
+            text = f"stopped at the limit of {self._call_limit} actions in one call"
+            refused = Refused("ActionLimitReached", text, final=True)
+        if refused is not None:
             return refused
         arguments, problem = _bound(primitive, args, kwargs)
         began = time.perf_counter()
@@ -151,6 +158,7 @@ class WorkerEpisode:
             raise EnvironmentBroke(fault(error, f"{primitive.name} failed")) from error
         if primitive.advances:
             self._actions += 1
+            self._call_actions += 1
         self._observation = text
         return Granted(text)
 

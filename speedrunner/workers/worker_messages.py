@@ -55,10 +55,16 @@ class Load(msgspec.Struct, tag=True, frozen=True):
 
 
 class Execute(msgspec.Struct, tag=True, frozen=True):
-    """Run one primitive or public skill, for at most `time_limit_s` seconds."""
+    """Run one primitive or public skill.
+
+    Attributes:
+        time_limit_s: maximum seconds.
+        action_limit: maximum primitive calls of a skill that advance the world; `None` for no limit.
+    """
 
     call: ToolCall
     time_limit_s: float
+    action_limit: int | None = None
 
 
 class Finish(msgspec.Struct, tag=True, frozen=True):

@@ -69,14 +69,19 @@ pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 @contextlib.asynccontextmanager
 async def episode(
-    pool: WorkerPool, library: Library, *, distance: int = 10, actions: int | None = None
+    pool: WorkerPool,
+    library: Library,
+    *,
+    distance: int = 10,
+    actions: int | None = None,
+    call_actions: int | None = None,
 ) -> AsyncIterator[Callable[..., Any]]:
     """Begin an episode; yields a function that calls a tool."""
     async with pool.worker() as worker:
         await worker.reset(Task(ENV, "default", distance), library.module(), actions)
 
         async def call(name: str, time_limit_s: float = PLENTY_S, **arguments: Any) -> Executed:
-            return await worker.execute(ToolCall(name, arguments), time_limit_s)
+            return await worker.execute(ToolCall(name, arguments), time_limit_s, call_actions)
 
         yield call
 
@@ -259,6 +264,22 @@ class TestSkills:
             7,
         )
         assert "ActionLimitReached: stopped at the limit of 7 actions" in executed.node.error
+
+    async def test_a_skill_is_unwound_at_the_limit_of_its_call_and_the_episode_continues(
+        self, pool: WorkerPool
+    ) -> None:
+        library = skills(
+            'def skill():\n    """Walk for ever."""\n    while True:\n        walk(0)\n        look()'
+        )
+        async with episode(pool, library, actions=9, call_actions=4) as call:
+            for total, termination in ((4, None), (8, None), (9, Termination.ACTION_LIMIT)):
+                executed = await call("skill")
+                assert (executed.actions, executed.termination) == (total, termination)
+                assert executed.node.error.startswith(
+                    "ActionLimitReached: stopped at the limit of 9 actions"
+                    if termination
+                    else "ActionLimitReached: stopped at the limit of 4 actions in one call"
+                )
 
     async def test_a_skill_that_stops_at_the_end_returns_its_result(self, pool: WorkerPool) -> None:
         executed = await play(pool, 'def skill():\n    """Walk."""\n    walk(10)\n    return "there"')
