@@ -26,7 +26,10 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         text: the text after its reasoning, verbatim.
         call: the one tool call; `None` exactly when `problem` says why there is none.
         seconds: time from sending the request to the end of the answer.
+        request: id of its request in the ledger; empty if there was none.
         token_ids: the generated ids (completions API only).
+        echo: the items of it that later requests send back (chat and responses APIs).
+        open_calls: ids of its tool calls, which the reply answers (same APIs).
         first_token_s: time from the request's arrival in the engine to its first token, if the engine reports
             it.
     """
@@ -37,7 +40,10 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     problem: InvalidCall | None
     usage: Usage
     seconds: float
+    request: str = ""
     token_ids: list[int] = []
+    echo: list[dict[str, Any]] = []
+    open_calls: list[str] = []
     first_token_s: float | None = None
 
 
@@ -65,6 +71,14 @@ class Conversation(ABC):
                 last answer did not fit.
             RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `serving.errors`.
         """
+
+    def recall(self, completion: Completion) -> None:
+        """Append an answer that this conversation got in another process, instead of asking for it.
+
+        Raises:
+            NotImplementedError: this kind of conversation cannot continue in another process.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def tell(self, text: str) -> None:

@@ -87,6 +87,7 @@ class TokenConversation(Conversation):
             problem=answer.problem,
             usage=usage,
             seconds=reply.seconds,
+            request=reply.request,
             token_ids=ids,
             first_token_s=reply.answer.first_token_s,
         )
@@ -97,6 +98,10 @@ class TokenConversation(Conversation):
             message = f"the answer did not fit the {room} tokens left of the context of {self._context}"
             raise AnswerOverflow(message, completion)
         return completion
+
+    def recall(self, completion: Completion) -> None:
+        """See `Conversation`."""
+        self.transcript.answer(completion.token_ids)
 
     def tell(self, text: str) -> None:
         """See `Conversation`."""

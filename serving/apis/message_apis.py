@@ -129,17 +129,25 @@ class MessageConversation(Conversation, Generic[T]):
         except InvalidCall as error:
             problem = error
         reply.record(status_of(problem), reply.usage)
-        self._prompt_bound = reply.usage.prompt + reply.usage.completion + SLACK_TOKENS
-        self.items += said.echo
-        self._open_calls = [each.id for each in said.calls]
-        return Completion(
+        completion = Completion(
             text=text,
             reasoning=said.reasoning,
             call=call,
             problem=problem,
             usage=reply.usage,
             seconds=reply.seconds,
+            request=reply.request,
+            echo=said.echo,
+            open_calls=[each.id for each in said.calls],
         )
+        self.recall(completion)
+        return completion
+
+    def recall(self, completion: Completion) -> None:
+        """See `Conversation`."""
+        self._prompt_bound = completion.usage.prompt + completion.usage.completion + SLACK_TOKENS
+        self.items += completion.echo
+        self._open_calls = completion.open_calls
 
     def tell(self, text: str) -> None:
         """See `Conversation`."""

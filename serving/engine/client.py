@@ -61,11 +61,12 @@ class Record(Protocol):
 
 
 class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
-    """An engine's answer and its cost."""
+    """An engine's answer and its cost; `request` is the id of its rows in the ledger."""
 
     answer: T
     usage: Usage
     seconds: float
+    request: str
     record: Record
     """Writes the ledger row, once the caller knows the answer's status."""
 
@@ -269,7 +270,7 @@ class Engine:
                 row("aborted", None, error)
                 raise
             else:
-                return EngineResponse(answer, usage, time.monotonic() - started, row)
+                return EngineResponse(answer, usage, time.monotonic() - started, request.id, row)
         raise AssertionError("unreachable: every try returns, raises or goes on")
 
     def _record(

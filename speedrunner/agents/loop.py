@@ -110,6 +110,7 @@ async def run_agent(
             usage=completion.usage,
             seconds=round(completion.seconds, 4),
             queued_s=round(queued_s, 4),
+            request=completion.request,
         )
         if overflow is not None:
             turn.error = str(overflow)

@@ -56,8 +56,11 @@ class RunConfig(msgspec.Struct, frozen=True):
     in_flight: AtLeastOne = 16
     #: Time limit of an episode in seconds; then it is stopped and scored as it is.
     wall_clock_s: Seconds = 1800.0
-    #: Which time counts for it: `tools` counts tool calls; `all` (the paper's reading) also counts the
-    #: model's answers, whose time depends on the load of your server.
+    #: Time limit of a sleep in seconds, the model's answers included; then its agents are stopped. Accepted
+    #: edits count, as at the inducer's other limits.
+    sleep_wall_s: Seconds = 14400.0
+    #: Which time counts for `wall_clock_s`: `tools` counts tool calls; `all` (the paper's reading) also
+    #: counts the model's answers, whose time depends on the load of your server.
     wall_clock: Literal["tools", "all"] = "tools"
     #: Longest tool result that the actor sees, in characters; records keep the whole result.
     reply_chars: AtLeastOne = 4000

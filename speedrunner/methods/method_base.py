@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import math
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -19,11 +21,13 @@ from speedrunner.agents.episode import EpisodeContext
 from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
+from speedrunner.methods.resumed_agent import ResumedAgent
 from speedrunner.results.training_costs import TrainingCost
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory
+from speedrunner.store.sleep_journal import SleepJournal
 
 Returned = TypeVar("Returned")
 
@@ -63,6 +67,8 @@ class SleepTools:
         fresh: unused training tasks for this sleep; see `Method.fresh_tasks`.
         training_costs: returns the costs of the library's public skills in training so far; takes seconds in
             a long run.
+        journal: what another process did in this sleep, and what this one does.
+        wall_s: maximum seconds of the sleep, in all processes; then agents are stopped.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
     """
@@ -77,6 +83,8 @@ class SleepTools:
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
     fresh: tuple[Task, ...] = ()
     training_costs: Callable[[], Sequence[TrainingCost]] = tuple
+    journal: SleepJournal = field(default_factory=SleepJournal)
+    wall_s: float = math.inf
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None
@@ -97,17 +105,20 @@ class SleepTools:
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int
     ) -> Termination:
-        """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up. The model
-        config may set fewer calls for the role.
+        """Let an agent work with the tools of `toolbox` until it finishes, or its calls or the sleep's time
+        are used up. The model config may set fewer calls for the role.
 
-        Each reply states the remaining calls and tokens.
+        Each reply states the remaining calls and tokens. If the run was interrupted, the agent continues
+        where it was; see `speedrunner.methods.resumed_agent`.
 
         Raises:
             ServingError: the engine failed.
+            ChangedSleep: the agent does not repeat what the journal has.
         """
-        record = AgentRecord(role=role, turns=[], termination=Termination.ENGINE_ERROR)
+        number, record = len(self.agents), AgentRecord(role, [], Termination.ENGINE_ERROR)
         self.agents.append(record)
-        limits = AgentLimits(self.calls(role, llm_calls))
+        deadline = time.monotonic() + self.wall_s - self.journal.seconds
+        limits = AgentLimits(self.calls(role, llm_calls), deadline)
 
         context, settings = self.model.model_config.context, self.model.model_config.role(role)
 
@@ -120,13 +131,21 @@ class SleepTools:
 
         execute = partial(toolbox.execute, string_tokens=settings.string_tokens)
         opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
-        with closing(opened) as conversation:
+        steps, add_turn = self.journal.agent_steps(number), partial(self.journal.add_turn, number)
+        with closing(ResumedAgent(opened, steps, toolbox.sessions, add_turn)) as agent:
             record.termination = await run_agent(
-                conversation, messages, execute, limits, record.turns.append, status
+                agent,
+                messages,
+                agent.executes(execute),
+                limits,
+                lambda turn: record.turns.append(agent.finish_turn(turn)),
+                agent.reply(status),
             )
+        calls = f"{len(record.turns)} call{'s' * (len(record.turns) != 1)}"
         if record.termination is Termination.CONTEXT_OVERFLOW:
-            calls = len(record.turns)
-            self.fell_short(f"the context of the {role} overflowed after {calls} call{'s' * (calls != 1)}")
+            self.fell_short(f"the context of the {role} overflowed after {calls}")
+        if record.termination is Termination.WALL_CLOCK:
+            self.fell_short(f"the sleep's {self.wall_s:g} s were over after {calls} of the {role}")
         return record.termination
 
     async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import itertools
 import shlex
-import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,7 +17,8 @@ from serving.errors import RequestFailed
 from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, ignore_turn, play_episode
-from speedrunner.methods.method_base import Method, MethodBroke, SleepTools, check_returned, class_name
+from speedrunner.methods.method_base import Method, SleepTools, check_returned
+from speedrunner.methods.resumed_agent import ChangedSleep
 from speedrunner.results.training_costs import training_costs
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain, TimeIsUp
@@ -27,7 +26,8 @@ from speedrunner.runs.due import Due
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
-from speedrunner.store.history import History, visible
+from speedrunner.runs.sleep_episodes import EpisodeBroke, SleepEpisodes
+from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
     EpisodeRow,
@@ -39,7 +39,9 @@ from speedrunner.store.records import (
     TrainingEnd,
     Trajectory,
 )
+from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.sleep_journal import SleepStep, find_lost_requests, read_steps
 from speedrunner.store.stored_run import sleep_key
 from speedrunner.workers.worker_pool import WorkerPool
 
@@ -249,35 +251,36 @@ class Executor:
         self.finished(step)
 
     async def _learn(self, step: Sleep) -> None:
-        policy = self.directory.policies.load(step.number - 1)
+        """Sleep, or continue a sleep that was interrupted."""
         run = self.directory.read()
+        steps = read_steps(run.files.sleep_journal, step.number)
+        name = step_name(step)
+        if steps:
+            self.progress.say(f"{name} continues after {len(steps)} recorded turns and episodes")
+        try:
+            await self._learn_after(step, run, steps)
+        except ChangedSleep as changed:
+            self.progress.say(f"{name} starts over, because {changed}")
+            await self._learn_after(step, run, [])
+
+    async def _learn_after(self, step: Sleep, run: RunData, steps: Sequence[SleepStep]) -> None:
+        """Sleep, after the steps that are in the journal already."""
+        policy = self.directory.policies.load(step.number - 1)
         history = History(run, self.method.sees)
         name = sleep_key(step.number)
-        attempt = self._next_attempt(name)
-        attempts: list[Trajectory] = []
+        attempt = steps[0].attempt if steps else self._next_attempt(name)
+        journal = self.directory.sleep_journal(step.number, attempt, steps)
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
-        numbers = itertools.count()
-        allowed = {*step.fresh} | (self._find_trained_tasks() if self.method.replays else set())
 
-        async def play_again(task: Task, spec: ActorSpec) -> Trajectory:
-            if task not in allowed:
-                raise MethodBroke(
-                    f"{class_name(self.method)}: sleep asked for {task}, which it may not play; choose"
-                    " another task"
-                )
-            if not self.method.replays:
-                allowed.remove(task)
+        async def start(number: int, task: Task, spec: ActorSpec) -> Trajectory:
             stored = self._spec(policy, task).library.module()
-            key, seed = f"{name}/again/{next(numbers):04d}", self.directory.state.skill_seed(task)
+            key, seed = f"{name}/again/{number:04d}", self.directory.state.skill_seed(task)
             episode = Episode(key, task, policy.version, attempt, stored, seed)
-            for _ in range(2):  # an infrastructure error says nothing about the policy
-                async with self.pool.worker() as worker, self.share.slot(self.directory):
-                    played = await play_episode(self.actor, episode, spec, worker, labels)
-                attempts.append(played)
-                if not played.termination.is_fault:
-                    return msgspec.structs.replace(played, outcome=visible(played.outcome, self.method.sees))
-            raise RunStopped(f"twice, {_describe_failure(played)}")
+            async with self.pool.worker() as worker, self.share.slot(self.directory):
+                return await play_episode(self.actor, episode, spec, worker, labels)
 
+        allowed = {*step.fresh} | (self._find_trained_tasks() if self.method.replays else set())
+        episodes = SleepEpisodes(self.method, allowed, journal, start)
         locating = self._spec(policy, history.batch(history.batches()[-1])[0].task)
         tools = SleepTools(
             sleep=step.number,
@@ -287,18 +290,20 @@ class Executor:
             labels=labels,
             limits=self.actor.limits,
             sandbox=self.actor.config.sandbox.limits,
-            attempt=play_again if allowed else None,
+            attempt=episodes.play if allowed else None,
             fresh=step.fresh,
+            journal=journal,
+            wall_s=self.actor.config.run.sleep_wall_s,
             training_costs=lambda: training_costs(
                 run, self.actor.model("actor").count_tokens, *self.actor.locate_tools(locating)
             ),
         )
-        began = time.monotonic()
         with self.progress.step(step_name(step), 0, 0), self.drain.unit(name, self._kind("sleep")):
-            learnt = check_returned(
-                self.method, "sleep", await self.method.sleep(policy, history, tools), Policy
-            )
-        seconds = round(time.monotonic() - began, 3)
+            try:
+                learnt = await self.method.sleep(policy, history, tools)
+            except EpisodeBroke as broke:
+                raise RunStopped(f"twice, {_describe_failure(broke.played)}") from None
+            learnt = check_returned(self.method, "sleep", learnt, Policy)
         learnt = msgspec.structs.replace(learnt, version=step.number)
         task = history.batch(history.batches()[-1])[0].task
         before, after = (self.actor.shared_prefix(self._spec(each, task)) for each in (policy, learnt))
@@ -309,11 +314,13 @@ class Executor:
             attempt=attempt,
             agents=tools.agents,
             edits=tools.edits,
-            seconds=seconds,
+            seconds=round(journal.seconds, 3),
             error=tools.error,
-            attempts=attempts,
+            attempts=episodes.played,
             prefix=prefix,
         )
+        if steps:
+            record.lost = find_lost_requests(self.directory.read().ledger, record)
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
         accepted = sum(edit.error is None for edit in tools.edits)

@@ -144,7 +144,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
     Raises:
         StorageError: the write failed; the file has its old length again, if that was possible.
     """
-    line = _encode(record) + b"\n"
+    line = encode(record) + b"\n"
     size: int | None = None
     with explain_errors(path, "written"):
         descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
@@ -336,7 +336,7 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
 
 def format_record(record: msgspec.Struct) -> bytes:
     """Return a record in the format of `write_atomic`."""
-    return msgspec.json.format(_encode(record), indent=2) + b"\n"
+    return msgspec.json.format(encode(record), indent=2) + b"\n"
 
 
 def publish_folder(temporary: Path, final: Path) -> None:
@@ -381,7 +381,8 @@ def remove_leftovers(folder: Path) -> None:
                 path.unlink(missing_ok=True)
 
 
-def _encode(record: msgspec.Struct) -> bytes:
+def encode(record: msgspec.Struct) -> bytes:
+    """Return a record as JSON; a lone surrogate in its texts becomes `?`."""
     try:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:

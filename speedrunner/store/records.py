@@ -114,6 +114,7 @@ class Turn(msgspec.Struct):
         queued_s: seconds that the request waited for room in the engine's cache.
         role: `actor`, or another role of the method that played the episode.
         conversation: number of the role's conversation within the episode, from 0.
+        request: id of its rows in the ledger; empty in records of earlier versions.
     """
 
     messages: list[Message]
@@ -127,6 +128,7 @@ class Turn(msgspec.Struct):
     error: str | None = None
     role: str = "actor"
     conversation: Whole = 0
+    request: str = ""
 
 
 class Hunk(msgspec.Struct, frozen=True):
@@ -373,6 +375,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         error: what ended the work early (a context overflow, for example).
         attempts: episodes that the method played in the sleep (`SleepTools.attempt`); part of its cost.
         prefix: change of the prompt prefix; `None` on the chat and responses APIs.
+        lost: ids of requests of this attempt whose answers a kill lost; their tokens are wasted.
     """
 
     sleep: Whole
@@ -384,6 +387,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     error: str | None = None
     attempts: list[Trajectory] = []
     prefix: PrefixChange | None = None
+    lost: list[str] = []
     format: Whole = FORMAT
 
 

@@ -250,11 +250,12 @@ class RunData:
         kept = attempts(rows)
         kept |= {row.episode: row.attempt for row in self.episodes if not row.termination.is_fault}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
+        lost = {request for sleep in self.sleeps for request in sleep.lost}
         counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
 
         def was_aborted(row: LedgerRow) -> bool:
             given = attempt_of(row.labels)
-            return given not in counting and None not in given
+            return row.request in lost or (given not in counting and None not in given)
 
         return [msgspec.structs.replace(row, wasted=True) if was_aborted(row) else row for row in rows]
 

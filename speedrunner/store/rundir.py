@@ -18,6 +18,7 @@ from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.records import EpisodeRow, Phase, Policy, Process, SleepRecord, TrainingEnd, Trajectory
 from speedrunner.store.run_data import RunData
 from speedrunner.store.run_lock import RunLock
+from speedrunner.store.sleep_journal import SleepJournal, SleepStep
 from speedrunner.store.stored_run import FOLDERS, RunFiles, as_run_directory_error
 
 if TYPE_CHECKING:
@@ -106,6 +107,7 @@ class RunDirectory:
         """Store a new policy version. Raises `InvalidPolicy` too."""
         self._own()
         self.policies.save(policy)
+        self.files.sleep_journal.unlink(missing_ok=True)  # the policy completes a sleep
 
     def carry_history(self, source: RunData, version: int) -> None:
         """Copy the training history that led to another run's policy. See `speedrunner.store.carried`.
@@ -118,8 +120,11 @@ class RunDirectory:
         copy_history(source, version, self.path / CARRIED)
 
     def append_process(self, process: Process) -> None:
-        """Append the record of this process, before it does anything else."""
+        """Append the record of this process, before it does anything else. If it changes what determines
+        results, an interrupted sleep starts over."""
         self._append(self.files.processes, process, durable=True)
+        if process.changes:
+            self.files.sleep_journal.unlink(missing_ok=True)
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
         """Append a finished episode of a batch or an evaluation; it is on the disk when this returns."""
@@ -153,6 +158,15 @@ class RunDirectory:
         """Append the last interim reconciliation of a process that was killed."""
         if readings := self.read().reading:
             self.append_reconciliations(readings)
+
+    def sleep_journal(self, sleep: int, attempt: int, steps: Sequence[SleepStep]) -> SleepJournal:
+        """Start the journal of an attempt at a sleep, or continue it after these steps."""
+
+        def prepare() -> None:
+            self._own()
+            files.sync(self.files.requests)  # the ledger rows of a step must not be missing
+
+        return SleepJournal(self.files.sleep_journal, sleep, attempt, steps, prepare)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep, replacing that of a killed attempt."""

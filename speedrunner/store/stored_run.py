@@ -9,6 +9,7 @@ trajectories/batch_0000.jsonl  training episodes, one line each, batches counted
 evaluations/0050.jsonl         held-out episodes after that many training rollouts
 sleeps/0001.json               one file per sleep
 carried/0000/                  training history of the run that it started from, see speedrunner.store.carried
+sleep.jsonl                    journal of the running sleep, see speedrunner.store.sleep_journal
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
 reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process
@@ -111,6 +112,7 @@ class RunFiles:
         self.config = path / "config.yaml"
         self.processes = path / "processes.jsonl"
         self.state = path / "state.json"
+        self.sleep_journal = path / "sleep.jsonl"
         self.episodes = path / "episodes.jsonl"
         self.requests = path / "requests.jsonl"
         self.reconciliations = path / "reconciliation.jsonl"

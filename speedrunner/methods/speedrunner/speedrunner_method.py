@@ -115,7 +115,7 @@ class SpeedRunner(Method):
         inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
         output_chars: maximum output of one piece of the inducer's code, in characters.
         code_wall_s: maximum seconds for one piece of the inducer's code.
-        on_limit: whether the draft is adopted or discarded when calls or context are used up.
+        on_limit: whether the draft is adopted or discarded when calls, context or time are used up.
         prompt: the inducer's instructions; `asi_style`: abstract observed behavior (section 6.1).
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
@@ -182,11 +182,9 @@ class SpeedRunner(Method):
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
             costs = await asyncio.to_thread(tools.training_costs) if self.cost_aware else []
             messages = self._messages(draft.library, history, tools, calls, costs)
-            termination = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
-        if (
-            termination in (Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW)
-            and self.on_limit == "discard"
-        ):
+            toolbox = Toolbox(offered, finish, sessions=["execute_code"])
+            termination = await tools.run_agent("inducer", messages, toolbox, calls)
+        if termination is not Termination.SUBMITTED and self.on_limit == "discard":
             tools.error = tools.error or f"the inducer used up its {calls} calls"
             tools.take_back(tools.error)
             return policy
