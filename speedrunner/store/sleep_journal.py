@@ -74,7 +74,8 @@ def find_lost_requests(ledger: Sequence[LedgerRow], record: SleepRecord) -> list
     conversations = [*(each.turns for each in record.agents), *(each.turns for each in record.attempts)]
     used = {turn.request for turns in conversations for turn in turns}
     own = (sleep_key(record.sleep), str(record.attempt))
-    return [row.request for row in ledger if attempt_of(row.labels) == own and row.request not in used]
+    rows = (row for row in ledger if attempt_of(row.labels) == own and not row.wasted)
+    return [row.request for row in rows if row.request not in used]
 
 
 class SleepJournal:

@@ -1,0 +1,165 @@
+"""A sleep that is interrupted continues where it was: same conversation, same draft, nothing asked twice."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from serving.errors import ServingError
+from speedrunner.methods.resumed_agent import LOST
+from speedrunner.store.run_data import RunData
+from speedrunner.store.sleep_journal import SleepJournal, read_steps
+from tests.scripted_engine import Answer, Request, call, refuse, say
+from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, script
+
+SPARE = 'def spare() -> str:\n    """Look."""\n    return look()'
+INDUCER = (
+    call("execute_code", code="seen = len(load_trajectories())\nseen"),
+    call("write_skill", source=TO_FLAG, public=True),
+    call("write_skill", source="def broken(: pass", public=True),
+    call("execute_code", code="'seen' in globals(), library.to_flag.__name__"),
+    call("write_skill", source=SPARE, public=False),
+    say("I think."),
+    call("rename_skill", name="spare", new_name="extra"),
+    call("set_visibility", name="extra", public=True),
+)
+SHORT = ("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=0")
+FAILING = refuse(404, "no such thing")
+
+
+class Interrupted:
+    """A script whose sleep fails at given requests, once each.
+
+    Attributes:
+        asked: how often the engine got each request of the sleep, by its turn.
+    """
+
+    def __init__(self, *turns: int, inducer: tuple[Answer, ...] = INDUCER) -> None:
+        self.left = set(turns)
+        self.asked: Counter[int] = Counter()
+        self._script = script(inducer=inducer)
+
+    def __call__(self, request: Request) -> Answer:
+        if "write_skill" not in request.tools:
+            return self._script(request)
+        self.asked[request.turn] += 1
+        if request.turn in self.left:
+            self.left.remove(request.turn)
+            return FAILING
+        return self._script(request)
+
+
+async def play_to_the_end(run: ScriptedRun) -> int:
+    """Resume a run until it ends; returns how often it was interrupted."""
+    for interruptions in range(100):
+        try:
+            await run.play()
+        except ServingError:
+            continue
+        return interruptions
+    raise AssertionError("the run never ends")
+
+
+def learned(data: RunData) -> tuple[object, ...]:
+    """The library after the sleep, and what its record has of the edits."""
+    (record,) = data.sleeps
+    return data.policies.load(1), record.edits
+
+
+async def test_a_sleep_interrupted_at_any_request_learns_the_same_and_asks_nothing_twice(
+    corridor: Runs,
+) -> None:
+    whole = corridor(Interrupted(), *SHORT)
+    await whole.play()
+    turns = range(1, len(INDUCER) + 1)
+    broken = Interrupted(*turns)
+    run = replace(corridor(broken, *SHORT), name="broken")
+    assert await play_to_the_end(run) == len(turns)
+    assert broken.asked == {0: 1} | dict.fromkeys(turns, 2)  # the interrupted request, and the same one again
+    assert learned(run.data) == learned(whole.data)
+    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
+    (record,), (undisturbed,) = run.data.sleeps, whole.data.sleeps
+    assert record.attempt == 1
+    assert [turn.text for turn in record.agents[0].turns] == [
+        turn.text for turn in undisturbed.agents[0].turns
+    ]
+    assert not run.data.files.sleep_journal.exists()
+
+
+async def test_the_inducer_reads_once_that_its_session_was_restarted(corridor: Runs) -> None:
+    run = corridor(Interrupted(3, 5), *SHORT)
+    await play_to_the_end(run)
+    (record,) = run.data.sleeps
+    read = ["".join(message.content for message in turn.messages) for turn in record.agents[0].turns]
+    assert [number for number, text in enumerate(read) if LOST in text] == [3, 5]
+    assert "(False, 'to_flag')" in read[4]  # the variable of the first session; the draft is there
+
+
+async def test_an_answer_that_a_kill_lost_counts_as_wasted(corridor: Runs) -> None:
+    run = corridor(Interrupted(4), *SHORT)
+    with pytest.raises(ServingError):
+        await run.play()
+    journal = run.data.files.sleep_journal
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:-1]))  # killed before the last turn was on the disk
+    await run.play()
+    (record,) = run.data.sleeps
+    assert record.lost == [json.loads(lines[-1])["turn"]["request"]]
+    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
+
+
+@pytest.mark.parametrize("damage", ["text", "torn", "not json", "another sleep"])
+async def test_a_damaged_journal_stops_no_run(corridor: Runs, damage: str) -> None:
+    run = corridor(Interrupted(4), *SHORT)
+    with pytest.raises(ServingError):
+        await run.play()
+    journal = run.data.files.sleep_journal
+    spoil(journal, damage)
+    await run.play()
+    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
+    assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag", "extra"]
+
+
+def spoil(journal: Path, damage: str) -> None:
+    first, second, *rest = journal.read_bytes().splitlines(keepends=True)
+    changed = {
+        "text": second.replace(b"to_flag", b"to_hell"),
+        "torn": second[:-20],
+        "not json": b"hello\n",
+        "another sleep": second.replace(b'"sleep":1', b'"sleep":7'),
+    }[damage]
+    assert changed != second
+    journal.write_bytes(b"".join([first, changed, *([] if damage == "torn" else rest)]))
+
+
+async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(corridor: Runs) -> None:
+    run = corridor(Interrupted(4), *SHORT)
+    with pytest.raises(ServingError):
+        await run.play()
+    steps = read_steps(run.data.files.sleep_journal, 1)
+    assert steps[1].turn is not None
+    assert steps[1].turn.executed is not None
+    steps[1].turn.executed.result = "what an earlier version answered"
+    steps[1].digest = steps[1].own_digest
+    SleepJournal(run.data.files.sleep_journal, 1, 1, steps)
+    await run.play()
+    assert "sleep/0001 starts over, because a recorded turn was not repeated" in run.printed
+    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
+    (record,) = run.data.sleeps
+    assert record.attempt == 2
+
+
+async def test_a_sleep_ends_at_its_wall_clock_and_keeps_what_was_accepted(corridor: Runs) -> None:
+    slow = (*INDUCER[:2], call("execute_code", code="import time\ntime.sleep(2)"), *INDUCER[2:])
+    run = corridor(Interrupted(inducer=slow), *SHORT, "run.sleep_wall_s=2")
+    await run.play()
+    (record,) = run.data.sleeps
+    assert record.error == (
+        f"the sleep's 2 s were over after {len(record.agents[0].turns)} calls of the inducer;"
+        " the edits accepted before that are kept"
+    )
+    assert {edit.error for edit in record.edits} <= {None}
