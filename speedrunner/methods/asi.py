@@ -88,7 +88,7 @@ class ASI(Method):
         """Let the inducer propose functions for each successful episode of the batch, one after another.
 
         Raises:
-            ServingError, SandboxError: the sleep is repeated when the run resumes.
+            ServingError, SandboxError: the sleep continues when the run resumes.
         """
         library = tools.library(policy)
         for played in select_successful(newest_batch(history), self.successful):

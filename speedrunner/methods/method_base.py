@@ -169,7 +169,9 @@ class Method(abc.ABC):
 
     Determinism: `initial` and `agent` return equal values for equal arguments in any process; `agent` is
     called several times for one task. `play` and `sleep` may depend on the model's answers in any way, but
-    draw random numbers only from a seed in the policy.
+    draw random numbers only from a seed in the policy. An interrupted `sleep` is called again, and the
+    requests, tool calls and episodes that the sleep's journal has are answered from there; so it must make
+    them in the same order.
 
     Records: every turn of every conversation, every edit and every replayed attempt is recorded
     automatically, with its tokens. Those of `play`, in any role, count for the rollout. Those of `sleep`
@@ -177,7 +179,7 @@ class Method(abc.ABC):
 
     Errors: a model's mistakes are data. They are reported to the model and recorded, never raised. Do not
     catch the errors of the engine, a worker or the sandbox: the episode then ends with an infrastructure
-    error, or the sleep is repeated when the run resumes. Any other exception is a bug and ends the run with
+    error, or the sleep continues when the run resumes. Any other exception is a bug and ends the run with
     its traceback.
 
     Attributes:
@@ -241,7 +243,7 @@ class Method(abc.ABC):
         The caller sets the version. `history` contains training data only; no sleep sees held-out episodes.
 
         Raises:
-            ServingError, WorkerError, SandboxError: the sleep is repeated when the run resumes.
+            ServingError, WorkerError, SandboxError: the sleep continues when the run resumes.
         """
 
 

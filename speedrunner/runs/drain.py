@@ -71,6 +71,8 @@ class Drain:
         self._signal: int | None = None
         self._units: list[tuple[str, float]] = []
         """Units in flight with their start."""
+        self._stepped: set[str] = set()
+        """Units that have recorded a step, from which they can continue in another process."""
         self._endless = ""
         """A unit that took most of the time without ending."""
         self._task: asyncio.Task[Any] | None = None
@@ -101,6 +103,11 @@ class Drain:
     def add_duration(self, kind: str, seconds: float) -> None:
         """Record the duration of a unit of this kind."""
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
+
+    def note_step(self, name: str) -> None:
+        """Note that a unit in flight has recorded a step: it need not end in this process."""
+        self._stepped.add(name)
+        self._ended += 1
 
     def check(self) -> None:
         """Raise `Interrupted` if a stop was requested."""
@@ -175,12 +182,12 @@ class Drain:
             )
 
     def _on_end(self) -> None:
-        """Stop because the time is over. Units in flight are lost; one that took most of the time would be
-        lost in the next job, too."""
+        """Stop because the time is over. Units in flight are lost, unless they have recorded steps; one that
+        took most of the time would be lost in the next job, too."""
         assert self._time_s is not None
         for name, began in self._units:
             had_s = time.monotonic() - began
-            if had_s > self._time_s / 2:
+            if had_s > self._time_s / 2 and name not in self._stepped:
                 self._endless = f"{name} was still running after {had_s:.0f}"
         if self._signal is None:
             self._signal, self._is_short = signal.SIGUSR1, True
@@ -218,7 +225,10 @@ class Drain:
         if self._units:
             names = ", ".join(sorted(name for name, _ in self._units)[:SHOWN])
             names += ", ..." if len(self._units) > SHOWN else ""
-            self._say(f"aborted in flight, to be restarted on resume: {len(self._units)} ({names})")
+            self._say(
+                f"aborted: {len(self._units)} in flight ({names}); a resumed run restarts episodes and"
+                " continues sleeps"
+            )
 
 
 @contextmanager

@@ -240,7 +240,7 @@ class Executor:
 
     async def _sleep(self, step: Sleep) -> None:
         if step.number not in self.directory.policies.versions():
-            if not self._may_begin("sleep"):
+            if self.drain.requested:
                 return
             await self._learn(step)
         # Otherwise a kill happened between the last two writes of the sleep.
@@ -269,7 +269,8 @@ class Executor:
         history = History(run, self.method.sees)
         name = sleep_key(step.number)
         attempt = steps[0].attempt if steps else self._next_attempt(name)
-        journal = self.directory.sleep_journal(step.number, attempt, steps)
+        note = partial(self.drain.note_step, name)
+        journal = self.directory.sleep_journal(step.number, attempt, steps, note)
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
 
         async def start(number: int, task: Task, spec: ActorSpec) -> Trajectory:

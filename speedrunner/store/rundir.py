@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -159,14 +159,17 @@ class RunDirectory:
         if readings := self.read().reading:
             self.append_reconciliations(readings)
 
-    def sleep_journal(self, sleep: int, attempt: int, steps: Sequence[SleepStep]) -> SleepJournal:
-        """Start the journal of an attempt at a sleep, or continue it after these steps."""
+    def sleep_journal(
+        self, sleep: int, attempt: int, steps: Sequence[SleepStep], note: Callable[[], None]
+    ) -> SleepJournal:
+        """Start the journal of an attempt at a sleep, or continue it after these steps. `note` is called
+        after each new step."""
 
         def prepare() -> None:
             self._own()
             files.sync(self.files.requests)  # the ledger rows of a step must not be missing
 
-        return SleepJournal(self.files.sleep_journal, sleep, attempt, steps, prepare)
+        return SleepJournal(self.files.sleep_journal, sleep, attempt, steps, prepare, note)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep, replacing that of a killed attempt."""

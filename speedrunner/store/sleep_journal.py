@@ -84,6 +84,7 @@ class SleepJournal:
     Args:
         steps: what another process wrote into it; see `read_steps`.
         prepare: called before each write.
+        note: called after each new step.
 
     Raises:
         StorageError: the disk refuses.
@@ -96,12 +97,14 @@ class SleepJournal:
         attempt: int = 1,
         steps: Sequence[SleepStep] = (),
         prepare: Callable[[], None] = lambda: None,
+        note: Callable[[], None] = lambda: None,
     ) -> None:
         self.attempt = attempt
         self._path = path
         self._sleep = sleep
         self._steps = steps
         self._prepare = prepare
+        self._note = note
         self._began = time.monotonic() - max((step.seconds for step in steps), default=0.0)
         if path is not None:
             prepare()
@@ -142,3 +145,4 @@ class SleepJournal:
         record.digest = record.own_digest
         self._prepare()
         files.append_record(self._path, record, durable=True)
+        self._note()

@@ -83,7 +83,7 @@ class TestSignals:
             rf"{number.name}: [12] in flight, waiting up to 3 s for them; send the signal again to stop",
             out,
         )
-        assert re.search(r"aborted in flight, to be restarted on resume: [12] \(.*train/0002", out)
+        assert re.search(r"aborted: [12] in flight \(.*train/0002", out)
         stopped = f"stopped by {number.name}; finished work is recorded. Rerun the same command to resume"
         assert out.rstrip().endswith(stopped)
         assert not (run.dir / "lock").exists()
@@ -102,9 +102,7 @@ class TestSignals:
         process.send_signal(signal.SIGINT)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert (process.returncode, err) == (130, "")
-        assert re.search(
-            r"(?:^|\n)aborted in flight, to be restarted on resume: [12] \(.*train/0002.*\)\n", out
-        )
+        assert re.search(r"(?:^|\n)aborted: [12] in flight \(.*train/0002.*\); a resumed run", out)
         assert (run.dir / "lock").exists()  # stale, which the next process finds out
         run.server.script = script(walker, LEARN)
         await run.play()

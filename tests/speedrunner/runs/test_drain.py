@@ -14,6 +14,8 @@ import pytest
 
 from speedrunner.runs.drain import FROM_SLURM, SIGNALS, Drain, Interrupted, TimeIsUp, TimeTooShort
 
+ABORTED = "aborted: 1 in flight (train/0007); a resumed run restarts episodes and continues sleeps"
+
 
 class Job:
     """Work that begins units until a stop is asked for; each unit ends when `release` is set."""
@@ -84,7 +86,7 @@ async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
     with pytest.raises(Interrupted):
         await running
     assert job.log == ["cancelled"]
-    assert job.said[1:] == ["aborted in flight, to be restarted on resume: 1 (train/0007)"]
+    assert job.said[1:] == [ABORTED]
 
 
 @pytest.mark.parametrize("failure", [None, ValueError("the disk is full")])
@@ -178,7 +180,7 @@ async def test_what_is_in_flight_when_the_time_is_over_is_given_up() -> None:
     with pytest.raises(TimeIsUp, match="the time limit of the job was reached") as interrupted:
         await job.drain.run(work())
     assert interrupted.value.number == signal.SIGUSR1
-    assert job.said == ["aborted in flight, to be restarted on resume: 1 (train/0007)"]
+    assert job.said == [ABORTED]
 
 
 async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_again_for_ever() -> None:
@@ -205,6 +207,17 @@ async def test_what_is_not_over_after_most_of_the_time_would_not_be_in_the_next_
     with pytest.raises(
         TimeTooShort, match=r"train/0007 was still running after \d of the \d s that this job has"
     ):
+        await job.drain.run(work())
+
+
+async def test_a_unit_that_can_continue_in_the_next_job_may_take_all_of_the_time() -> None:
+    job = Job(time_s=0.5)
+
+    async def work() -> None:
+        job.drain.note_step("train/0007")
+        await job.work()
+
+    with pytest.raises(TimeIsUp):
         await job.drain.run(work())
 
 
@@ -288,4 +301,4 @@ def test_a_second_signal_ends_the_process_at_once(number: signal.Signals) -> Non
         assert process.stdout.readline().startswith(number.name)
         process.send_signal(number)
         assert process.wait() == 128 + number
-        assert process.stdout.read() == "aborted in flight, to be restarted on resume: 1 (train/0007)\n"
+        assert process.stdout.read() == f"{ABORTED}\n"

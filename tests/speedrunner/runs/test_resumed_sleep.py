@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import random
+import threading
 from collections import Counter
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +18,7 @@ from speedrunner.methods.resumed_agent import LOST
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
 from tests.scripted_engine import Answer, Request, call, refuse, say
-from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, script
+from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, command, script
 
 SPARE = 'def spare() -> str:\n    """Look."""\n    return look()'
 INDUCER = (
@@ -88,6 +92,41 @@ async def test_a_sleep_interrupted_at_any_request_learns_the_same_and_asks_nothi
         turn.text for turn in undisturbed.agents[0].turns
     ]
     assert not run.data.files.sleep_journal.exists()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+async def test_a_sleep_killed_twenty_times_learns_the_same(corridor: Runs) -> None:
+    long = (*INDUCER, *[call("list_skills"), call("execute_code", code="1")] * 40)
+    whole = corridor(script(inducer=long), *SHORT)
+    await whole.play()
+    moments = random.Random(20)
+    arrived, answer = threading.Event(), script(inducer=long)
+
+    def noting(request: Request) -> Answer:
+        if "write_skill" in request.tools:
+            arrived.set()
+        return answer(request)
+
+    run = replace(corridor(noting, *SHORT), name="killed")
+    kills = 0
+    while kills < 20:
+        process = await asyncio.create_subprocess_exec(*command("run", *run.overrides()), stdout=-3)
+        try:
+            assert await asyncio.to_thread(arrived.wait, 300)
+            await asyncio.sleep(moments.uniform(0, 0.4))  # any moment will do
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+        arrived.clear()
+        kills += 1
+        if run.data.files.numbers("sleep"):
+            break
+    await run.play()
+    assert kills > 5
+    assert learned(run.data) == learned(whole.data)
+    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
 
 
 async def test_the_inducer_reads_once_that_its_session_was_restarted(corridor: Runs) -> None:

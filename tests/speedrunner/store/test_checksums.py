@@ -66,7 +66,7 @@ def test_a_process_that_did_nothing_seals_nothing(path: Path) -> None:
 def test_a_torn_tail_and_a_row_that_is_missing_are_behind_the_seals(path: Path) -> None:
     """As after a kill between the appends of an episode and of its row."""
     with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
-        file.write(files._encode(trajectory("train/0003")) + b'\n{"episode": "tr')
+        file.write(files.encode(trajectory("train/0003")) + b'\n{"episode": "tr')
     assert found(path) == []
     with RunDirectory.open_for_writing(path) as run:
         assert found(path) == []
