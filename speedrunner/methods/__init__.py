@@ -16,7 +16,7 @@ from speedrunner.library.definition import function_names
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.batch import Overflow, PartOverflow, newest_batch, places, select_fitting
+from speedrunner.methods.batch import Overflow, PartOverflow, newest_batch, places
 from speedrunner.methods.method_base import TRIES, Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.prompt_parts import (
     describe_episodes,
@@ -73,7 +73,6 @@ __all__ = [
     "primitives",
     "quote_description",
     "render",
-    "select_fitting",
     "skill_example",
     "skill_rules",
     "trajectory_text",

@@ -71,6 +71,7 @@ class SleepTools:
         wall_s: maximum seconds of the sleep, in all processes; then agents are stopped.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
+        shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
     """
 
     sleep: int
@@ -88,6 +89,7 @@ class SleepTools:
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None
+    shown: float | None = None
 
     def calls(self, role: str, most: int) -> int:
         """Return the maximum requests of a role: the method's number, or the model config's if

@@ -319,6 +319,7 @@ class Executor:
             error=tools.error,
             attempts=episodes.played,
             prefix=prefix,
+            shown=tools.shown,
         )
         if steps:
             record.lost = find_lost_requests(self.directory.read().ledger, record)
@@ -326,6 +327,8 @@ class Executor:
         self.directory.write_policy(learnt)
         accepted = sum(edit.error is None for edit in tools.edits)
         kept = f"; {prefix.common} of {prefix.before} prefix tokens are unchanged" if prefix else ""
+        if tools.shown is not None and tools.shown < 1:
+            kept += f"; the prompt showed {tools.shown:.0%} of the batch's text"
         notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
         self.progress.say(
             f"{name}: {len(learnt.skills)} skills{notes}; {accepted} edits accepted,"

@@ -375,6 +375,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         error: what ended the work early (a context overflow, for example).
         attempts: episodes that the method played in the sleep (`SleepTools.attempt`); part of its cost.
         prefix: change of the prompt prefix; `None` on the chat and responses APIs.
+        shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
         lost: ids of requests of this attempt whose answers a kill lost; their tokens are wasted.
     """
 
@@ -387,6 +388,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     error: str | None = None
     attempts: list[Trajectory] = []
     prefix: PrefixChange | None = None
+    shown: Real | None = None
     lost: list[str] = []
     format: Whole = FORMAT
 

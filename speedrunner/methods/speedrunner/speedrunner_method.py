@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from statistics import mean, variance
@@ -37,14 +37,13 @@ from speedrunner.methods import (
     headline,
     newest_batch,
     render,
-    select_fitting,
     skill_example,
     skill_rules,
-    trajectory_text,
     world,
 )
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.shown_episodes import ShownEpisodes, select_episodes
 from speedrunner.results.training_costs import TrainingCost
 
 READING_SHARE = 0.5
@@ -82,22 +81,6 @@ def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> li
     draft = Draft(Library(primitives), 1, [])
     offered: list[Tool] = [Interpreter.execute_code.__get__(draft)] if interpreter else []
     return Toolbox([*offered, *draft.tools(all_public=False)], finish).specs
-
-
-def select_episodes(
-    batch: Sequence[Trajectory], room_tokens: int, count_tokens: Callable[[str], int]
-) -> tuple[list[str], list[str]]:
-    """Select whole episodes for an inducer without a code interpreter (paper, section 6.1), oldest first.
-
-    The newest episodes are taken that fit into the room together; one that does not fit is skipped.
-
-    Returns:
-        The episodes' texts, and the headlines of the skipped ones.
-    """
-    texts = [trajectory_text(each) for each in batch]
-    shown = select_fitting(texts, room_tokens, count_tokens)
-    left_out = [text.partition("\n")[0] for place, text in enumerate(texts) if place not in shown]
-    return [texts[place] for place in shown], left_out
 
 
 def dearest(costs: Sequence[TrainingCost]) -> list[TrainingCost]:
@@ -246,7 +229,10 @@ class SpeedRunner(Method):
             earlier=history.earlier,
         )
         room = int(tools.model.model_config.context * READING_SHARE)
-        texts, left_out = ([], []) if interpreter else select_episodes(batch, room, tools.model.count_tokens)
+        shown = ShownEpisodes([], [], 1.0)
+        if not interpreter:
+            shown = select_episodes(batch, room, tools.model.count_tokens)
+            tools.shown = round(shown.share, 4)
         source = source_text(library)
         most = min(SOURCE_TOKENS, tools.model.model_config.context * SOURCE_SHARE)
         user = render(
@@ -258,8 +244,8 @@ class SpeedRunner(Method):
             earlier_runs=history.earlier,
             environment=history.environment,
             interpreter=interpreter,
-            texts=texts,
-            left_out=left_out,
+            texts=shown.texts,
+            left_out=shown.left_out,
             earlier=[
                 line
                 for record in history.sleeps(tools.sleep)[-SLEEPS_SHOWN:]

@@ -14,10 +14,9 @@ import envs
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.agents.actor import Actor
-from speedrunner.agents.texts import trajectory_text
 from speedrunner.config.compose import compose
 from speedrunner.methods.method_base import SleepTools
-from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, select_episodes
+from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Policy, Skill, Termination
@@ -194,26 +193,6 @@ async def test_a_model_config_may_allow_fewer_calls_than_the_method(
     slept = await night([LIST] * 9, model_config={"roles": tiny_model_config.roles})
     assert len(slept.tools.agents[0].turns) == tiny_model_config.roles.inducer.max_calls == 6
     assert "You have 6 calls and a context of " in slept.seen[0]
-
-
-class TestWholeEpisodesInThePrompt:
-    BATCH = [trajectory(f"train/{number:04d}", policy=number) for number in range(3)]
-    TEXTS = [trajectory_text(each) for each in BATCH]
-
-    def test_a_batch_that_fits_is_shown_whole_oldest_first(self) -> None:
-        assert select_episodes(self.BATCH, sum(map(len, self.TEXTS)), len) == (self.TEXTS, [])
-
-    def test_else_the_newest_are_shown_and_the_others_named(self) -> None:
-        shown = select_episodes(self.BATCH, sum(map(len, self.TEXTS)) - 1, len)
-        assert shown == (self.TEXTS[1:], self.TEXTS[0].splitlines()[:1])
-
-    def test_an_episode_is_shown_whole_or_not_at_all(self) -> None:
-        assert select_episodes(self.BATCH, len(self.TEXTS[2]) - 1, len)[0] == []
-
-    def test_one_that_is_too_long_is_passed_over(self) -> None:
-        long = trajectory("train/0003", text="on and on " * 1000)
-        shown = select_episodes([self.BATCH[0], long, self.BATCH[2]], sum(map(len, self.TEXTS)), len)
-        assert shown == ([self.TEXTS[0], self.TEXTS[2]], trajectory_text(long).splitlines()[:1])
 
 
 @pytest.mark.process
