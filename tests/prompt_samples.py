@@ -32,6 +32,7 @@ from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.own_notes import OwnNotes
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
@@ -225,9 +226,12 @@ class Samples:
         history = self.carried if carried else self.history
         method, draft = SpeedRunner(**options), Draft(self.library(skills), sleep, [])
         costs = _costs(draft.library) if method.cost_aware else []
-        messages = method._messages(draft.library, history, self._tools(sleep), method.inducer_calls, costs)
+        own = OwnNotes("Doors open with the key of their colour; not checked for boxes." * method.notes)
+        tools, calls = self._tools(sleep), method.inducer_calls
+        messages = method._messages(draft.library, history, tools, calls, costs, own)
         offered = [Interpreter.execute_code.__get__(draft)] if method.interpreter == "on" else []
         offered += draft.tools(all_public=method.visibility == "all_public")
+        offered += [own.write_notes] if method.notes else []
         return Prompt(Toolbox(offered, finish).specs, plain_messages(messages))
 
     def asked(self, method: ASI | OPO, policy: Policy) -> Prompt:
@@ -373,6 +377,7 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
         "inducer_asi_style": made.inducing(12, prompt="asi_style"),
         "inducer_cost_aware": made.inducing(12, cost_aware=True),
         "inducer_cost_aware_300_skills": made.inducing(300, cost_aware=True),
+        "inducer_notes": made.inducing(12, notes=True),
         "inducer_carried_history": made.inducing(12, carried=True),
         "inducer_no_interpreter_carried_history": made.inducing(12, carried=True, interpreter="off"),
         "inducer_detail": made.inducing(12, sees="detail"),

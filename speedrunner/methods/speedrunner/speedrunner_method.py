@@ -43,6 +43,7 @@ from speedrunner.methods import (
 )
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.own_notes import OwnNotes
 from speedrunner.methods.speedrunner.shown_episodes import ShownEpisodes, select_episodes
 from speedrunner.results.training_costs import TrainingCost
 
@@ -103,6 +104,7 @@ class SpeedRunner(Method):
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
         sees: what the inducer sees of an outcome.
+        notes: whether the inducer keeps notes for its later sleeps. Not in the paper.
         cost_aware: whether the inducer sees what each public skill costs and saves in training. Not in the
             paper.
         guard: `heldback` plays new training tasks with the edited library before it is adopted; see
@@ -118,6 +120,7 @@ class SpeedRunner(Method):
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
     sees: Sees = "score"
+    notes: bool = False
     cost_aware: bool = False
     guard: Literal["off", "heldback"] = "off"
     guard_episodes: Annotated[int, msgspec.Meta(ge=2)] = 5
@@ -150,7 +153,10 @@ class SpeedRunner(Method):
         """
         policy = self._apply_visibility(policy, tools.env)
         draft = Draft(tools.library(policy), tools.sleep, tools.edits)
+        notes = OwnNotes.of(policy)
         offered: list[Tool] = [*draft.tools(all_public=self.visibility == "all_public")]
+        if self.notes:
+            offered.append(notes.write_notes)
         calls = tools.calls("inducer", self.inducer_calls)
         async with AsyncExitStack() as stack:
             if self.interpreter == "on":
@@ -164,13 +170,14 @@ class SpeedRunner(Method):
                 )
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
             costs = await asyncio.to_thread(tools.training_costs) if self.cost_aware else []
-            messages = self._messages(draft.library, history, tools, calls, costs)
+            messages = self._messages(draft.library, history, tools, calls, costs, notes)
             toolbox = Toolbox(offered, finish, sessions=["execute_code"])
             termination = await tools.run_agent("inducer", messages, toolbox, calls)
         if termination is not Termination.SUBMITTED and self.on_limit == "discard":
             tools.error = tools.error or f"the inducer used up its {calls} calls"
             tools.take_back(tools.error)
             return policy
+        policy = notes.stored_in(policy)
         edited = draft.library.policy(policy)
         if edited != policy and (why := await self._find_regression(edited, history, tools)) is not None:
             tools.fell_short(why)
@@ -209,6 +216,7 @@ class SpeedRunner(Method):
         tools: SleepTools,
         calls: int,
         costs: Sequence[TrainingCost] = (),
+        notes: OwnNotes | None = None,
     ) -> list[Message]:
         batch = history.batch(history.batches()[-1])
         split, interpreter = self.visibility == "split", self.interpreter == "on"
@@ -260,6 +268,8 @@ class SpeedRunner(Method):
             costs=dearest(costs),
             cheaper=max(len(costs) - COSTS_SHOWN, 0),
         )
+        if self.notes and notes is not None:
+            user = render(__package__, "own_notes", notes=notes.text) + user
         return [Message("system", system), Message("user", user)]
 
     def _apply_visibility(self, policy: Policy, env: TextEnv) -> Policy:
