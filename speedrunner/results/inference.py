@@ -8,7 +8,9 @@ test treats all pairs of seed and episode as independent. It is included for com
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,6 +73,52 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
         values: values of the test episodes, by seed.
     """
     return bootstrap_statistic(as_samples(values), _first)
+
+
+def bootstrap_columns(rows: Sequence[Sequence[float]]) -> list[Estimate | None]:
+    """Return the mean of each column of independent rows with its percentile bootstrap interval.
+
+    Rows are drawn together. A column with an unknown value (NaN) is `None`.
+
+    Args:
+        rows: at least one.
+    """
+    import numpy
+
+    values = numpy.asarray(rows, dtype=float)
+    count, means = len(values), values.mean(axis=0).tolist()
+    if count == 1:
+        return [None if math.isnan(mean) else Estimate(mean, None, None, 1) for mean in means]
+    tail = (1 - CONFIDENCE) / 2
+    drawn = numpy.concatenate([shares @ values for shares in _draw_shares(count)])
+    ends = numpy.quantile(drawn, [tail, 1 - tail], axis=0).tolist()
+    return [
+        None if math.isnan(mean) else Estimate(mean, low, high, count)
+        for mean, low, high in zip(means, *ends, strict=True)
+    ]
+
+
+def _draw_shares(count: int) -> Iterable[ndarray]:
+    """Return the share of each of `count` values in each of `RESAMPLES` resamples.
+
+    The parts have the shape (resamples, count), with at most `DRAWN` values each.
+    """
+    return _draw_few_shares(count) if count * RESAMPLES <= DRAWN else _iterate_shares(count)
+
+
+@lru_cache(maxsize=4)
+def _draw_few_shares(count: int) -> tuple[ndarray, ...]:
+    return tuple(_iterate_shares(count))
+
+
+def _iterate_shares(count: int) -> Iterator[ndarray]:
+    import numpy
+
+    random, at_once = numpy.random.default_rng(SEED), max(DRAWN // count, 1)
+    for first in range(0, RESAMPLES, at_once):
+        size = min(at_once, RESAMPLES - first)
+        places = random.integers(count, size=(size, count)) + count * numpy.arange(size)[:, None]
+        yield numpy.bincount(places.ravel(), minlength=size * count).reshape(size, count) / count
 
 
 Statistic = Callable[["ndarray"], "ndarray"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from math import log1p
 
 import numpy as np
 from markupsafe import Markup
@@ -16,6 +17,8 @@ BOX, ROW, GAP, LETTER, MARGIN = 26, 78, 18, 7.3, 10
 """Height of a box, distance of rows, space between boxes, width of a letter, outer margin; in pixels."""
 ROUNDS = 200
 """Iterations in which boxes move towards their neighbors: enough for some hundred boxes."""
+THIN, THICK = 1.0, 7.0
+"""Width of the line of a call that never ran, and of the one that ran most often, in pixels."""
 LEGEND = 50
 """Height of the legend."""
 
@@ -23,9 +26,10 @@ Place = tuple[float, int]
 """The middle of a box from the left, and its upper edge, in pixels."""
 
 HEAD = (
-    '<svg class="graph" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="img" aria-label="{2}" '
+    '<svg class="graph" width="{0}" height="{1}" viewBox="0 0 {0} {1}" role="group" aria-label="{2}" '
     'font-family="monospace" font-size="12"><defs><marker id="graph-end" viewBox="0 0 8 8" refX="7" refY="4" '
-    'markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0l8 4-8 4z" fill="#888"/></marker></defs>'
+    'markerWidth="8" markerHeight="8" markerUnits="userSpaceOnUse" orient="auto">'
+    '<path d="M0 0l8 4-8 4z" fill="#888"/></marker></defs>'
 )
 KINDS = {
     "public": ("#3b73c8", 'rx="6" stroke-width="2"'),
@@ -35,19 +39,31 @@ KINDS = {
 """Color and shape of boxes."""
 
 
-def call_graph(library: Library) -> Markup:
+def call_graph(
+    library: Library,
+    ran: Mapping[tuple[str, str], int] | None = None,
+    shown: Collection[str] | None = None,
+) -> Markup:
     """Return one inline SVG, in which each skill links to `#skill-NAME`. Empty without skills.
 
     A skill's row is the length of its longest chain of calls, counted from the end. Lines of cycles, which
-    lead up or sideways, are dashed.
+    lead up or sideways, are dashed. The width of a line grows with the logarithm of its calls that ran.
 
     Args:
         library: includes the environment's primitives if their boxes are to be shown.
+        ran: how often each caller called each function; the actor's name is empty. `None`: unknown, so all
+            lines have the same width.
+        shown: names of the drawn skills; `None`: all.
     """
-    if not library.skills:
+    skills = [each for each in library.skills if shown is None or each.name in shown]
+    if not skills:
         return Markup()
-    calls = {name: library.calls(name) for name in library.by_name}
-    kinds = {each.name: "public" if each.public else "private" for each in library.skills}
+    left_out = library.by_name.keys() - {each.name for each in skills}
+    calls = {
+        each.name: tuple(called for called in library.calls(each.name) if called not in left_out)
+        for each in skills
+    }
+    kinds = {each.name: "public" if each.public else "private" for each in skills}
     kinds |= {name: "primitive" for names in calls.values() for name in names if name not in calls}
     rows = _rows(calls)
     widths = [sum(_width(name) + GAP for name in row) for row in rows]
@@ -66,8 +82,13 @@ def call_graph(library: Library) -> Markup:
         f"and {len(kinds) - len(calls)} primitives that they call"
     )
     parts = [Markup(HEAD).format(width, height, label), *_legend()]
-    parts += [_line(name, called, places) for name, names in calls.items() for called in names]
-    parts += [_box(name, kind, *places[name], calls.get(name)) for name, kind in kinds.items()]
+    lines = [(name, called) for name, names in calls.items() for called in names]
+    most = max((ran.get(line, 0) for line in lines), default=0) if ran else 0
+    for line in lines:
+        parts.append(_line(*line, places, None if ran is None else ran.get(line, 0), most))
+    for name, kind in kinds.items():
+        acted = ran.get(("", name), 0) if ran else 0
+        parts.append(_box(name, kind, *places[name], calls.get(name), acted))
     return Markup("").join([*parts, Markup("</svg>")])
 
 
@@ -109,8 +130,13 @@ def _width(name: str) -> float:
     return len(name) * LETTER + 18
 
 
-def _line(name: str, called: str, places: Mapping[str, Place]) -> Markup:
-    """Draw an arrow from a box to one that it calls."""
+def _line(name: str, called: str, places: Mapping[str, Place], count: int | None, most: int) -> Markup:
+    """Draw an arrow from a box to one that it calls.
+
+    Args:
+        count: how often the call ran; `None`: unknown.
+        most: the highest such number in the graph.
+    """
     (x, y), (to, top) = places[name], places[called]
     dashed = Markup(' stroke-dasharray="4 3"')
     if name == called:
@@ -122,15 +148,21 @@ def _line(name: str, called: str, places: Mapping[str, Place]) -> Markup:
     else:
         middle = (y + BOX + top) / 2
         way, dashed = f"M{x} {y + BOX}C{x} {middle} {to} {middle} {to} {top}", Markup()
+    times = "" if count is None else f", {count:,} by {name}"
+    width = 1.5 if count is None else THIN + (THICK - THIN) * (log1p(count) / log1p(most) if count else 0.0)
     line = Markup(
-        '<path class="call" d="{}" fill="none" stroke="#888" marker-end="url(#graph-end)"{}>'
-        "<title>calls of {}</title></path>"
+        '<path class="call" d="{}" fill="none" stroke="#888" stroke-width="{:.1f}" stroke-opacity="{}"'
+        ' marker-end="url(#graph-end)"{}><title>calls of {}{}</title></path>'
     )
-    return line.format(way, dashed, called)
+    return line.format(way, width, "0.45" if count == 0 else "0.8", dashed, called, times)
 
 
-def _box(name: str, kind: str, x: float, y: float, called: tuple[str, ...] | None) -> Markup:
-    """Draw a box around its name. For a skill, which has a list of callees, it is a link."""
+def _box(name: str, kind: str, x: float, y: float, called: tuple[str, ...] | None, acted: int = 0) -> Markup:
+    """Draw a box around its name. For a skill, which has a list of callees, it is a link.
+
+    Args:
+        acted: number of calls by the actor.
+    """
     width = _width(name)
     color, shape = KINDS[kind]
     fill = f"color-mix(in srgb, {color} 13%, var(--back, white))"  # hides lines behind it
@@ -141,6 +173,7 @@ def _box(name: str, kind: str, x: float, y: float, called: tuple[str, ...] | Non
     if called is None:
         return Markup('<g class="{}"><title>{} ({})</title>{}</g>').format(kind, name, kind, box)
     title = f"{name} ({kind}), calls {', '.join(called) or 'nothing'}"
+    title += f"; called {acted:,} times by the actor" if acted else ""
     link = Markup('<a class="{}" href="#skill-{}"><title>{}</title>{}</a>')
     return link.format(kind, name, title, box)
 

@@ -4,37 +4,26 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
-from itertools import islice
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from markupsafe import Markup, escape
 
-import envs
-from envs import Primitive
-from envs.env_registry import ENVIRONMENTS
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
-from speedrunner.library.library import Library
-from speedrunner.library.text import compared_lines, diff_lines
 from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes
 from speedrunner.results.plain_rows import list_rows
-from speedrunner.results.skill_table import SkillHistory, skill_events
-from speedrunner.runs.stored_setup import usable
 from speedrunner.store.discovery import DAMAGED, damage
-from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.records import Policy, SleepRecord, Termination, Trajectory, Turn
+from speedrunner.store.records import Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
-from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.curve import curve
-from speedrunner.view.graph import call_graph
+from speedrunner.view.paging import NotFound, page_part
 from speedrunner.view.pictures import PICTURED, SYMBOLS, picture
 from speedrunner.view.search import Query, search
 
@@ -44,17 +33,10 @@ TURNS = 100
 CHARS = 50_000
 """Characters of one text on a page."""
 
-LINES = 10_000
-"""Lines of a diff on a page."""
-
 SOON_S, LATER_S = 4, 30
 """Seconds after which a page that can grow reloads: while a process plays the run, and otherwise."""
 
 Context = dict[str, Any]
-
-
-class NotFound(Exception):
-    """The page does not exist."""
 
 
 def heading(run: RunData) -> Context:
@@ -69,12 +51,34 @@ def heading(run: RunData) -> Context:
     owner = owner_of(run.path / "lock")
     return {
         "name": run.path.name,
+        "current": "",
         "env": env,
         "condition_name": named,
-        "state": f"played by {owner}" if owner else "not running now",
+        "status": _status(run, owner),
         "growing": SOON_S if owner else LATER_S,
         "caveats": caveats(run.processes),
     }
+
+
+def _status(run: RunData, owner: str | None) -> Context:
+    """Return the text of a run's badge, its kind, and who plays it or why it is unknown."""
+    if owner:
+        return {"kind": "good", "text": "running", "note": f"played by {owner}"}
+    try:
+        end = run.training_end
+        trained = sum(row.phase == "train" for row in run.rows)
+        tested = Counter(row.checkpoint for row in run.rows if row.phase == "test")
+        plan = run.settings.run
+        is_finished = trained >= (plan.rollouts if end is None else end.rollouts) and all(
+            tested[each] >= plan.test_episodes for each in run.checkpoints
+        )
+    except DAMAGED as error:
+        return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}
+    if is_finished:
+        return {"kind": "plain", "text": "finished", "note": "all planned episodes are finished"}
+    if not run.rows:
+        return {"kind": "warn", "text": "not started", "note": "no finished episode, no process"}
+    return {"kind": "warn", "text": "stopped", "note": "unfinished, no process"}
 
 
 def runs_page(found: Mapping[str, Path]) -> Context:
@@ -136,56 +140,6 @@ def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
     }
 
 
-def skills_page(run: RunData, history: SkillHistory) -> Context:
-    """Return the history of each skill."""
-    return {
-        **heading(run),
-        "growing": 0,
-        "events": skill_events(run, history),
-        "last": {each.name: each for each in history.versions},
-        "called": {each.name for each in history.versions if each.calls},
-    }
-
-
-def library_page(run: RunData, version: int) -> Context:
-    """Return one library: its functions, changes and calls."""
-    there = run.policies.versions()
-    if version not in there:
-        raise NotFound(f"the run does not have library {version:04d} now")
-    policy = run.policies.load(version)
-    library = _library(run, policy)
-    before = max((each for each in there if each < version), default=None)
-    changed: list[str] = []
-    if before is not None:
-        earlier = run.policies.load(before)
-        old = compared_lines(Library(()).of(earlier), earlier.notes)
-        new = compared_lines(library, policy.notes)
-        lines = diff_lines(old, new, (f"v{before:04d}", f"v{version:04d}"))
-        changed = list(islice(lines, LINES))
-        if next(lines, None) is not None:
-            changed.append(f"[{LINES:,} lines shown: `speedrunner library diff` prints all]")
-    return {
-        **heading(run),
-        "version": version,
-        "versions": there,
-        "skills": [(skill, highlight(library.named[skill.name].source)) for skill in library.skills],
-        "shared": highlight("\n".join(library.shared.values())),
-        "notes": policy.notes,
-        "changed": changed,
-        "before": before,
-        "graph": call_graph(library),
-    }
-
-
-def _library(run: RunData, policy: Policy) -> Library:
-    """Return a library with the primitives that its skills call, if they are known."""
-    env = usable(run, ()).env
-    try:
-        return Library(_primitives(env.name, msgspec.json.encode(env.options))).of(policy)
-    except InvalidPolicy:
-        return Library(()).of(policy)
-
-
 def cap_text(text: str) -> str:
     """Return a text cut to the maximum length on a page."""
     more = len(text) - CHARS
@@ -207,22 +161,9 @@ def highlight(text: str) -> Markup:
     return Markup(highlight(visible(text), PythonLexer(), HtmlFormatter(nowrap=True)))
 
 
-@lru_cache(maxsize=8)
-def _primitives(name: str, options: bytes) -> tuple[Primitive, ...]:
-    """Return the primitives of a bundled environment. A foreign one is code, which viewing a run must not
-    execute."""
-    if name not in ENVIRONMENTS:
-        return ()
-    try:
-        env = envs.make(name, **msgspec.json.decode(options))
-    except (envs.InvalidOption, envs.EnvironmentFault):
-        return ()
-    env.close()
-    return env.primitives
-
-
 def episode_page(run: RunData, trajectory: Trajectory, page: int) -> Context:
     """Return some turns of an episode. Raises `NotFound`."""
+    part = page_part(trajectory.turns, page, TURNS)
     keys = sorted(row.episode for row in run.rows)
     at = keys.index(trajectory.episode) if trajectory.episode in keys else None
     return {
@@ -236,34 +177,8 @@ def episode_page(run: RunData, trajectory: Trajectory, page: int) -> Context:
         "after": keys[at + 1] if at is not None and at + 1 < len(keys) else None,
         "pictured": trajectory.task.env in PICTURED,
         "symbols": SYMBOLS,
-        **_part(trajectory.turns, page),
-    }
-
-
-def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
-    """Return a sleep's edits and some turns of its agents. Raises `NotFound`."""
-    turns = [turn for agent in record.agents for turn in agent.turns]
-    numbers = [each.sleep for each in run.sleeps]
-    return {
-        **heading(run),
-        "growing": 0,
-        "record": record,
-        "summary": summarize_sleep(msgspec.to_builtins(record))["summary"],
-        "last": max(numbers),
-        **_part(turns, page),
-    }
-
-
-def _part(turns: Sequence[Turn], page: int) -> Context:
-    pages = max(-(-len(turns) // TURNS), 1)
-    if not 1 <= page <= pages:
-        raise NotFound(f"it has {pages} pages")
-    first = (page - 1) * TURNS
-    return {
-        "turns": list(enumerate(turns[first : first + TURNS], start=first + 1)),
-        "count": len(turns),
-        "page": page,
-        "pages": pages,
+        **part,
+        "turns": list(enumerate(part["shown"], start=part["first"])),
     }
 
 
@@ -290,11 +205,3 @@ def find_episode(run: RunData, key: str) -> Trajectory:
     if found is None:
         raise NotFound(f"the run does not have episode {key} now")
     return found
-
-
-def find_sleep(run: RunData, number: int) -> SleepRecord:
-    """Return a finished sleep. Raises `NotFound`."""
-    try:
-        return run.sleep(number)
-    except RunDirectoryError as error:
-        raise NotFound(str(error)) from error

@@ -14,15 +14,22 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.markup import templates
+from speedrunner.markup import stylesheet, templates
+from speedrunner.results.skill_savings import SkillSaving, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
-from speedrunner.store.discovery import DAMAGED, runs_below
+from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import most_called, pages
-from speedrunner.view.pages import Context, NotFound
+from speedrunner.view.library_history import history_page
+from speedrunner.view.library_page import Calls, count_calls, library_page
+from speedrunner.view.pages import Context
+from speedrunner.view.paging import NotFound
 from speedrunner.view.search import InvalidQuery
+from speedrunner.view.skills_page import skills_page
+from speedrunner.view.sleep_page import find_sleep, sleep_page
+from speedrunner.view.task_page import task_page, tasks_page
 from speedrunner.view.turns import show_calls
 from speedrunner.view.worlds import snapshots
 
@@ -68,6 +75,8 @@ class Site:
         }
         self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
         self._histories = lru_cache(maxsize=4)(_history)
+        self._savings = lru_cache(maxsize=4)(self._compute_savings)
+        self._calls = lru_cache(maxsize=64)(_calls)
         self._reading = threading.Lock()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
             (re.compile(pattern, re.ASCII), answer)
@@ -78,6 +87,9 @@ class Site:
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
                 (rf"{RUN}/skills\.html", self._skills),
+                (rf"{RUN}/library\.html", self._library_history),
+                (rf"{RUN}/tasks\.html", self._tasks),
+                (rf"{RUN}/task/(?P<number>\d{{4,9}})\.html", self._task),
                 (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", self._library),
                 (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>[1-9]\d{{0,8}})\.html", self._sleep),
                 (rf"{RUN}/{EPISODE}/(?P<page>[1-9]\d{{0,8}})\.html", self._episode),
@@ -130,8 +142,9 @@ class Site:
         return self._page("most_called.jinja", 1, context | {"left": left})
 
     def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
-        content = (files(__package__) / "templates" / asset).read_bytes()
-        return Answer(content, ASSETS[asset])
+        content = (files(__package__) / "templates" / asset).read_text(encoding="utf-8")
+        shared = stylesheet() if asset == "view.css" else ""
+        return Answer((shared + content).encode(), ASSETS[asset])
 
     def _run(self, query: Mapping[str, str], run: str) -> Answer:
         return self._page("run.jinja", 2, pages.run_page(self._load(run)))
@@ -141,15 +154,34 @@ class Site:
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
-        return self._page("skills.jinja", 2, pages.skills_page(data, self._history(data)))
+        history = self._history(data)
+        savings, problem = [], ""
+        with self._reading:
+            try:
+                savings = self._savings(*_snapshot(data))
+            except DAMAGED as error:  # in the ledger or the prices: calls are shown nevertheless
+                problem = damage(data.path, error)
+        return self._page("skills.jinja", 2, skills_page(data, history, savings) | {"problem": problem})
+
+    def _library_history(self, query: Mapping[str, str], run: str) -> Answer:
+        data = self._load(run)
+        return self._page("history.jinja", 2, history_page(data, self._history(data)))
 
     def _library(self, query: Mapping[str, str], run: str, version: str) -> Answer:
-        return self._page("library.jinja", 3, pages.library_page(self._load(run), int(version)))
+        data, number = self._load(run), int(version)
+        played = sum(row.policy == number for row in data.rows)
+        calls = self._calls(data.path, _stamp(data), number, played)
+        return self._page("library.jinja", 3, library_page(data, number, calls))
+
+    def _tasks(self, query: Mapping[str, str], run: str) -> Answer:
+        return self._page("tasks.jinja", 2, tasks_page(self._load(run)))
+
+    def _task(self, query: Mapping[str, str], run: str, number: str) -> Answer:
+        return self._page("task.jinja", 3, task_page(self._load(run), int(number)))
 
     def _sleep(self, query: Mapping[str, str], run: str, number: str, page: str) -> Answer:
         data = self._load(run)
-        context = pages.sleep_page(data, pages.find_sleep(data, int(number)), int(page))
-        return self._page("sleep.jinja", 4, context)
+        return self._page("sleep.jinja", 4, sleep_page(data, find_sleep(data, int(number)), int(page)))
 
     def _episode(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
         data = self._load(run)
@@ -165,7 +197,10 @@ class Site:
 
     def _history(self, run: RunData) -> SkillHistory:
         with self._reading:  # one at a time: all episodes are read
-            return self._histories(run.path, _stamp(run), len(run.rows), len(run.sleeps))
+            return self._histories(*_snapshot(run))
+
+    def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
+        return skill_savings(load(path), self._histories(path, *snapshot))
 
     def _find_episode(self, run: RunData, episode: str) -> _Seen:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
@@ -230,6 +265,16 @@ def _stamp(run: RunData) -> object:
     return found.st_ino, found.st_mtime_ns
 
 
+def _snapshot(run: RunData) -> tuple[Path, object, int, int]:
+    """Return a key that changes if another run replaces a run, or if the run grows."""
+    return run.path, _stamp(run), len(run.rows), len(run.sleeps)
+
+
 def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:
     """Return the history up to these numbers of episodes and sleeps; reads all episodes."""
     return skill_history(load(path))
+
+
+def _calls(path: Path, stamp: object, version: int, episodes: int) -> Calls:
+    """Return the calls in the episodes that were played with a library version."""
+    return count_calls(load(path), version)

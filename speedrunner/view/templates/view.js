@@ -78,3 +78,48 @@ if (rows) {
 const turns = document.querySelector("[data-pictures]");
 if (turns) addPictures(turns);
 if (document.body.dataset.growing) later();
+
+// Library, sleeps and tasks: tables that sort by a column, and folded parts that a link leads to.
+
+function sortRows(table, column, descending) {
+  const value = (row) => {
+    const cell = row.cells[column];
+    const text = "value" in cell.dataset ? cell.dataset.value : cell.textContent.trim();
+    const number = Number(text.replaceAll(",", ""));
+    return text === "" || text === "–" ? null : Number.isNaN(number) ? text : number;
+  };
+  const body = table.tBodies[0];
+  const keyed = [...body.rows].map((row) => [value(row), row]);
+  keyed.sort(([one], [other]) => {
+    if (one === null || other === null) return (one === null) - (other === null); // unknown values come last
+    const order = typeof one === typeof other ? (one < other ? -1 : one > other ? 1 : 0) : typeof one === "number" ? -1 : 1;
+    return descending ? -order : order;
+  });
+  body.append(...keyed.map(([, row]) => row));
+}
+
+for (const table of document.querySelectorAll("table.sortable")) {
+  [...table.tHead.rows[0].cells].forEach((heading, column) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.append(...heading.childNodes);
+    heading.append(button);
+    button.addEventListener("click", () => {
+      const isNumber = heading.classList.contains("number");
+      const current = heading.getAttribute("aria-sort") || (isNumber ? "ascending" : "descending");
+      const descending = current === "ascending"; // numbers begin with the largest
+      for (const each of table.tHead.rows[0].cells) each.removeAttribute("aria-sort");
+      heading.setAttribute("aria-sort", descending ? "descending" : "ascending");
+      sortRows(table, column, descending);
+    });
+  });
+}
+
+function unfold() {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (!target) return;
+  for (let part = target.matches("details") ? target : target.querySelector(":scope > details"); part; part = part.parentElement.closest("details")) part.open = true;
+  for (let part = target.closest("details"); part; part = part.parentElement.closest("details")) part.open = true;
+}
+window.addEventListener("hashchange", unfold);
+unfold();

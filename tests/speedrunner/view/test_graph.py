@@ -70,6 +70,24 @@ def test_circles_are_drawn_as_dashed_lines() -> None:
     assert boxes(drawn)["ping"][1] == boxes(drawn)["pong"][1]
 
 
+def test_a_line_is_the_wider_the_more_often_its_call_ran() -> None:
+    drawn = call_graph(
+        library(go="_step look", _step="walk"), {("", "go"): 2, ("go", "_step"): 2, ("_step", "walk"): 90}
+    )
+    widths = dict(re.findall(r'stroke-width="([\d.]+)" stroke-opacity[^>]*><title>calls of (\w+)', drawn))
+    width = {name: float(each) for each, name in widths.items()}
+    assert width["look"] == 1.0 < width["_step"] < width["walk"] == 7.0
+    assert "calls of walk, 90 by _step" in drawn
+    assert "calls of look, 0 by go" in drawn
+    assert "go (public), calls _step, look; called 2 times by the actor" in drawn
+
+
+def test_a_part_of_the_skills_can_be_drawn() -> None:
+    drawn = call_graph(library(go="_step look", _step="walk"), shown=["go"])
+    assert set(boxes(drawn)) == {"go", "look"}
+    assert "1 skills, 1 public and 0 private, and 1 primitives" in drawn
+
+
 def test_lines_are_untangled() -> None:
     """Four pairs in opposite order: as written every line crosses every other one."""
     calls = {f"top{n}": f"_low{n}" for n in range(4)} | {f"_low{n}": "" for n in (3, 2, 1, 0)}
@@ -82,7 +100,7 @@ def test_many_skills_stay_within_rows_and_beside_each_other() -> None:
     calls = {f"skill_{n}": "walk look" for n in range(30)} | {f"_part_{n}": "walk" for n in range(10)}
     drawn = call_graph(library(**calls))
     root = ElementTree.fromstring(drawn)
-    assert root.get("role") == "img"
+    assert root.get("role") == "group"  # it has links
     assert " style=" not in drawn
     width = float(root.get("width") or 0)
     rows: dict[float, list[tuple[float, str]]] = {}

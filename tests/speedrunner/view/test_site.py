@@ -287,9 +287,3 @@ class TestBadInput:
         assert len(slugs) == 7
         for slug in slugs:
             assert "turn-1" in page(site, f"runs/{slug}/train/0000/1.html")
-
-
-def test_a_long_diff_is_cut(site: Site, base: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speedrunner.view.pages.LINES", 3)
-    text = page(site, f"{base}/library/0001.html")
-    assert "[3 lines shown: `speedrunner library diff` prints all]" in text

@@ -125,7 +125,7 @@ class TestFiles:
     def test_all_pages_are_written_for_their_owner_alone(self, tmp_path: Path) -> None:
         run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
         done = in_process("view", str(run), "--static", str(out))
-        assert (done.returncode, done.stdout) == (0, f"9 pages: open {out / 'index.html'}\n")
+        assert (done.returncode, done.stdout) == (0, f"11 pages: open {out / 'index.html'}\n")
         assert "thought 1" in (out / "runs/run/train/0000/1.html").read_text()
         for path in (out, *out.rglob("*")):
             assert path.stat().st_mode & 0o077 == 0

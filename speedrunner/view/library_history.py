@@ -1,0 +1,175 @@
+"""A library over time: versions as columns, skills as rows."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from itertools import groupby
+
+import msgspec
+
+from speedrunner.results.skill_evolution import Evolution, follow_skills
+from speedrunner.results.skill_table import RENAMED, START, SkillHistory, SkillVersion
+from speedrunner.store.run_data import RunData
+from speedrunner.view.pages import Context, heading
+
+LEVELS = 4
+"""Shades for the number of calls."""
+
+
+class Cell(msgspec.Struct, frozen=True):
+    """A skill in one version of the library, or in several versions in a row that look alike.
+
+    Attributes:
+        kind: `absent`, `kept`, `new`, `edited`, `renamed`, `deleted`, or `shown` (its visibility changed).
+        version: the first version.
+        span: number of versions.
+        name: the skill's name in this version; for `deleted`, before it.
+        change: the change in words; empty for `absent` and `kept`.
+        calls: calls in episodes that were played with this version, by the actor and by other code.
+        score: mean score of these episodes; `None` without any.
+        level: shade for the number of calls, from 0 (none) to `LEVELS`.
+    """
+
+    kind: str
+    version: int
+    span: int
+    name: str = ""
+    change: str = ""
+    calls: int = 0
+    score: float | None = None
+    level: int = 0
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One skill under all of its names.
+
+    Attributes:
+        name: its last name.
+        earlier: its earlier names.
+        version: the last version that has it.
+        calls: calls in all finished episodes.
+    """
+
+    name: str
+    earlier: list[str]
+    public: bool
+    version: int
+    is_deleted: bool
+    calls: int
+    cells: list[Cell]
+
+
+class Usage(msgspec.Struct):
+    """Calls of a skill in the episodes that were played with one version.
+
+    Attributes:
+        calls: by the actor and by other code.
+        scores: of the episodes with a call; those without a score are left out.
+    """
+
+    calls: int
+    scores: list[float]
+
+
+def history_page(run: RunData, history: SkillHistory) -> Context:
+    """Return all skills that a run ever had; the most called ones first."""
+    versions = sorted(history.libraries)
+    rows = list_rows(run, history)
+    used = sorted((row for row in rows if row.calls), key=lambda row: -row.calls)
+    changes = Counter((cell.version, cell.kind) for row in rows for cell in row.cells)
+    return {
+        **heading(run),
+        "growing": 0,
+        "versions": versions,
+        "stored": set(run.policies.versions()),
+        "sleeps": {each.sleep for each in run.sleeps},
+        "sizes": {version: len(history.libraries[version].skills) for version in versions},
+        "used": used,
+        "unused": [row for row in rows if not row.calls],
+        "changes": changes,
+        "trained": {version: sum(row.policy == version for row in run.rows) for version in versions},
+    }
+
+
+def list_rows(run: RunData, history: SkillHistory) -> list[Row]:
+    """Return one row per skill, in the order in which they were first written."""
+    versions = sorted(history.libraries)
+    usage = count_usage(run, history)
+    most = max((each.calls for each in usage.values()), default=0)
+    return [_row(each, versions, usage, most) for each in follow_skills(history)]
+
+
+def count_usage(run: RunData, history: SkillHistory) -> dict[tuple[int, str], Usage]:
+    """Return the calls of each skill, by the version that an episode was played with and the name."""
+    scores = {row.episode: row.score for row in run.rows}
+    found: dict[tuple[int, str], Usage] = {}
+    for use in (*history.uses, *history.tests):
+        score = scores.get(use.episode)
+        for name, calls in use.calls.items():
+            usage = found.setdefault((use.policy, name), Usage(0, []))
+            usage.calls += calls
+            usage.scores += [] if score is None else [score]
+    return found
+
+
+def _row(
+    evolution: Evolution, versions: Sequence[int], usage: dict[tuple[int, str], Usage], most: int
+) -> Row:
+    last = evolution.versions[-1]
+    cells = [_cell(evolution.versions, version, usage, most) for version in versions]
+    merged = []
+    for _, those in groupby(enumerate(cells), key=lambda each: _likeness(*each)):
+        group = [cell for _, cell in those]
+        merged.append(msgspec.structs.replace(group[0], span=len(group)))
+    names = dict.fromkeys(each.name for each in evolution.versions)
+    return Row(
+        name=last.name,
+        earlier=[name for name in names if name != last.name],
+        public=last.public,
+        version=max(
+            (version for version in versions if last.until is None or version < last.until), default=0
+        ),
+        is_deleted=last.removed,
+        calls=evolution.calls,
+        cells=merged,
+    )
+
+
+def _cell(
+    changes: Sequence[SkillVersion], version: int, usage: dict[tuple[int, str], Usage], most: int
+) -> Cell:
+    """Return a skill in one version of the library."""
+    there = [
+        each for each in changes if each.sleep <= version and (each.until is None or version < each.until)
+    ]
+    if not there:
+        gone = [each for each in changes if each.removed and each.until == version]
+        return Cell("deleted", version, 1, gone[-1].name, "deleted") if gone else Cell("absent", version, 1)
+    now = there[-1]
+    used = usage.get((version, now.name), Usage(0, []))
+    return Cell(
+        kind=_kind(now.change) if now.sleep == version else "kept",
+        version=version,
+        span=1,
+        name=now.name,
+        change=now.change if now.sleep == version else "",
+        calls=used.calls,
+        score=sum(used.scores) / len(used.scores) if used.scores else None,
+        level=-(-LEVELS * used.calls.bit_length() // max(most.bit_length(), 1)),
+    )
+
+
+def _kind(change: str) -> str:
+    """Return the kind of cell for a change as `SkillVersion` names it."""
+    if change in ("written", START):
+        return "new"
+    if change.startswith(RENAMED):
+        return "renamed"
+    return "edited" if change.startswith("edited") else "shown"
+
+
+def _likeness(place: int, cell: Cell) -> tuple[int, str]:
+    """Return a key that is equal for neighbors that can be merged: cells without a change and calls."""
+    is_plain = cell.kind in ("absent", "kept") and not cell.calls
+    return (-1, cell.kind) if is_plain else (place, cell.kind)
