@@ -22,7 +22,8 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
-from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes
+from speedrunner.markup.tiles import draw_spark
+from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.skill_table import SkillHistory, skill_events
 from speedrunner.runs.stored_setup import usable
@@ -33,7 +34,6 @@ from speedrunner.store.records import Policy, SleepRecord, Termination, Trajecto
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.view.curve import curve
 from speedrunner.view.graph import call_graph
 from speedrunner.view.pictures import PICTURED, SYMBOLS, picture
 from speedrunner.view.search import Query, search
@@ -113,35 +113,15 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                     "path": str(path),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
+                    "spark": draw_spark(
+                        [(each["checkpoint"], each["score"]) for each in points if each["score"] is not None]
+                    ),
                     "problem": "",
                 }
             )
         except DAMAGED as error:
             shown.append({"slug": slug, "path": str(path), "problem": damage(path, error)})
     return {"runs": shown, "growing": min((each.get("growing", LATER_S) for each in shown), default=LATER_S)}
-
-
-def run_page(run: RunData) -> Context:
-    """Return a run's learning curve, sleeps and terminations."""
-    points = list_rows(average_tests(frame_episodes(run.rows)))
-    curves = {
-        "score": [(each["checkpoint"], each["score"]) for each in points if each["score"] is not None],
-        "output tokens per test episode": [
-            (each["checkpoint"], each["output"]) for each in points if each["output"] is not None
-        ],
-    }
-    return {
-        **heading(run),
-        "curves": {name: curve(name, values) for name, values in curves.items() if values},
-        "points": points,
-        "limits": LIMITS,
-        "whole": run.settings.run.test_episodes,
-        "sleeps": [summarize_sleep(msgspec.to_builtins(record)) for record in run.sleeps],
-        "terminations": Counter((row.phase, row.termination.value) for row in run.rows),
-        "versions": run.policies.versions(),
-        "episodes": len(run.rows),
-        "processes": run.processes,
-    }
 
 
 def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:

@@ -22,6 +22,7 @@ from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import most_called, pages
 from speedrunner.view.pages import Context, NotFound
+from speedrunner.view.run_page import RunNumbers, read_numbers, run_page
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.turns import show_calls
 from speedrunner.view.worlds import snapshots
@@ -67,6 +68,7 @@ class Site:
             "capped": pages.cap_text,
         }
         self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
+        self._numbers = lru_cache(maxsize=8)(_numbers)
         self._histories = lru_cache(maxsize=4)(_history)
         self._reading = threading.Lock()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
@@ -135,7 +137,8 @@ class Site:
         return Answer((shared + content).encode(), ASSETS[asset])
 
     def _run(self, query: Mapping[str, str], run: str) -> Answer:
-        return self._page("run.jinja", 2, pages.run_page(self._load(run)))
+        data = self._load(run)
+        return self._page("run.jinja", 2, run_page(data, self._read_numbers(data)))
 
     def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
         return self._page("episodes.jinja", 2, pages.episodes_page(self._load(run), query))
@@ -163,6 +166,10 @@ class Site:
         seen = self._find_episode(self._load(run), episode)
         drawn = pages.pictures(seen.trajectory, seen.world, int(page))
         return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
+
+    def _read_numbers(self, run: RunData) -> RunNumbers:
+        with self._reading:
+            return self._numbers(run.path, _stamp(run), len(run.rows), len(run.sleeps))
 
     def _history(self, run: RunData) -> SkillHistory:
         with self._reading:  # one at a time: all episodes are read
@@ -229,6 +236,11 @@ def _stamp(run: RunData) -> object:
     """Return a value that changes if another run replaces a run."""
     found = (run.path / "config.yaml").stat()
     return found.st_ino, found.st_mtime_ns
+
+
+def _numbers(path: Path, stamp: object, episodes: int, sleeps: int) -> RunNumbers:
+    """Return the numbers up to these numbers of episodes and sleeps; reads the ledger."""
+    return read_numbers(load(path))
 
 
 def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:
