@@ -13,8 +13,8 @@ from speedrunner.results.conditions import Condition, Spread
 
 HEADLINES: tuple[tuple[str, str, Form], ...] = (
     ("Score", SCORE, "score"),
-    ("Output tokens per episode", OUTPUT, "tokens"),
-    ("USD per episode", USD, "usd"),
+    ("Output tokens", OUTPUT, "tokens"),
+    ("USD", USD, "usd"),
 )
 
 
@@ -97,7 +97,7 @@ def _summarize_condition(condition: Condition) -> ConditionSummary | None:
         tiles.append(make_tile(label, [(x, each.mean) for x, each in found.items()], form, _around(found)))
     cached, uncached = condition.spread("cached"), condition.spread("uncached")
     shares = [(x, cached[x].mean / total) for x in cached if (total := cached[x].mean + uncached[x].mean)]
-    tiles.append(make_tile("Prompt tokens cached", shares, "share"))
+    tiles.append(make_tile("Cached share of the prompt", shares, "share"))
     env, method, model = condition.names
     last = scores[max(scores)].mean
     return ConditionSummary(env, method, model, len(condition.runs), condition.points, last, tiles)

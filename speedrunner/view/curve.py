@@ -10,8 +10,8 @@ from markupsafe import Markup
 
 from speedrunner.markup.tiles import Form, show_value
 
-WIDTH, HEIGHT = 380, 190
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 12, 38
+WIDTH, HEIGHT = 300, 176
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 38
 """Margins for the labels of the axes."""
 
 NEAR = 12

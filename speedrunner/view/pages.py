@@ -23,8 +23,7 @@ from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
 from speedrunner.markup.tiles import draw_spark
-from speedrunner.results.checkpoints import average_tests, frame_episodes
-from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.checkpoints import list_test_points
 from speedrunner.results.skill_table import SkillHistory, skill_events
 from speedrunner.runs.stored_setup import usable
 from speedrunner.store.discovery import DAMAGED, damage
@@ -105,7 +104,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
     for slug, path in found.items():
         try:
             run = load(path)
-            points = list_rows(average_tests(frame_episodes(run.rows)))
+            points = list_test_points(run.rows)
             shown.append(
                 {
                     "slug": slug,
@@ -114,7 +113,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
                     "spark": draw_spark(
-                        [(each["checkpoint"], each["score"]) for each in points if each["score"] is not None]
+                        [(each.checkpoint, each.score) for each in points if each.score is not None]
                     ),
                     "problem": "",
                 }

@@ -27,11 +27,11 @@ Row = Mapping[str, Any]
 
 CURVES: tuple[tuple[str, str, Form], ...] = (
     ("Score", "score", "score"),
-    ("Output tokens per test episode", "output", "tokens"),
-    ("USD per test episode", "cost_usd", "usd"),
-    ("Prompt tokens cached", "cached_share", "share"),
+    ("Output tokens", "output", "tokens"),
+    ("USD", "cost_usd", "usd"),
+    ("Cached share of the prompt", "cached_share", "share"),
 )
-"""Measures of test episodes, which have a tile and a curve: title, column of a checkpoint, form."""
+"""Measures per test episode, which have a tile and a curve: title, column of a checkpoint, form."""
 
 DRAWN = ("score", "output")
 """Measures of single episodes, whose means have an interval."""
@@ -183,8 +183,8 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "USD per episode": _usd("cost_usd"),
     "sleeps in it": _usd("sleep_usd"),
     "USD per rollout": _usd("rollout_usd"),
-    "USD spent on training": _usd("training_usd"),
-    "output tokens spent on training": _number("training_output", ",.0f"),
+    "training USD": _usd("training_usd"),
+    "training output": _number("training_output", ",.0f"),
     "public skills": _number("public", "d"),
     "skills": _number("skills", "d"),
     "notes": lambda row: "yes" if row.get("notes") else "",

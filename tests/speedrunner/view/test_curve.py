@@ -17,7 +17,7 @@ def test_each_checkpoint_has_a_mark_with_its_value_and_interval() -> None:
 
 def test_intervals_are_drawn_as_a_band() -> None:
     points = [Point(0, 0.5, (0.0, 1.0)), Point(10, 1.0, (0.5, 1.0))]
-    assert 'polygon points="62.0,152.0 366.0,82.0 366.0,12.0 62.0,12.0"' in curve("Score", points, "score")
+    assert 'polygon points="56.0,138.0 288.0,75.0 288.0,12.0 56.0,12.0"' in curve("Score", points, "score")
     assert "polygon" not in curve("Score", points[:1], "score")
 
 
