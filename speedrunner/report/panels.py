@@ -127,7 +127,9 @@ class FigureBuilder:
         if line is None or line.seeds > 1 or len(envs) > 1 or measure not in (SCORE, OUTPUT):
             return line
         names = envs[0], method, self._model
-        (run, *_) = next(group.runs for group in self.groups if group.names == names)
+        run, *others = next(group.runs for group in self.groups if group.names == names)
+        if others:  # only one of several seeds has finished
+            return line
         tests = run.episodes[run.episodes["phase"] == "test"]
         values = tests[tests["score"].notna()].groupby("checkpoint")[measure]
         return msgspec.structs.replace(line, ends=[_interval(values.get_group(x)) for x in line.x])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -82,13 +83,14 @@ def _status(run: RunData, owner: str | None) -> Context:
     if owner:
         return {"kind": "good", "text": "running", "note": f"played by {owner}"}
     try:
-        end = run.training_end
-        trained = sum(row.phase == "train" for row in run.rows)
         tested = Counter(row.checkpoint for row in run.rows if row.phase == "test")
-        plan = run.settings.run
-        is_finished = trained >= (plan.rollouts if end is None else end.rollouts) and all(
-            tested[each] >= plan.test_episodes for each in run.checkpoints
-        )
+        trained = sum(row.phase == "train" for row in run.rows)
+        plan, points = run.settings.run, run.checkpoints
+        # The last evaluation needs all training. Without evaluations, count the rollouts.
+        is_finished = all(tested[each] >= plan.test_episodes for each in points)
+        if not points:
+            end = run.training_end
+            is_finished = trained >= (plan.rollouts if end is None else end.rollouts)
     except DAMAGED as error:
         return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}
     if is_finished:
@@ -101,6 +103,7 @@ def _status(run: RunData, owner: str | None) -> Context:
 def runs_page(found: Mapping[str, Path]) -> Context:
     """Return the list of runs, by their names in addresses. A run that cannot be read shows its error."""
     shown = []
+    top = os.path.commonpath([path.resolve().parent for path in found.values()]) if found else ""
     for slug, path in found.items():
         try:
             run = load(path)
@@ -109,7 +112,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                 {
                     "slug": slug,
                     **heading(run),
-                    "path": str(path),
+                    "path": os.path.relpath(path.resolve(), top),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
                     "spark": draw_spark(
@@ -119,7 +122,9 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                 }
             )
         except DAMAGED as error:
-            shown.append({"slug": slug, "path": str(path), "problem": damage(path, error)})
+            shown.append(
+                {"slug": slug, "path": os.path.relpath(path.resolve(), top), "problem": damage(path, error)}
+            )
     return {"runs": shown, "growing": min((each.get("growing", LATER_S) for each in shown), default=LATER_S)}
 
 
