@@ -40,7 +40,7 @@ def make_tile(label: str, points: Sequence[tuple[int, float]], form: Form, note:
         note: follows the change.
     """
     if not points:
-        return Tile(label, UNKNOWN, note or "not measured")
+        return Tile(label, UNKNOWN, note or ("no price is known" if form == "usd" else "not measured"))
     (start, first), (_, last) = points[0], points[-1]
     change = ""
     if len(points) > 1:

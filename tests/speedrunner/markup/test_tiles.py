@@ -30,8 +30,9 @@ def test_one_checkpoint_has_no_change_and_no_sparkline() -> None:
     assert (tile.value, tile.change, tile.spark) == ("0.500", "", "")
 
 
-def test_a_measure_without_a_value_is_not_measured() -> None:
-    assert make_tile("USD", [], "usd").change == "not measured"
+@pytest.mark.parametrize(("form", "reason"), [("usd", "no price is known"), ("score", "not measured")])
+def test_a_measure_without_a_value_says_why(form: Form, reason: str) -> None:
+    assert make_tile("measure", [], form).change == reason
 
 
 def test_a_sparkline_has_a_zero_baseline() -> None:
