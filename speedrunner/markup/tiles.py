@@ -64,7 +64,8 @@ def _difference(first: float, last: float, form: Form) -> str:
     if form in ("tokens", "usd") and first:
         text = f"{(last - first) / first:+.0%}"
     elif form == "share":
-        text = f"{100 * (last - first):+.0f} points"
+        points = round(100 * (last - first))
+        text = f"{points:+} point{'s' if abs(points) != 1 else ''}"
     else:
         text = f"{'-' if last < first else '+'}{show_value(abs(last - first), form)}"
     return "unchanged" if not text.strip("+-0.%$ points") else text.replace("-", "−")

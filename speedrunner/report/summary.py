@@ -7,7 +7,7 @@ from datetime import datetime
 
 import msgspec
 
-from speedrunner.markup.tiles import Form, Tile, make_tile
+from speedrunner.markup.tiles import Form, Tile, make_tile, show_value
 from speedrunner.report.panels import OUTPUT, SCORE, USD
 from speedrunner.results.conditions import Condition, Spread
 
@@ -44,7 +44,7 @@ class ConditionSummary(msgspec.Struct, frozen=True):
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """What was run.
+    """The numbers and names of all runs, and the headline numbers of their conditions.
 
     Attributes:
         counts: numbers and names by what they count.
@@ -94,21 +94,21 @@ def _summarize_condition(condition: Condition) -> ConditionSummary | None:
         found = condition.spread(measure)
         if form == "usd" and not any(each.mean for each in found.values()):
             found = {}  # no price is known
-        tiles.append(make_tile(label, [(x, each.mean) for x, each in found.items()], form, _around(found)))
+        tiles.append(
+            make_tile(label, [(x, each.mean) for x, each in found.items()], form, _around(found, form))
+        )
     cached, uncached = condition.spread("cached"), condition.spread("uncached")
     shares = [(x, cached[x].mean / total) for x in cached if (total := cached[x].mean + uncached[x].mean)]
-    tiles.append(make_tile("Cached share of the prompt", shares, "share"))
+    tiles.append(make_tile("Prompt cached", shares, "share"))
     env, method, model = condition.names
     last = scores[max(scores)].mean
     return ConditionSummary(env, method, model, len(condition.runs), condition.points, last, tiles)
 
 
-def _around(found: dict[int, Spread]) -> str:
+def _around(found: dict[int, Spread], form: Form) -> str:
     """Return the deviation over seeds at the last checkpoint as text; empty for one seed."""
     last = found[max(found)] if found else None
-    if last is None or last.sd is None or not last.mean:
-        return ""
-    return f"sd over seeds {last.sd / abs(last.mean):.0%} of the mean"
+    return "" if last is None or last.sd is None else f"± {show_value(last.sd, form)} over seeds"
 
 
 def _date(seconds: float) -> str:

@@ -29,7 +29,7 @@ CURVES: tuple[tuple[str, str, Form], ...] = (
     ("Score", "score", "score"),
     ("Output tokens", "output", "tokens"),
     ("USD", "cost_usd", "usd"),
-    ("Cached share of the prompt", "cached_share", "share"),
+    ("Prompt cached", "cached_share", "share"),
 )
 """Measures per test episode, which have a tile and a curve: title, column of a checkpoint, form."""
 
@@ -38,7 +38,7 @@ DRAWN = ("score", "output")
 
 
 class RunNumbers(msgspec.Struct, frozen=True):
-    """What a run's page shows in numbers.
+    """The numbers of a run's page.
 
     Attributes:
         points: checkpoints, ascending, by column; costs are missing if the ledger cannot be read.

@@ -73,7 +73,7 @@ def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
     text = page(site, f"{base}/index.html")
     (tiles,) = re.findall('<ul class="tiles".*?</ul>', text, re.S)
     assert re.findall('class="label">(.*?)<', tiles) == [
-        *("Score", "Output tokens", "USD", "Cached share of the prompt"),
+        *("Score", "Output tokens", "USD", "Prompt cached"),
         *("Skills", "Spent on training"),
     ]
     assert "0 before training, +1; 1 public" in tiles
