@@ -37,6 +37,10 @@ DRAWN = ("score", "output")
 """Measures of single episodes, whose means have an interval."""
 
 
+LINKS = 10
+"""Links to failed test episodes of each checkpoint."""
+
+
 class RunNumbers(msgspec.Struct, frozen=True):
     """The numbers of a run's page.
 
@@ -92,6 +96,10 @@ def _intervals(
 def run_page(run: RunData, numbers: RunNumbers) -> Context:
     """Return a run's page."""
     points = numbers.points
+    failed: dict[int, list[str]] = {}
+    for row in sorted(run.rows, key=lambda row: (row.checkpoint, row.episode)):
+        if row.phase == "test" and not row.success:
+            failed.setdefault(row.checkpoint, []).append(row.episode)
     endings: dict[str, dict[str, int]] = {}
     for row in run.rows:
         counts = endings.setdefault(row.termination.value, {"train": 0, "test": 0})
@@ -112,6 +120,8 @@ def run_page(run: RunData, numbers: RunNumbers) -> Context:
         ],
         "dollars": dollars,
         "endings": dict(sorted(endings.items(), key=lambda each: -sum(each[1].values()))),
+        "failed": failed,
+        "links": LINKS,
         "versions": run.policies.versions(),
         "episodes": len(run.rows),
         "processes": run.processes,
