@@ -14,11 +14,11 @@ from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.report.collected import collect, describe
 from speedrunner.report.facts import facts
-from speedrunner.report.figures import figures, missing_experiments, name_apart
+from speedrunner.report.figures import figures, name_apart
 from speedrunner.report.library_figures import attribution_figures, transfer_figures
 from speedrunner.report.page import page
 from speedrunner.report.printing import write_figures
-from speedrunner.results.paper import played_models, sweep_command
+from speedrunner.report.summary import summarize
 from speedrunner.results.writing import write
 from speedrunner.store.discovery import readable
 from speedrunner.store.files import StorageError, write_atomic
@@ -63,23 +63,22 @@ def report(
         out = out or _own_folder(folders)
         text = page(
             title=", ".join(folder.resolve().name for folder in folders),
+            summary=summarize(found.conditions),
             figures=made,
+            judged=found.judged,
             tables=found.tables,
             facts=facts([run for condition in found.conditions for run in condition.runs]),
             caveats=[*found.caveats, *found.notes],
             problems=found.problems,
-            not_begun=missing_experiments(found.conditions, found.options),
-            cache=[
-                sweep_command("cache", model, found.options)
-                for model in played_models(found.conditions).values()
-            ],
+            gaps=found.gaps,
             records=[table for tables in records for table in tables],
         )
         status("writing tables and figures")
         write(out / "tables", found.tables, found.caveats)
         write_figures(made, out / "figures")
         write_atomic(out / "report.html", text.encode())
-    say(*describe(found), *found.notes, *found.caveats)
+    gaps = [f"{'; '.join(missing)}: {command}" for command, missing in found.gaps.items()]
+    say(*describe(found), *found.notes, *gaps, *found.caveats)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
     say(f"the report was written to {out}: {counts}")
     say(*(f"error: {problem}" for problem in found.problems), err=True)

@@ -49,8 +49,8 @@ class Collected:
         beside: the paper's numbers and the measured ones.
         judged: the paper's claims with their verdicts.
         tables: all tables.
-        notes: runs that are left out because another one has their condition and seed, and missing
-            evaluations of parts of libraries.
+        notes: runs that are left out because another one has their condition and seed.
+        gaps: missing evaluations of parts of libraries, by the command that plays them.
         caveats: notes on the results from the model configs.
         problems: runs and files that could not be read, a line each.
         options: further options of the command that fills a gap.
@@ -64,6 +64,7 @@ class Collected:
     judged: list[Judged]
     tables: list[Table]
     notes: list[str]
+    gaps: dict[str, list[str]]
     caveats: list[str]
     problems: list[str]
     options: str
@@ -92,7 +93,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
         raise StorageError("; ".join(problems))
     conditions, notes = group_runs([run for run in runs if not shows_part(run)])
     subjects = group_subjects(runs)
-    notes += find_gaps(subjects)
     transfers = find_transfers(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
@@ -112,7 +112,18 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
         problems.append(f"cannot use the forecasts of runs: {error or type(error).__name__}")
     caveats = sorted({caveat for run in runs for caveat in run.caveats})
     return Collected(
-        runs, conditions, subjects, transfers, rows, judged, made, notes, caveats, problems, options
+        runs=runs,
+        conditions=conditions,
+        subjects=subjects,
+        transfers=transfers,
+        beside=rows,
+        judged=judged,
+        tables=made,
+        notes=notes,
+        gaps=find_gaps(subjects),
+        caveats=caveats,
+        problems=problems,
+        options=options,
     )
 
 

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
 
 from speedrunner.console import visible
-from speedrunner.report.number_texts import exact_number, short_numbers
+from speedrunner.markup.number_texts import exact_number, short_numbers
 from speedrunner.report.panels import Line, Panel
 from speedrunner.report.styles import style
 

@@ -17,9 +17,9 @@ from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
 from speedrunner.console import visible
+from speedrunner.markup.number_texts import exact_number, short_numbers
 from speedrunner.report.dots import draw_dots
 from speedrunner.report.matrices import draw_matrix
-from speedrunner.report.number_texts import exact_number, short_numbers
 from speedrunner.report.panels import Figure, Line, Panel
 from speedrunner.report.styles import style
 
@@ -165,9 +165,9 @@ def _finite(ends: tuple[float, float] | None) -> tuple[float, float] | None:
 def _draw_lines(axes: Axes, panel: Panel, drawn: Drawn) -> None:
     for number, line in enumerate(panel.lines):
         x, y = np.array(line.x, dtype=float), np.array(line.y)
-        around = np.array([sd or 0.0 for sd in line.sd])
-        if around.any():
-            axes.fill_between(x, y - around, y + around, color=style(line.name).ink, alpha=FAINT, linewidth=0)
+        low, high = np.array(_band(line)).T
+        if (low < high).any():
+            axes.fill_between(x, low, high, color=style(line.name).ink, alpha=FAINT, linewidth=0)
         (drawn.handles[line.name],) = axes.plot(x, y, **_line(line.name), gid=f"line{number}", clip_on=False)
         drawn.values[f"line{number}"] = [
             f"{line.name}: {value}\nafter {exact_number(at, '')} {panel.x}"
@@ -257,17 +257,29 @@ def _note_bars(drawn: Drawn, bars: Any, number: int, line: Line, label: str) -> 
 
 
 def _values(line: Line, label: str) -> list[str]:
-    """Return the text of each value of a line, with its deviation."""
+    """Return the text of each value of a line, with its deviation or interval."""
+    texts = []
+    for y, sd, ends in zip(line.y, line.sd, line.ends or [None] * len(line.y), strict=True):
+        around = f" ± {exact_number(sd or 0.0, label)}"
+        if sd is None:
+            low, high = (exact_number(end, label) for end in ends or (y, y))
+            around = " (one seed)" if ends is None else f" ({low} to {high}, one seed)"
+        texts.append(exact_number(y, label) + around)
+    return texts
+
+
+def _band(line: Line) -> list[tuple[float, float]]:
+    """Return the ends of each value's band: one deviation around it, or its interval, or the value."""
     return [
-        exact_number(y, label) + (" (one seed)" if sd is None else f" ± {exact_number(sd, label)}")
-        for y, sd in zip(line.y, line.sd, strict=True)
+        ends if sd is None and ends is not None else (y - (sd or 0.0), y + (sd or 0.0))
+        for y, sd, ends in zip(line.y, line.sd, line.ends or [None] * len(line.y), strict=True)
     ]
 
 
 def _scale(axes: Axes, lines: Sequence[Line], label: str, which: str) -> None:
     """Start an axis at zero, and end it at a round number above all values and deviations."""
     low = min([0.0, *(y for line in lines for y in line.y)])
-    high = max([0.0, *(y + (sd or 0.0) for line in lines for y, sd in zip(line.y, line.sd, strict=True))])
+    high = max([0.0, *(end for line in lines for _, end in _band(line))])
     ticks = MaxNLocator(4 if which == "y" else 3, steps=[1, 2, 2.5, 5, 10]).tick_values(
         low, high or (0.0 if low else 1.0)
     )

@@ -24,7 +24,7 @@ from speedrunner.report.panels import (
 )
 from speedrunner.results.cache_effects import cache_effects
 from speedrunner.results.conditions import FAMILIES, Condition, Spread
-from speedrunner.results.paper import played_models, sweep_command
+from speedrunner.results.paper import played_models
 from speedrunner.results.series import PLACES, frontier, methods, places
 
 MOST_PLACES, MOST_METHODS = 12, 24
@@ -50,19 +50,9 @@ def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
     """
     models = sorted(played_models(groups))
     main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
-    others = (*OTHERS.values(), _spend, _tokens, _cache)
+    others = (_ablations, _interpreter, _zombies, _shift, _replay, _spend, _tokens, _cache)
     made = (make(groups, model, options) for makers in (main, others) for model in models for make in makers)
     return [*name_apart(figure for figure in made if figure is not None)]
-
-
-def missing_experiments(groups: Sequence[Condition], options: str = "") -> list[str]:
-    """Return the commands that play the paper's experiments that have their own figure and no run here."""
-    return [
-        sweep_command(experiment, config, options)
-        for experiment, make in OTHERS.items()
-        for model, config in played_models(groups).items()
-        if make(groups, model, options) is None
-    ]
 
 
 def name_apart(figures: Iterable[Figure]) -> Iterator[Figure]:
@@ -87,9 +77,12 @@ def _learning(groups: Sequence[Condition], model: str, options: str) -> Figure |
     ]
     text = (
         "Means over test episodes and seeds at each checkpoint, bands one standard deviation over seeds:"
-        " score, output tokens and USD per test episode. ScienceWorld is the mean of its two families."
-        f" At most {MOST_PLACES} environments, each with {MOST_METHODS} further methods, are drawn."
+        " score, output tokens and USD per test episode."
     )
+    if "ScienceWorld" in columns:
+        text += " ScienceWorld is the mean of its two families."
+    if len(columns) == MOST_PLACES:
+        text += f" At most {MOST_PLACES} environments are drawn; the tables have all."
     return builder.figure("combined_performance", "Performance and cost over training", text, rows)
 
 
@@ -123,8 +116,9 @@ def _curves(
 def _pareto(groups: Sequence[Condition], model: str, options: str, *, measure: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "main", options)
     row = [
-        _points(builder, title, envs, _main(groups, envs, model), measure)
+        panel
         for title, envs in _places(builder.groups).items()
+        if len((panel := _points(builder, title, envs, _main(groups, envs, model), measure)).lines) > 1
     ]
     name = "combined_performance_pareto" if measure == USD else "pareto_frontier"
     text = (
@@ -318,13 +312,3 @@ def _cache(groups: Sequence[Condition], model: str, options: str) -> Figure | No
         " of a test episode, without sleeps."
     )
     return builder.figure("prefix_cache", "What the prefix cache saved", text, [row])
-
-
-OTHERS = {
-    "ablations": _ablations,
-    "interpreter": _interpreter,
-    "zombies": _zombies,
-    "shift": _shift,
-    "replay": _replay,
-}
-"""The other experiments, with the function that makes the figure of each."""

@@ -94,6 +94,8 @@ def draw_inline(figure: Figure) -> InlineFigure:
             for number, (canvas, _, found) in enumerate(drawn)
         )
         rows = [[InlinePanel(panel.title, panel.y, next(svgs)) for panel in row] for row in figure.rows]
+        if all(len(row) == 1 for row in rows):  # one environment: its measures side by side
+            rows = [[panel for row in rows for panel in row]]
         legend = [
             (name, _sample(*entry, f"{figure.name}-legend-{number}"))
             for number, (name, entry) in enumerate(legend_entries(figure).items())

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from speedrunner.report.number_texts import exact_number
+from speedrunner.markup.number_texts import exact_number
 from speedrunner.report.panels import LETTERS, Figure, Line, Panel
-from speedrunner.results.attribution import CHANGES, EvaluatedPolicy, find_gaps, rate_skill, share_skills
+from speedrunner.results.attribution import CHANGES, EvaluatedPolicy, rate_skill, share_skills
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.transfer import Player, Transfer
 
@@ -38,8 +38,7 @@ def attribution_figures(subjects: Sequence[EvaluatedPolicy]) -> list[Figure]:
         title = f"Contribution of skills: {name.method} on {name.env}, {name.model}"
         rows = [panels[place : place + 2] for place in range(0, len(panels), 2)]
         stem = _file_name("attribution", name.env, name.method, name.model)
-        missing = "; ".join(find_gaps([subject]))
-        figures.append(Figure(stem, title, text, rows, subject.runs, missing))
+        figures.append(Figure(stem, title, text, rows, subject.runs, {}))
     return figures
 
 
@@ -66,7 +65,7 @@ def transfer_figures(transfers: Sequence[Transfer], options: str) -> list[Figure
                 text,
                 [[panel] for panel in panels],
                 [*runs],
-                "" if is_whole else f"missing cells: {COMMAND} env={env.partition('-')[0]}{options}",
+                {} if is_whole else {f"{COMMAND} env={env.partition('-')[0]}{options}": ["matrix cells"]},
             )
         )
     return figures

@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.patches import Rectangle
 
 from speedrunner.console import visible
-from speedrunner.report.number_texts import exact_number
+from speedrunner.markup.number_texts import exact_number
 from speedrunner.report.panels import Panel
 from speedrunner.report.styles import style
 

@@ -4,116 +4,121 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-import msgspec
 from markupsafe import Markup
 
 from speedrunner.markup import stylesheet, templates
+from speedrunner.markup.number_texts import exact_number
 from speedrunner.report.facts import Facts
 from speedrunner.report.inline import draw_inline
 from speedrunner.report.panels import Figure
 from speedrunner.report.styles import palette_css
-from speedrunner.results.claim_tables import CLAIMS, COMPARISONS
+from speedrunner.report.summary import Summary
+from speedrunner.results.claim_tables import CLAIMS
+from speedrunner.results.claims import Judged, JudgedComparison
 from speedrunner.results.writing import Cell, Table
 
 ROWS = 200
 """Maximum rows of a table on the page; the files in tables/ have all."""
 
+VERDICTS = {"supported": "good", "contradicted": "bad", "undecided": "plain"}
+"""Kinds of badges by verdict, in the order of the page."""
+
 OPEN = 20
 """Maximum rows of a table that is open initially."""
 
 
-NO_EFFECT = "The cache's savings are unknown, because no policy was also evaluated on a server without it: "
-NO_FORECAST = (
-    "No finished run has a forecast from before its start; make one with speedrunner forecast and the"
-    " settings of a sweep"
-)
-
-
 class Section(NamedTuple):
-    """Tables of one kind; `missing` is shown if one of the expected tables has no row."""
+    """Folded tables of one kind."""
 
     id: str
     title: str
     tables: list[Table]
-    missing: str
 
 
 def page(
     title: str,
+    summary: Summary,
     figures: Sequence[Figure],
+    judged: Sequence[Judged],
     tables: Sequence[Table],
     facts: Facts,
     caveats: Sequence[str],
     problems: Sequence[str],
-    not_begun: Sequence[str],
-    cache: Sequence[str],
+    gaps: Mapping[str, Sequence[str]],
     records: Sequence[Table] = (),
 ) -> str:
     """Return the whole page.
 
     Args:
+        judged: the paper's claims; those without a run are left out.
         caveats: notes on the results.
         problems: runs that could not be read, with the reasons.
-        not_begun: commands that play experiments without any run.
-        cache: commands that evaluate policies without prefix cache.
+        gaps: what is missing apart from values of figures, by the command that plays it.
         records: tables measured by `speedrunner bench gpu`.
     """
     environment = templates(__package__)
     environment.filters |= {"cell": _cell, "numbers": _numbers}
     here = files(__package__)
     script = (here / "report.js").read_text(encoding="utf-8")
+    shown = [each for each in judged if each.has_runs]
     return environment.get_template("report.jinja").render(
         title=title,
         written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        summary=summary,
         figures=[(figure, draw_inline(figure)) for figure in figures],
+        verdicts={verdict: [each for each in shown if each.verdict == verdict] for verdict in VERDICTS},
+        badges=VERDICTS,
+        interval=_interval,
         sections=[
-            *([Section("records", "Measured on this hardware", [*records], "")] if records else []),
-            *_claims({table.name: table for table in tables}),
-            *_sections(tables, NO_EFFECT + "; ".join(cache)),
+            *([Section("records", "Measured on this hardware", [*records])] if records else []),
+            *_sections(tables),
         ],
         rows=ROWS,
-        open=OPEN,
         facts=facts,
         caveats=caveats,
         problems=problems,
-        not_begun=not_begun,
+        missing=_merge([*(figure.missing for figure in figures), gaps]),
         policy=_digest(script),
         style=Markup(stylesheet() + palette_css() + (here / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
     )
 
 
-def _claims(tables: Mapping[str, Table]) -> Iterator[Section]:
-    """Yield the section of the claims: those with a run, then the number of the others, by command."""
-    if CLAIMS not in tables:
-        return
-    table = tables[CLAIMS]
-    has_runs, command = (table.columns.index(name) for name in ("has_runs", "command"))
-    shown = [row for row in table.rows if row[has_runs]]
-    hidden = Counter(row[command] for row in table.rows if not row[has_runs])
-    found = [msgspec.structs.replace(table, rows=shown), tables[COMPARISONS]] if shown else []
-    missing = "; ".join(f"{count}: {command}" for command, count in hidden.items())
-    text = f"{hidden.total()} claims have no run yet. These commands play theirs: {missing}" if hidden else ""
-    yield Section("claims", "The paper's claims", found, text)
+def _merge(parts: Iterable[Mapping[str, Sequence[str]]]) -> dict[str, list[str]]:
+    """Return all that is missing, each gap once, by the command that fills it."""
+    found: dict[str, dict[str, None]] = {}
+    for part in parts:
+        for command, missing in part.items():
+            found.setdefault(command, {}).update(dict.fromkeys(missing))
+    return {command: [*missing] for command, missing in found.items()}
 
 
-def _sections(tables: Sequence[Table], no_effect: str) -> Iterator[Section]:
-    claims = (CLAIMS, COMPARISONS)
-    left = {table.name: table for table in tables if table.rows and table.name not in claims}
-    for id_, title, names, missing in (
-        ("cache", "The prefix cache", ("cache_shares", "cache"), no_effect),
-        ("forecast", "Forecast beside truth", ("forecast",), NO_FORECAST),
-        ("paper", "Compared with the paper", [name for name in left if "paper" in left[name].columns], ""),
-        ("tables", "Our numbers", [*left], ""),
+def _sections(tables: Sequence[Table]) -> Iterator[Section]:
+    """Yield the sections that have a table with a row. Verdicts are shown apart."""
+    left = {table.name: table for table in tables if table.rows and table.name != CLAIMS}
+    for id_, title, names in (
+        ("cache", "The prefix cache", ("cache_shares", "cache")),
+        ("forecast", "Forecast compared with what was measured", ("forecast",)),
+        ("paper", "Compared with the paper", [name for name in left if "paper" in left[name].columns]),
+        ("tables", "All numbers", [*left]),
     ):
         found = [left.pop(name) for name in names if name in left]
-        yield Section(id_, title, found, missing if len(found) < len(names) else "")
+        if found:
+            yield Section(id_, title, found)
+
+
+def _interval(compared: JudgedComparison) -> str:
+    """Return the measured value of a comparison with its interval and seeds; empty if it is unknown."""
+    if compared.value is None:
+        return ""
+    value = _cell(compared.value)
+    around = "" if compared.low is None else f" ({_cell(compared.low)} to {_cell(compared.high)})"
+    return f"measured {value}{around}, {compared.seeds} seed{'s' if compared.seeds != 1 else ''}"
 
 
 def _digest(script: str) -> str:
@@ -121,11 +126,12 @@ def _digest(script: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
 
 
-def _cell(cell: Cell) -> str:
+def _cell(cell: Cell, column: str = "") -> str:
+    """Return a cell as text: four digits, thousands separated, `$` in columns of USD."""
     if cell is None:
         return "–"
     if isinstance(cell, float):
-        return f"{cell:.4g}" if abs(cell) < 10_000 else f"{cell:,.0f}"
+        return exact_number(cell, "USD" if "usd" in column else "")
     return f"{cell:,}" if isinstance(cell, int) else cell
 
 

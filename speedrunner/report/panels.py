@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from speedrunner.results.conditions import Condition, Spread
+from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
 from speedrunner.results.paper import sweep_command
 from speedrunner.results.series import Curve, curve
 
@@ -35,7 +36,8 @@ class Line(msgspec.Struct, frozen=True):
         name: a method, which has its own color, dash and marker.
         x: numbers, or names of bars.
         sd: over seeds; `None` for one seed.
-        ends: of `dots`, the ends of the interval of each value, `None` if unknown.
+        ends: the ends of the interval of each value, `None` if unknown: of `dots`, and of `lines` of one
+            seed, whose interval is over test episodes.
         notes: of a `matrix`, further lines of text in each cell.
     """
 
@@ -81,7 +83,7 @@ class Figure(msgspec.Struct, frozen=True):
         name: name of its files, and its anchor on the page; the paper's label if it has one.
         rows: rows of panels.
         runs: the runs behind it.
-        missing: missing values, and the command that fills them.
+        missing: what is missing, by the command that fills it.
     """
 
     name: str
@@ -89,7 +91,7 @@ class Figure(msgspec.Struct, frozen=True):
     text: str
     rows: list[list[Panel]]
     runs: list[str]
-    missing: str
+    missing: dict[str, list[str]]
 
 
 class FigureBuilder:
@@ -120,8 +122,17 @@ class FigureBuilder:
         return found
 
     def line(self, envs: Sequence[str], method: str, measure: str) -> Line | None:
-        """Return the same curve as a line over checkpoints."""
-        return line_of(method, self.curve(envs, method, measure).points.items())
+        """Return the same curve as a line over checkpoints; one seed's values get intervals over episodes."""
+        line = line_of(method, self.curve(envs, method, measure).points.items())
+        if line is None or line.seeds > 1 or len(envs) > 1 or measure not in (SCORE, OUTPUT):
+            return line
+        names = envs[0], method, self._model
+        run, *others = next(group.runs for group in self.groups if group.names == names)
+        if others:  # only one of several seeds has finished
+            return line
+        tests = run.episodes[run.episodes["phase"] == "test"]
+        values = tests[tests["score"].notna()].groupby("checkpoint")[measure]
+        return msgspec.structs.replace(line, ends=[_interval(values.get_group(x)) for x in line.x])
 
     def note(self, runs: Iterable[str], gaps: Iterable[str] = ()) -> None:
         """Record the runs and gaps of a panel that has no curve."""
@@ -138,18 +149,24 @@ class FigureBuilder:
         kept = [row for row in ([panel for panel in row if panel.lines] for row in rows) if row]
         if not kept:
             return None
-        alone = dict.fromkeys(
-            line.name for row in kept for panel in row for line in panel.lines if line.seeds == 1
-        )
-        if alone:
-            text = f"{text} Only one seed, so no deviation: {', '.join(alone)}."
-        gaps = [f"missing: {', '.join(self._gaps)}: {self._command}"] if self._gaps else []
+        lines = [line for row in kept for panel in row for line in panel.lines if line.seeds == 1]
+        if alone := ", ".join(dict.fromkeys(line.name for line in lines)):
+            text += (
+                f" Only one seed, so bands are {CONFIDENCE:.0%} intervals over its test episodes: {alone}."
+                if any(line.ends for line in lines)
+                else f" Only one seed, so no deviation: {alone}."
+            )
+        missing = {self._command: [*self._gaps]} if self._gaps else {}
         if self._unpriced:
-            gaps.append("USD are unknown or all zero: speedrunner report DIR --prices NAME")
+            missing["speedrunner report DIR --prices NAME"] = ["prices: USD are unknown or all zero"]
         suffix = "".join(each if each.isalnum() else "_" for each in self._model[:LETTERS])
-        return Figure(
-            f"{name}_{suffix}", f"{title}, {self._model}", text, kept, [*self._runs], "; ".join(gaps)
-        )
+        return Figure(f"{name}_{suffix}", f"{title}, {self._model}", text, kept, [*self._runs], missing)
+
+
+def _interval(values: Iterable[float]) -> tuple[float, float] | None:
+    """Return the bootstrap interval of the mean of test episodes; `None` for fewer than two."""
+    found = bootstrap_mean([value for value in values if value == value])  # without NaN
+    return None if found is None or found.low is None or found.high is None else (found.low, found.high)
 
 
 def line_of(name: str, points: Iterable[tuple[int, Spread]]) -> Line | None:

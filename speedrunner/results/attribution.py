@@ -118,9 +118,9 @@ def make_attribution_tables(subjects: Sequence[EvaluatedPolicy]) -> list[Table]:
     return [_attribution_table(subjects), _shapley_table(subjects)]
 
 
-def find_gaps(subjects: Sequence[EvaluatedPolicy]) -> list[str]:
-    """Return a line for each policy with missing evaluations, with the command that plays them."""
-    lines = []
+def find_gaps(subjects: Sequence[EvaluatedPolicy]) -> dict[str, list[str]]:
+    """Return what is missing of each policy's evaluations, by the command that plays them."""
+    gaps = {}
     for each in subjects:
         missing = [f"{run.path} is not finished" for run in each.unfinished]
         if not each.whole:
@@ -133,8 +133,8 @@ def find_gaps(subjects: Sequence[EvaluatedPolicy]) -> list[str]:
             several = {names for _, names in partly if len(names) > 1}
             experiment = "shapley" if len(several) > 1 else "attribution"
             words = [f"experiment={experiment}", f"run.start_from={each.start_from}", f"--dir={each.folder}"]
-            lines.append(f"{'; '.join(missing)}: speedrunner sweep {shlex.join(words)}")
-    return lines
+            gaps[f"speedrunner sweep {shlex.join(words)}"] = missing
+    return gaps
 
 
 def rate_skill(

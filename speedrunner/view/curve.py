@@ -1,51 +1,93 @@
-"""Draw a learning curve."""
+"""Draw a learning curve with its uncertainty."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil, floor, log10
 
+import msgspec
 from markupsafe import Markup
 
-WIDTH, HEIGHT = 440, 190
-LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 34
+from speedrunner.markup.tiles import Form, show_value
+
+WIDTH, HEIGHT = 300, 176
+LEFT, RIGHT, TOP, BOTTOM = 56, 12, 12, 38
 """Margins for the labels of the axes."""
 
+NEAR = 12
+"""Radius around a mark in which its value is shown."""
 
-def curve(measure: str, points: Sequence[tuple[int, float]]) -> Markup:
-    """Draw a line of (training rollouts, value) from zero; empty without points."""
+
+class Point(msgspec.Struct, frozen=True):
+    """A mean at a checkpoint; `ends` are those of its interval, `None` if unknown."""
+
+    rollouts: int
+    value: float
+    ends: tuple[float, float] | None = None
+
+    def describe(self, form: Form) -> str:
+        """Return the value with its interval and checkpoint."""
+        around = "" if self.ends is None else f" ({' to '.join(show_value(end, form) for end in self.ends)})"
+        return f"{show_value(self.value, form)}{around} after {self.rollouts}"
+
+
+def curve(measure: str, points: Sequence[Point], form: Form) -> Markup:
+    """Draw a line over training rollouts, from zero, with a band between the ends; empty without points."""
     if not points:
         return Markup()
-    last, most = max(x for x, _ in points) or 1, _round_up(max(y for _, y in points))
+    last = max(point.rollouts for point in points) or 1
+    most = _round_up(max(end for point in points for end in (point.value, *(point.ends or ()))))
+    if form in ("score", "share") and most <= 1:
+        most = 1.0
 
     def place(x: float, y: float) -> tuple[float, float]:
         across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
         return round(LEFT + across * x / last, 1), round(TOP + down * (1 - y / most), 1)
+
+    def polygon(corners: Sequence[tuple[float, float]]) -> str:
+        return " ".join(f"{x},{y}" for x, y in corners)
 
     parts = [
         Markup('<line class="axis" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(*place(0, 0), *place(last, 0))
     ]
     for share in (0.0, 0.5, 1.0):
         (left, high), (right, _) = place(0, share * most), place(last, 0)
-        line = (
-            '<line class="lines" x1="{}" y1="{}" x2="{}" y2="{}"/><text class="y" x="{}" y="{}">{:g}</text>'
+        line = '<line class="lines" x1="{}" y1="{}" x2="{}" y2="{}"/><text class="y" x="{}" y="{}">{}</text>'
+        parts.append(
+            Markup(line).format(left, high, right, high, left - 7, high + 4, _tick(share * most, form))
         )
-        parts.append(Markup(line).format(left, high, right, high, left - 6, high + 4, share * most))
     for x in sorted({0, last // 2, last} if last > 1 else {0, last}):
-        parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 20, x))
-    shown = [place(*point) for point in points]
-    parts.append(Markup('<polyline points="{}"/>').format(" ".join(f"{x},{y}" for x, y in shown)))
-    for (across, down), (rollouts, value) in zip(shown, points, strict=True):
-        dot = '<circle cx="{}" cy="{}" r="3.5"><title>{} after {} rollouts</title></circle>'
-        parts.append(Markup(dot).format(across, down, f"{value:.4g}", rollouts))
+        parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 22, x))
+    known = [point for point in points if point.ends is not None]
+    if len(known) > 1:
+        lower = [place(point.rollouts, point.ends[0]) for point in known if point.ends]
+        upper = [place(point.rollouts, point.ends[1]) for point in known if point.ends]
+        parts.append(Markup('<polygon points="{}"/>').format(polygon([*lower, *reversed(upper)])))
+    shown = [place(point.rollouts, point.value) for point in points]
+    parts.append(Markup('<polyline points="{}"/>').format(polygon(shown)))
+    for (across, down), point in zip(shown, points, strict=True):
+        mark = (
+            '<g class="mark"><title>{}</title><circle class="near" cx="{}" cy="{}" r="{}"/>'
+            '<circle cx="{}" cy="{}" r="3.5"/></g>'
+        )
+        text = f"{point.describe(form)} rollouts"
+        parts.append(Markup(mark).format(text, across, down, NEAR, across, down))
     parts.append(
-        Markup('<text class="x" x="{}" y="{}">training rollouts</text>').format(WIDTH / 2, HEIGHT - 5)
+        Markup('<text class="x" x="{}" y="{}">training rollouts</text>').format(
+            (WIDTH + LEFT - RIGHT) / 2, HEIGHT - 5
+        )
     )
-    values = ", ".join(f"{value:.4g} after {rollouts}" for rollouts, value in points)
+    values = ", ".join(point.describe(form) for point in points)
     svg = '<svg class="curve" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
-    return Markup(svg).format(
-        WIDTH, HEIGHT, f"{measure} over training rollouts: {values}", Markup().join(parts)
-    )
+    label = f"{measure} over training rollouts: {values}"
+    return Markup(svg).format(WIDTH, HEIGHT, label, Markup().join(parts))
+
+
+def _tick(value: float, form: Form) -> str:
+    """Return the number at an axis."""
+    if form in ("usd", "share"):
+        return show_value(value, form)
+    return f"{value:,g}"
 
 
 def _round_up(value: float) -> float:
@@ -53,4 +95,4 @@ def _round_up(value: float) -> float:
     if value <= 0:
         return 1.0
     ten = 10.0 ** floor(log10(value))
-    return ceil(value / ten) * ten
+    return ceil(round(value / ten, 9)) * ten

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,18 +12,16 @@ from typing import Any
 import msgspec
 from markupsafe import Markup, escape
 
-from speedrunner.agents.reading import summarize_sleep
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
-from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes
-from speedrunner.results.plain_rows import list_rows
+from speedrunner.markup.tiles import draw_spark
+from speedrunner.results.checkpoints import list_test_points
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
-from speedrunner.view.curve import curve
 from speedrunner.view.paging import NotFound, page_part
 from speedrunner.view.pictures import PICTURED, SYMBOLS, picture
 from speedrunner.view.search import Query, search
@@ -65,13 +64,14 @@ def _status(run: RunData, owner: str | None) -> Context:
     if owner:
         return {"kind": "good", "text": "running", "note": f"played by {owner}"}
     try:
-        end = run.training_end
-        trained = sum(row.phase == "train" for row in run.rows)
         tested = Counter(row.checkpoint for row in run.rows if row.phase == "test")
-        plan = run.settings.run
-        is_finished = trained >= (plan.rollouts if end is None else end.rollouts) and all(
-            tested[each] >= plan.test_episodes for each in run.checkpoints
-        )
+        trained = sum(row.phase == "train" for row in run.rows)
+        plan, points = run.settings.run, run.checkpoints
+        # The last evaluation needs all training. Without evaluations, count the rollouts.
+        is_finished = all(tested[each] >= plan.test_episodes for each in points)
+        if not points:
+            end = run.training_end
+            is_finished = trained >= (plan.rollouts if end is None else end.rollouts)
     except DAMAGED as error:
         return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}
     if is_finished:
@@ -84,46 +84,29 @@ def _status(run: RunData, owner: str | None) -> Context:
 def runs_page(found: Mapping[str, Path]) -> Context:
     """Return the list of runs, by their names in addresses. A run that cannot be read shows its error."""
     shown = []
+    top = os.path.commonpath([path.resolve().parent for path in found.values()]) if found else ""
     for slug, path in found.items():
         try:
             run = load(path)
-            points = list_rows(average_tests(frame_episodes(run.rows)))
+            points = list_test_points(run.rows)
             shown.append(
                 {
                     "slug": slug,
                     **heading(run),
-                    "path": str(path),
+                    "path": os.path.relpath(path.resolve(), top),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
+                    "spark": draw_spark(
+                        [(each.checkpoint, each.score) for each in points if each.score is not None]
+                    ),
                     "problem": "",
                 }
             )
         except DAMAGED as error:
-            shown.append({"slug": slug, "path": str(path), "problem": damage(path, error)})
+            shown.append(
+                {"slug": slug, "path": os.path.relpath(path.resolve(), top), "problem": damage(path, error)}
+            )
     return {"runs": shown, "growing": min((each.get("growing", LATER_S) for each in shown), default=LATER_S)}
-
-
-def run_page(run: RunData) -> Context:
-    """Return a run's learning curve, sleeps and terminations."""
-    points = list_rows(average_tests(frame_episodes(run.rows)))
-    curves = {
-        "score": [(each["checkpoint"], each["score"]) for each in points if each["score"] is not None],
-        "output tokens per test episode": [
-            (each["checkpoint"], each["output"]) for each in points if each["output"] is not None
-        ],
-    }
-    return {
-        **heading(run),
-        "curves": {name: curve(name, values) for name, values in curves.items() if values},
-        "points": points,
-        "limits": LIMITS,
-        "whole": run.settings.run.test_episodes,
-        "sleeps": [summarize_sleep(msgspec.to_builtins(record)) for record in run.sleeps],
-        "terminations": Counter((row.phase, row.termination.value) for row in run.rows),
-        "versions": run.policies.versions(),
-        "episodes": len(run.rows),
-        "processes": run.processes,
-    }
 
 
 def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:

@@ -26,6 +26,7 @@ from speedrunner.view.library_history import history_page
 from speedrunner.view.library_page import Calls, count_calls, library_page
 from speedrunner.view.pages import Context
 from speedrunner.view.paging import NotFound
+from speedrunner.view.run_page import RunNumbers, read_numbers, run_page
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.skills_page import skills_page
 from speedrunner.view.sleep_page import find_sleep, sleep_page
@@ -74,6 +75,7 @@ class Site:
             "capped": pages.cap_text,
         }
         self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
+        self._numbers = lru_cache(maxsize=8)(_numbers)
         self._histories = lru_cache(maxsize=4)(_history)
         self._savings = lru_cache(maxsize=4)(self._compute_savings)
         self._calls = lru_cache(maxsize=64)(_calls)
@@ -147,7 +149,8 @@ class Site:
         return Answer((shared + content).encode(), ASSETS[asset])
 
     def _run(self, query: Mapping[str, str], run: str) -> Answer:
-        return self._page("run.jinja", 2, pages.run_page(self._load(run)))
+        data = self._load(run)
+        return self._page("run.jinja", 2, run_page(data, self._read_numbers(data)))
 
     def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
         return self._page("episodes.jinja", 2, pages.episodes_page(self._load(run), query))
@@ -194,6 +197,10 @@ class Site:
         seen = self._find_episode(self._load(run), episode)
         drawn = pages.pictures(seen.trajectory, seen.world, int(page))
         return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
+
+    def _read_numbers(self, run: RunData) -> RunNumbers:
+        with self._reading:
+            return self._numbers(run.path, _stamp(run), len(run.rows), len(run.sleeps))
 
     def _history(self, run: RunData) -> SkillHistory:
         with self._reading:  # one at a time: all episodes are read
@@ -263,6 +270,11 @@ def _stamp(run: RunData) -> object:
     """Return a value that changes if another run replaces a run."""
     found = (run.path / "config.yaml").stat()
     return found.st_ino, found.st_mtime_ns
+
+
+def _numbers(path: Path, stamp: object, episodes: int, sleeps: int) -> RunNumbers:
+    """Return the numbers up to these numbers of episodes and sleeps; reads the ledger."""
+    return read_numbers(load(path))
 
 
 def _snapshot(run: RunData) -> tuple[Path, object, int, int]:

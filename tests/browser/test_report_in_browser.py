@@ -88,6 +88,7 @@ def test_a_mark_near_the_pointer_shows_its_value(report: str, pages: Pages) -> N
     page = pages.open(report)
     tip = page.locator(".tip")
     assert not tip.is_visible()
+    page.locator(".panel svg").first.scroll_into_view_if_needed()
     box = page.locator(".panel [data-value]").nth(1).bounding_box()
     page.mouse.move(box["x"] + box["width"] / 2 + 5, box["y"] + box["height"] / 2 + 5)
     assert re.fullmatch(r"\w+: [\d.]+ ± [\d.]+\nafter \d+ training rollouts", tip.inner_text())

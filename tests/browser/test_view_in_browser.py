@@ -69,7 +69,7 @@ def test_every_page_is_quiet_and_readable(
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
         colours = page.evaluate(COLORS)
         assert colours == (
-            ["rgb(232, 232, 232)", "rgb(22, 24, 28)"] if dark else ["rgb(27, 27, 27)", "rgb(255, 255, 255)"]
+            ["rgb(230, 232, 235)", "rgb(20, 23, 27)"] if dark else ["rgb(26, 29, 33)", "rgb(255, 255, 255)"]
         )
         page.context.close()
 
@@ -145,4 +145,4 @@ def test_a_run_that_goes_on_grows_before_one_s_eyes(served: str, folder: Path, p
         assert "No episode is finished yet" in page.inner_text("main")
         page.locator("h2").first.click()
         append(run, trajectory())
-        page.get_by_text("train, success").wait_for(timeout=20_000)
+        page.get_by_role("region", name="Terminations").wait_for(timeout=20_000)

@@ -239,7 +239,7 @@ def test_suggested_commands_quote_what_a_run_says(
     for line in suggested:
         assert f"model={hostile}" in shlex.split(line.partition("speedrunner ")[2])
     text = html.unescape((tmp_path / "out" / "report.html").read_text())
-    assert f"speedrunner sweep experiment=cache 'model={hostile}'" in text
+    assert f"speedrunner sweep experiment=main 'model={hostile}'" in text
     assert f" model={hostile}" not in text
 
 

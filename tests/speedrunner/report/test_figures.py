@@ -40,7 +40,16 @@ def test_one_seed_has_no_deviation() -> None:
     found = drawn(run("babyai", "react", 0, 0.2))
     figure = found["combined_performance_tiny_random"]
     assert figure.rows[0][0].lines[0].sd == [None]
-    assert figure.text.endswith("Only one seed, so no deviation: react.")
+    assert figure.text.endswith("Only one seed, so bands are 95% intervals over its test episodes: react.")
+
+
+def test_one_seed_has_an_interval_over_its_test_episodes() -> None:
+    scores = checkpoint(0, [{"score": score} for score in (0.0, 0.0, 1.0, 1.0)])
+    (panel,) = drawn(summary("babyai", "react", 0, scores))["combined_performance_tiny_random"].rows[0]
+    ((low, high),) = panel.lines[0].ends
+    assert 0 <= low < 0.5 < high <= 1
+    seeds = drawn(*(summary("babyai", "react", seed, scores) for seed in (0, 1)))
+    assert seeds["combined_performance_tiny_random"].rows[0][0].lines[0].ends == []
 
 
 def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> None:
@@ -54,8 +63,9 @@ def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> N
 def test_a_figure_names_its_runs_and_what_fills_its_gaps() -> None:
     figure = drawn(run("babyai", "react", 0, 0.2))["combined_performance_tiny_random"]
     assert figure.runs == ["runs/babyai-react-tiny-random-seed0"]
-    assert "speedrunner on babyai" in figure.missing
-    assert figure.missing.endswith(": speedrunner sweep experiment=main model=tiny-random")
+    (gaps,) = [*figure.missing.values()]
+    assert "speedrunner on babyai" in gaps
+    assert [*figure.missing] == ["speedrunner sweep experiment=main model=tiny-random"]
 
 
 def test_the_command_that_fills_gaps_names_an_inducer_of_its_own() -> None:
@@ -64,7 +74,7 @@ def test_the_command_that_fills_gaps_names_an_inducer_of_its_own() -> None:
     config = msgspec.structs.replace(played.config, model=models)
     found = drawn(replace(played, config=config))
     missing = found["combined_performance_small_large"].missing
-    assert missing.endswith(": speedrunner sweep experiment=main model=small model.inducer_name=large")
+    assert [*missing] == ["speedrunner sweep experiment=main model=small model.inducer_name=large"]
 
 
 def test_each_method_that_was_played_is_drawn_whatever_the_main_experiment_has() -> None:
@@ -77,7 +87,7 @@ def test_each_method_that_was_played_is_drawn_whatever_the_main_experiment_has()
 def test_what_only_one_family_had_is_no_gap_of_scienceworld() -> None:
     third, fourth = "scienceworld-family3", "scienceworld-family4"
     found = drawn(run(third, "react", 0, 0.2), run(fourth, "react", 0, 0.2), run(third, "asi_replay", 0, 0.2))
-    assert "asi_replay" not in found["combined_performance_tiny_random"].missing
+    assert "asi_replay" not in str(found["combined_performance_tiny_random"].missing)
     assert [line.name for line in found["replay_ablation_tiny_random"].rows[0][0].lines] == ["asi_replay"]
 
 
@@ -90,7 +100,14 @@ def test_models_whose_names_look_alike_have_names_of_their_own() -> None:
 def test_each_model_has_a_figure_of_its_own() -> None:
     found = drawn(run("babyai", "react", 0, 0.2), run("babyai", "react", 0, 0.4, model="other"))
     assert {"combined_performance_tiny_random", "combined_performance_other"} <= set(found)
-    assert {"pareto_frontier_tiny_random", "pareto_frontier_other"} <= set(found)
+    assert {"tokens_tiny_random", "tokens_other"} <= set(found)
+
+
+def test_one_method_has_no_scatter_plot() -> None:
+    one, two = run("babyai", "react", 0, 0.2), run("babyai", "speedrunner", 0, 0.4)
+    assert "pareto_frontier_tiny_random" not in drawn(one)
+    ((panel,),) = drawn(one, two, run("crafter", "react", 0, 0.1))["pareto_frontier_tiny_random"].rows
+    assert (panel.title, len(panel.lines)) == ("BabyAI", 2)
 
 
 def test_the_frontier_is_what_no_other_beats_in_both() -> None:
@@ -114,9 +131,9 @@ def test_zombies_are_bars_and_experiments_that_were_not_begun_have_no_figure() -
     found = drawn(run("crafter-zombie_frequency0", "react", 0, 0.2), run("crafter", "react", 0, 0.1))
     ((panel,),) = found["zombie_sweep_tiny_random"].rows
     assert (panel.kind, panel.lines[0].x, panel.lines[0].y) == ("bars", ["0x", "1x"], [0.2, 0.1])
-    missing = found["zombie_sweep_tiny_random"].missing
+    (missing,) = found["zombie_sweep_tiny_random"].missing.values()
     assert "react on crafter-zombie_frequency2" in missing
-    assert "react on crafter," not in missing  # it has no library, and needs none
+    assert "react on crafter" not in missing  # it has no library, and needs none
     assert not [name for name in found if name.startswith(("scienceworld_shift", "replay"))]
 
 
@@ -131,7 +148,7 @@ def test_without_prices_nothing_is_drawn_in_usd_and_the_figure_says_so() -> None
         "score",
         "output tokens per episode",
     }
-    assert found["combined_performance_tiny_random"].missing.endswith("speedrunner report DIR --prices NAME")
+    assert "speedrunner report DIR --prices NAME" in found["combined_performance_tiny_random"].missing
     assert "combined_performance_pareto_tiny_random" not in found
 
 
@@ -145,8 +162,9 @@ def test_what_the_cache_saved_stands_on_both_evaluations_and_names_those_that_la
     ]
     assert usd.y == "USD per episode, without sleeps"
     assert figure.runs == [run.path for run in runs]
-    assert "voyager on crafter without prefix cache" in figure.missing
-    assert "asi on babyai" not in figure.missing
+    (gaps,) = figure.missing.values()
+    assert "voyager on crafter without prefix cache" in gaps
+    assert "asi on babyai without prefix cache" not in gaps
 
 
 def trained(env: str, method: str, *usd: float) -> RunResult:
@@ -172,7 +190,7 @@ def test_without_prices_the_spend_on_training_is_drawn_in_tokens_alone() -> None
     run = summary("babyai", "opo", 0, checkpoint(50, [{}], spent={"usd": 0.0, "output": 30.0}))
     figure = drawn(run)["training_spend_tiny_random"]
     assert [panel.y for (panel,) in figure.rows] == ["output tokens spent on training"]
-    assert figure.missing.endswith("speedrunner report DIR --prices NAME")
+    assert "speedrunner report DIR --prices NAME" in figure.missing
 
 
 def test_tokens_are_stacked_by_class() -> None:
@@ -187,9 +205,13 @@ def test_tokens_are_stacked_by_class() -> None:
 def test_a_method_whose_episodes_sent_no_request_is_on_no_frontier() -> None:
     nothing = {name: float("nan") for name in ("llm_calls", "uncached", "cached", "output", "usd")}
     points = checkpoint(0, [{"score": 0.9}]), checkpoint(50, [{"score": 0.0, **nothing}])
-    found = drawn(summary("crafter", "voyager", 0, *points), run("crafter", "react", 0, 0.1, 0.2))
+    found = drawn(
+        summary("crafter", "voyager", 0, *points),
+        *(run("crafter", method, 0, 0.1, 0.2) for method in ("react", "opo")),
+    )
     ((panel,),) = found["pareto_frontier_tiny_random"].rows
-    assert [line.name for line in panel.lines] == panel.frontier == ["react"]
+    assert [line.name for line in panel.lines] == ["react", "opo"]
+    assert "voyager" not in panel.frontier
 
 
 def test_episodes_without_a_request_take_a_method_off_the_frontier() -> None:

@@ -50,9 +50,10 @@ class TestTransfer:
             ("seed 0", ["seed 0", "seed 1"]),
             ("seed 1", ["seed 1"]),
         ]
-        assert figure.missing == "missing cells: speedrunner sweep experiment=transfer env=babyai --dir=there"
+        command = "speedrunner sweep experiment=transfer env=babyai --dir=there"
+        assert figure.missing == {command: ["matrix cells"]}
 
     def test_a_whole_matrix_misses_nothing(self) -> None:
         source = learned("a")
         (figure,) = transfer_figures(find_transfers([source, played(source, "a", 0, [1.0])]), " --dir=there")
-        assert (len(figure.rows), figure.missing) == (1, "")
+        assert (len(figure.rows), figure.missing) == (1, {})

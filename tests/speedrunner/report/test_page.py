@@ -12,10 +12,12 @@ import pytest
 from speedrunner.report.facts import Facts, RunFacts, Shared
 from speedrunner.report.figures import figures
 from speedrunner.report.page import ROWS, page
+from speedrunner.report.summary import summarize
 from speedrunner.results.claim_tables import claim_tables
 from speedrunner.results.claims import judge_claims
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.paper_claims import CLAIMS
+from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from tests.page_elements import HOSTILE, Elements
@@ -38,7 +40,16 @@ def whole(text: str = "Aside") -> str:
         *make_tables(groups, prices=text, corrected=False),
         Table("some", text, (text,), [(text,)] * (ROWS + 1)),
     ]
-    return page(text, figures(groups, text), tables, facts(text), [text], [text], [text], [text])
+    judged = judge_claims(CLAIMS, groups, text)
+    made = figures(groups, text)
+    return page(text, summarize(groups), made, judged, tables, facts(text), [text], [text], {text: [text]})
+
+
+def page_of(*runs: RunResult) -> str:
+    groups, _ = group_runs(runs)
+    judged = judge_claims(CLAIMS, groups)
+    tables = claim_tables(judged)
+    return page("", summarize(groups), figures(groups), judged, tables, facts(), [], [], {})
 
 
 @pytest.fixture(scope="module")
@@ -111,23 +122,58 @@ def test_a_figure_s_numbers_stand_below_it() -> None:
     ) in whole()
 
 
-def test_claims_without_a_run_are_counted_by_their_command() -> None:
+def test_claims_have_their_verdicts_and_those_without_a_run_are_left_out() -> None:
     runs = [summary("babyai", "react", seed, checkpoint(0, [{"score": 0.7}])) for seed in range(3)]
-    groups, _ = group_runs(runs)
-    tables = claim_tables(judge_claims(CLAIMS, groups))
-    text = page("", figures(groups), tables, facts(), [], [], [], [])
-    assert "<td>babyai-start</td>" in text
-    assert "<td>supported</td>" in text
-    assert "<td>zombies-ours</td>" not in text
-    assert "6: speedrunner sweep experiment=zombies model=tiny-random" in text
+    text = page_of(*runs)
+    decided, _, undecided = text.partition('id="claims"')[2].partition("<details")
+    assert '<span class="badge good">supported</span>' in decided
+    assert "3 seeds</p>" in decided
+    assert '<span class="badge plain">undecided</span>' in undecided
+    assert "zombies" not in undecided.partition("</details>")[0]
+
+
+def test_missing_parts_are_listed_once_and_only_for_experiments_that_have_a_run() -> None:
+    text = page_of(summary("babyai", "react", 0, checkpoint(0, [{}])))
+    before, _, missing = text.partition('id="missing"')
+    assert "sweep experiment=" not in before.partition("<main")[2].partition('id="claims"')[0]
+    assert missing.count("<code>speedrunner sweep experiment=main model=tiny-random</code>") == 1
+    assert missing.count("speedrunner on babyai") == 1
+    assert "experiment=zombies" not in text
+
+
+def test_the_page_opens_with_headline_numbers_from_the_first_to_the_last_checkpoint() -> None:
+    first, last = ({"score": 0.25, "output": 100.0}, {"score": 0.75, "output": 50.0, "usd": 0.0002})
+    points = checkpoint(0, [first]), checkpoint(10, [last])
+    text = page_of(summary("babyai", "speedrunner", 0, *points))
+    tiles = text.partition('class="tiles"')[2].partition("</ul>")[0]
+    assert re.findall('class="value">(.*?)<', tiles) == ["0.750", "50", "$0.0002", "90%"]
+    assert "0.250 before training, +0.500" in tiles
+    assert "100 before training, −50%" in tiles
+    assert tiles.count('class="spark"') == 4
+    assert text.index('class="tiles"') < text.index("<figure")
+
+
+def test_several_conditions_are_compared_in_a_table() -> None:
+    runs = [summary("babyai", method, 0, checkpoint(0, [{}])) for method in ("react", "speedrunner")]
+    text = page_of(*runs)
+    assert text.count('class="tiles"') == 1
+    assert "Headline numbers of speedrunner on babyai" in text
+    assert "<tr><td>babyai</td><td>react</td>" in text
+
+
+def test_tables_are_folded_and_small_costs_have_no_unit_prefix() -> None:
+    table = Table("costs", "", ("cost_usd",), [(0.0002,), (0.00000012,)])
+    text = page("", summarize([]), [], [], [table], facts(), [], [], {})
+    assert '<details class="fold" id="table-costs">' in text
+    assert '<td class="number">$0.0002</td>' in text
+    assert '<td class="number">$0.00000012</td>' in text
 
 
 def test_combat_stands_among_the_numbers_as_what_it_is() -> None:
     library = msgspec.structs.replace(EMPTY, combat=0.25)
     point = checkpoint(0, [{"score": 0.5}], library=library)
     envs = ("crafter", "crafter-zombie_frequency0")
-    groups, _ = group_runs([summary(env, "speedrunner", 0, point) for env in envs])
-    text = page("", figures(groups), [], facts(), [], [], [], [])
+    text = page_of(*(summary(env, "speedrunner", 0, point) for env in envs))
     for measure, number in (("score", "0.5"), ("share of functions about combat", "0.25")):
         assert (
             f"<td>Crafter</td><td>{measure}</td><td>speedrunner</td>"

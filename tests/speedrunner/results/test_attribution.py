@@ -96,23 +96,20 @@ class TestAttribution:
         cut = replace(evaluation(["open"]), unfinished=[0])
         runs = [evaluation([]), evaluation(["walk"]), cut]
         assert {row["skill"] for row in rows(runs)} == {"walk"}
-        (line,) = find_gaps(group_subjects(runs))
-        assert line == (
-            "runs/hide-open-0 is not finished; 2 of 3 public skills were evaluated:"
-            " speedrunner sweep experiment=attribution run.start_from=runs/x:2 --dir=runs"
-        )
+        command = "speedrunner sweep experiment=attribution run.start_from=runs/x:2 --dir=runs"
+        gaps = ["runs/hide-open-0 is not finished", "2 of 3 public skills were evaluated"]
+        assert find_gaps(group_subjects(runs)) == {command: gaps}
         pair = replace(evaluation(["open", "look"]), unfinished=[0])
         everything = evaluation(SAVED)
-        (line,) = find_gaps(group_subjects([*runs, pair, everything]))
-        assert "sweep experiment=shapley run.start_from=runs/x:2" in line
+        (command,) = find_gaps(group_subjects([*runs, pair, everything]))
+        assert "sweep experiment=shapley run.start_from=runs/x:2" in command
 
     def test_without_the_whole_library_there_is_no_row_and_the_gap_is_named(self) -> None:
         runs = [evaluation(["walk"])]
         assert rows(runs) == []
-        (line,) = find_gaps(group_subjects(runs))
-        assert line.startswith(
-            "no finished evaluation of the whole library of runs/x:2; 1 of 3 public skills were evaluated: "
-        )
+        (gaps,) = find_gaps(group_subjects(runs)).values()
+        whole = "no finished evaluation of the whole library of runs/x:2"
+        assert gaps == [whole, "1 of 3 public skills were evaluated"]
 
     def test_other_runs_have_none_of_this(self) -> None:
         run = summary("babyai", "speedrunner", 0, checkpoint(0, [{}]))

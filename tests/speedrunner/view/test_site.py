@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -61,9 +62,48 @@ def test_every_link_of_every_page_leads_to_a_page_and_a_place_on_it(site: Site) 
 
 def test_a_run_has_its_curve_its_sleeps_and_its_endings(site: Site, base: str) -> None:
     text = page(site, f"{base}/index.html")
-    assert 'aria-label="score over training rollouts: 1 after 0, 1 after 2, 1 after 4"' in text
+    assert 'aria-label="Score over training rollouts: 1.000 (1.000 to 1.000) after 0, ' in text
     assert "write to_flag" in text
-    assert "train, success</a>: " in text
+    assert 'href="episodes.html?phase=train&amp;termination=success">' in text
+
+
+def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
+    site: Site, base: str, learnt: ScriptedRun
+) -> None:
+    text = page(site, f"{base}/index.html")
+    (tiles,) = re.findall('<ul class="tiles".*?</ul>', text, re.S)
+    assert re.findall('class="label">(.*?)<', tiles) == [
+        *("Score", "Output tokens", "USD", "Prompt cached"),
+        *("Skills", "Spent on training"),
+    ]
+    assert "0 before training, +1; 1 public" in tiles
+    (table,) = re.findall('<table class="checkpoints">.*?</table>', text, re.S)
+    for heading in ("score", "LLM calls", "actions", "cached share", "public skills"):
+        assert f'class="number">{heading}</th>' in table
+    rows = re.findall('<tr><td class="number"><a href="episodes.html', table)
+    assert len(rows) == len(learnt.data.checkpoints)
+
+
+def test_a_badge_has_the_status_of_a_run(site: Site, base: str, tmp_path: Path) -> None:
+    assert '<span class="badge plain">finished</span>' in page(site, f"{base}/index.html")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        assert '<span class="badge good">running</span>' in page(Site(tmp_path), "runs/run/index.html")
+    assert '<span class="badge warn">not started</span>' in page(Site(tmp_path), "index.html")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        append(run, trajectory())
+    assert '<span class="badge warn">stopped</span>' in page(Site(tmp_path), "runs/run/index.html")
+
+
+def test_a_run_without_a_readable_ledger_shows_its_scores_and_says_why_costs_are_unknown(
+    learnt: ScriptedRun, tmp_path: Path
+) -> None:
+    shutil.copytree(learnt.dir, tmp_path / "run")
+    (tmp_path / "run/requests.jsonl").unlink()
+    text = page(Site(tmp_path), "runs/run/index.html")
+    assert "Costs are unknown: " in text
+    assert "is requests.jsonl missing?" in text
+    assert ">1.000<" in text
 
 
 def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: Path) -> None:
@@ -79,7 +119,10 @@ def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: 
     site = Site(tmp_path / "runs")
     shown = page(site, "runs/run/index.html")
     assert '<td class="number">75% (call limit 50%, context overflow 25%)</td>' in shown
-    assert "0.500 after 0, 75% ended by a limit" in page(site, "index.html")
+    assert 'after 0 rollouts: <a href="./test/0000/0000/1.html">test/0000/0000</a>, ' in shown
+    listed = page(site, "index.html")
+    assert '<td class="number">0.500 after 0</td>' in listed
+    assert '<td class="number">75%</td>' in listed
 
 
 def test_a_turn_has_what_was_told_written_called_and_what_it_took(
@@ -176,7 +219,7 @@ def test_a_page_asks_for_news_often_while_somebody_plays_the_run_and_in_files_ne
         run.write_config(CONFIG)
         assert 'data-growing="4"' in page(site, "runs/run/index.html")
         append(run, trajectory())
-        assert "train, success</a>: 1" in page(site, "runs/run/index.html")
+        assert "termination=success" in page(site, "runs/run/index.html")
         assert "data-growing" not in page(Site(tmp_path / "run", static=True), "runs/run/index.html")
         assert "data-growing" not in page(site, "runs/run/episodes.html", text="seen")
     assert 'data-growing="30"' in page(site, "runs/run/index.html")

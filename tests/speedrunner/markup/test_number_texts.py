@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.report.number_texts import exact_number, short_numbers
+from speedrunner.markup.number_texts import exact_number, short_numbers
 
 
 @pytest.mark.parametrize(

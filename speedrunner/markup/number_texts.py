@@ -22,6 +22,13 @@ def exact_number(value: float, label: str) -> str:
     return f"{_dollar(label)}{_digits(value, 4)}"
 
 
+def dollars(value: float) -> str:
+    """Return USD as a headline: cents from $1 on, two digits below."""
+    if abs(value) >= 1:
+        return f"${value:,.2f}" if abs(value) < 1000 else f"${value:,.0f}"
+    return f"${_digits(value, 2)}"
+
+
 def _digits(value: float, precision: int) -> str:
     if value and not 1e-9 < abs(value) < 1e6:
         return f"{value:.{precision}g}"

@@ -1,0 +1,204 @@
+"""A run's page: headline numbers, learning curves, all columns of its checkpoints, and its sleeps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from speedrunner.agents.reading import summarize_sleep
+from speedrunner.markup.number_texts import dollars
+from speedrunner.markup.tiles import Form, Tile, make_tile
+from speedrunner.results.checkpoints import LIMITS, add_costs, average_tests, frame_episodes, frame_sleeps
+from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.pricing import price_book
+from speedrunner.store.discovery import DAMAGED, damage
+from speedrunner.store.run_data import RunData
+from speedrunner.view.curve import Point, curve
+from speedrunner.view.pages import Context, heading
+
+if TYPE_CHECKING:
+    import pandas
+
+Row = Mapping[str, Any]
+
+CURVES: tuple[tuple[str, str, Form], ...] = (
+    ("Score", "score", "score"),
+    ("Output tokens", "output", "tokens"),
+    ("USD", "cost_usd", "usd"),
+    ("Prompt cached", "cached_share", "share"),
+)
+"""Measures per test episode, which have a tile and a curve: title, column of a checkpoint, form."""
+
+DRAWN = ("score", "output")
+"""Measures of single episodes, whose means have an interval."""
+
+
+LINKS = 10
+"""Links to failed test episodes of each checkpoint."""
+
+
+class RunNumbers(msgspec.Struct, frozen=True):
+    """The numbers of a run's page.
+
+    Attributes:
+        points: checkpoints, ascending, by column; costs are missing if the ledger cannot be read.
+        ends: by column of `DRAWN`, the interval of each checkpoint.
+        sleeps: rows of `frame_sleeps`.
+        prices: name of the price list; empty if costs are unknown.
+        problem: why costs are unknown; otherwise empty.
+    """
+
+    points: list[dict[str, Any]]
+    ends: dict[str, list[tuple[float, float] | None]]
+    sleeps: list[dict[str, Any]]
+    prices: str
+    problem: str
+
+
+def read_numbers(run: RunData) -> RunNumbers:
+    """Return the numbers of a run. Reads its ledger, which takes seconds for a large run."""
+    problem, prices = "", ""
+    try:
+        (costs,) = run_costs([run], [price_book(run)])
+        episodes, sleeps = frame_episodes(run.rows, costs), frame_sleeps(run, costs)
+        frame, prices = add_costs(run, episodes, sleeps), costs.book.name
+    except DAMAGED as error:
+        problem = f"Costs are unknown: {damage(run.path, error)}" if run.rows else ""
+        episodes, sleeps = frame_episodes(run.rows), frame_sleeps(run, None)
+        frame = average_tests(episodes)
+    points = list_rows(frame)
+    for each in points:
+        prompt = (each["cached"] or 0) + (each["uncached"] or 0)
+        each["cached_share"] = each["cached"] / prompt if prompt else None
+    return RunNumbers(points, _intervals(episodes, frame), list_rows(sleeps), prices, problem)
+
+
+def _intervals(
+    episodes: pandas.DataFrame, frame: pandas.DataFrame
+) -> dict[str, list[tuple[float, float] | None]]:
+    """Return the bootstrap intervals of means over the scored test episodes of each checkpoint."""
+    tests = episodes[(episodes["phase"] == "test") & episodes["score"].notna()]
+    ends: dict[str, list[tuple[float, float] | None]] = {}
+    for name in DRAWN:
+        values = {point: own.dropna().tolist() for point, own in tests.groupby("checkpoint")[name]}
+        found = (bootstrap_mean(values.get(point, [])) for point in frame.index)
+        ends[name] = [
+            None if each is None or each.low is None or each.high is None else (each.low, each.high)
+            for each in found
+        ]
+    return ends
+
+
+def run_page(run: RunData, numbers: RunNumbers) -> Context:
+    """Return a run's page."""
+    points = numbers.points
+    failed: dict[int, list[str]] = {}
+    for row in sorted(run.rows, key=lambda row: (row.checkpoint, row.episode)):
+        if row.phase == "test" and not row.success:
+            failed.setdefault(row.checkpoint, []).append(row.episode)
+    endings: dict[str, dict[str, int]] = {}
+    for row in run.rows:
+        counts = endings.setdefault(row.termination.value, {"train": 0, "test": 0})
+        counts[row.phase] += 1
+    costs = {each["sleep"]: each for each in numbers.sleeps}
+    return {
+        **heading(run),
+        "tiles": list_tiles(points),
+        "curves": draw_curves(numbers),
+        "confidence": f"{CONFIDENCE:.0%}",
+        "points": points,
+        "columns": {name: show for name, show in COLUMNS.items() if any(show(each) for each in points)},
+        "prices": numbers.prices,
+        "problem": numbers.problem,
+        "sleeps": [
+            summarize_sleep(msgspec.to_builtins(record)) | {"costs": costs.get(record.sleep, {})}
+            for record in run.sleeps
+        ],
+        "dollars": dollars,
+        "endings": dict(sorted(endings.items(), key=lambda each: -sum(each[1].values()))),
+        "failed": failed,
+        "links": LINKS,
+        "versions": run.policies.versions(),
+        "episodes": len(run.rows),
+        "processes": run.processes,
+        "config": run.config_text,
+        "planned": run.settings.run.test_episodes,
+    }
+
+
+def list_tiles(points: Sequence[Row]) -> list[Tile]:
+    """Return the headline numbers: test episodes, the library and the spend on training."""
+    if not points:
+        return []
+    tiles = [make_tile(title, _values(points, column), form) for title, column, form in CURVES]
+    if any(each.get("skills") for each in points):
+        public = f"{points[-1]['public']:,} public"
+        tiles.append(make_tile("Skills", _values(points, "skills"), "count", public))
+    if any(each.get("training_usd") for each in points):
+        spent = f"{points[-1]['training_output']:,.0f} output tokens"
+        tile = make_tile("Spent on training", _values(points, "training_usd"), "usd")
+        tiles.append(msgspec.structs.replace(tile, change=spent))
+    return tiles
+
+
+def draw_curves(numbers: RunNumbers) -> dict[str, Any]:
+    """Return the drawings of `CURVES` that have a value, by title."""
+    drawn = {}
+    for title, column, form in CURVES:
+        ends = numbers.ends.get(column, [None] * len(numbers.points))
+        points = [
+            Point(each["checkpoint"], each[column], around)
+            for each, around in zip(numbers.points, ends, strict=True)
+            if each.get(column) is not None
+        ]
+        if any(point.value for point in points):
+            drawn[title] = curve(title, points, form)
+    return drawn
+
+
+def _values(points: Sequence[Row], column: str) -> list[tuple[int, float]]:
+    """Return (rollouts, value) of the checkpoints that have a value; empty if all USD are zero."""
+    found = [(each["checkpoint"], each[column]) for each in points if each.get(column) is not None]
+    return found if not column.endswith("usd") or any(value for _, value in found) else []
+
+
+def _number(name: str, form: str) -> Callable[[Row], str]:
+    return lambda row: "" if row.get(name) is None else format(row[name], form)
+
+
+def _usd(name: str) -> Callable[[Row], str]:
+    return lambda row: dollars(row[name]) if row.get(name) else ""
+
+
+def _limits(row: Row) -> str:
+    """Return the share of test episodes that limits ended, by limit."""
+    each = [f"{name.replace('_', ' ')} {row[name]:.0%}" for name in LIMITS if row[name]]
+    return f"{row['limited']:.0%}" + (f" ({', '.join(each)})" if each else "")
+
+
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "score": _number("score", ".3f"),
+    "ended by a limit": _limits,
+    "thinking cut": lambda row: f"{row['thought_cut']:.0%}" if row.get("thought_cut") else "",
+    "LLM calls": _number("llm_calls", ".1f"),
+    "actions": _number("actions", ".1f"),
+    "uncached tokens": _number("uncached", ",.0f"),
+    "cached tokens": _number("cached", ",.0f"),
+    "cached share": _number("cached_share", ".0%"),
+    "output tokens": _number("output", ",.0f"),
+    "USD per episode": _usd("cost_usd"),
+    "sleeps in it": _usd("sleep_usd"),
+    "USD per rollout": _usd("rollout_usd"),
+    "training USD": _usd("training_usd"),
+    "training output": _number("training_output", ",.0f"),
+    "public skills": _number("public", "d"),
+    "skills": _number("skills", "d"),
+    "notes": lambda row: "yes" if row.get("notes") else "",
+    "without a request": lambda row: f"{row['silent']}" if row["silent"] else "",
+    "unreported requests": lambda row: f"{row['unreported']}" if row["unreported"] else "",
+}
+"""Columns of the table of checkpoints, which are left out if all are empty."""

@@ -1,0 +1,86 @@
+"""Every page passes axe-core, wide and narrow, light and dark."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from speedrunner.view.site import HTML, Site
+from speedrunner.view.static import pages as list_pages
+from speedrunner.view.static import write
+from tests.browser.conftest import NARROW, WIDE, Pages
+from tests.scripted_runs import in_process
+from tests.speedrunner.view.runs import hostile_run, long_run
+from tests.synthetic_sweep import write_sweep
+
+pytestmark = pytest.mark.slow
+
+LOOKS = ((WIDE, False), (NARROW, False), (WIDE, True))
+"""Widths of windows in pixels, and whether they are dark."""
+
+PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
+
+RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
+
+
+def violations(page: Page) -> list[str]:
+    """Return each violated rule with the elements that violate it. Unfolds everything first."""
+    page.evaluate("document.querySelectorAll('details').forEach(each => each.open = true)")
+    options = {"resultTypes": ["violations"], "preload": False, "runOnly": {"type": "tag", "values": RULES}}
+    found = Axe().run(page, options=options).response["violations"]
+    return [
+        f"{each['id']}: {each['help']}: {node['html'][:200]}; {node['failureSummary'][:300]}"
+        for each in found
+        for node in each["nodes"][:3]
+    ]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An invented sweep, a run with pictures, and one with hostile texts in all fields."""
+    folder = tmp_path_factory.mktemp("viewed")
+    settings = [(("env=babyai",), f"method={method}") for method in ("react", "speedrunner")]
+    list(write_sweep(folder, PLAN, settings=settings, seeds=2, model="gpt-5.4-mini", shrink=0.1))
+    long_run(folder / "long", 3)
+    hostile_run(folder / "hostile")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All pages of the viewer as files."""
+    out = tmp_path_factory.mktemp("pages") / "out"
+    write(Site(folder, static=True), out, lambda line: None)
+    return out
+
+
+def test_every_kind_of_page_of_the_viewer_is_accessible(folder: Path, written: Path, pages: Pages) -> None:
+    kinds: dict[str, str] = {}
+    for path, answer in list_pages(Site(folder, static=True)):
+        if answer.kind == HTML:
+            kinds.setdefault(re.sub(r"\d+", "N", path), path)
+    assert len(kinds) > 10
+    found = []
+    for path in kinds.values():
+        for width, dark in LOOKS:
+            page = pages.open((written / path).as_uri(), width=width, dark=dark)
+            found += [f"{path}, {width} pixels, dark {dark}: {each}" for each in violations(page)]
+            page.context.close()
+    assert "\n".join(found) == ""
+
+
+@pytest.fixture(scope="module")
+def report(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The report of the runs."""
+    out = tmp_path_factory.mktemp("report")
+    assert in_process("report", str(folder), "--out", str(out)).returncode == 0
+    return (out / "report.html").as_uri()
+
+
+@pytest.mark.parametrize(("width", "dark"), LOOKS)
+def test_the_report_is_accessible(report: str, pages: Pages, width: int, dark: bool) -> None:
+    assert violations(pages.open(report, width=width, dark=dark)) == []
