@@ -21,7 +21,7 @@ from speedrunner.report.printing import write_figures
 from speedrunner.results.paper import played_models, sweep_command
 from speedrunner.results.writing import write
 from speedrunner.store.discovery import readable
-from speedrunner.store.files import StorageError, write_atomic
+from speedrunner.store.files import StorageError, write_shared
 
 
 def report(
@@ -78,7 +78,7 @@ def report(
         status("writing tables and figures")
         write(out / "tables", found.tables, found.caveats)
         write_figures(made, out / "figures")
-        write_atomic(out / "report.html", text.encode())
+        write_shared(out / "report.html", text.encode())
     say(*describe(found), *found.notes, *found.caveats)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
     say(f"the report was written to {out}: {counts}")
