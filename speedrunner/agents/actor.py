@@ -15,7 +15,7 @@ from serving.tokens.transcript import common_prefix
 from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.reading import merge_repeats, write_call
-from speedrunner.agents.texts import render
+from speedrunner.agents.rendering import render
 from speedrunner.config.schema import Config, LibraryConfig
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill

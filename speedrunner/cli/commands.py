@@ -62,7 +62,7 @@ COMMANDS = {
     ),
     "Look": (
         Command("status", "Show the status of runs, planned runs and their Slurm jobs."),
-        Command("show", "Print a recorded episode or sleep."),
+        Command("show", "List a run's episodes, or print a recorded episode or sleep."),
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
         Command("compare", "Draw learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),

@@ -101,7 +101,7 @@ class Progress:
 
     def text(self) -> Text:
         """Return the state of the run in a line."""
-        return Text(visible(self._waiting or self._line()), overflow="ellipsis", no_wrap=True)
+        return Text(visible(self._waiting or self._line()))
 
     def _line(self) -> str:
         seconds = max(time.monotonic() - self._began, 1e-9)
