@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 
 @cache
 def _environment(package: str) -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # commands that render nothing need none
+
     environment = Environment(
         loader=PackageLoader(package, "prompts"),
         undefined=StrictUndefined,

@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import msgspec
 
 from envs import Task, TextEnv
-from serving.model import Model
 from serving.usage import Usage
 from speedrunner.agents.actor import ActorSpec, EpisodeLimits
 from speedrunner.agents.episode import EpisodeContext
@@ -24,6 +23,9 @@ from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory
+
+if TYPE_CHECKING:
+    from serving.model import Model
 
 Returned = TypeVar("Returned")
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec.structs import astuple
 
-from serving.engine.metrics import Counters
 from serving.reconciliation import Reconciliation
+from serving.usage import Counters
 from speedrunner.console import align_columns
 from speedrunner.results.checkpoints import LIMITS
 from speedrunner.results.ledger import Classes, Line, RunCosts

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from serving.deployment import Deployment, deploy, server_gpus
+from serving.deployment import Deployment, check_keys, deploy, server_gpus
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import StartCheck
@@ -267,7 +267,7 @@ async def open_run(
             console.print(f"{path} is finished: nothing to play", soft_wrap=True)
             yield None
             return
-        setup.check_keys()
+        check_keys(setup.services)
         require(setup.config.logging)
         _claim(directory, setup, initial)
         directory.keep_reading()

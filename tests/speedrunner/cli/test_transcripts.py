@@ -35,7 +35,7 @@ PLAN = """- env: babyai
 FILES = {file.stem: file for file in sorted((CHECKOUT / "tests/golden/cli").glob("*.txt"))}
 
 NARROW = "narrow"
-"""The transcript of a terminal with 60 columns; all others have 80. It has each command that prints tables."""
+"""The transcript of a terminal with 60 columns, for commands that print tables; all others have 80."""
 
 WITH_PROCESSES = ("run", "sweep", "episode", "check", "bench", "cluster", "library_trial")
 """Transcripts with commands that start processes."""

@@ -7,9 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.engine.metrics import Counters
 from serving.reconciliation import Reconciliation
-from serving.usage import Prices, Usage
+from serving.usage import Counters, Prices, Usage
 from speedrunner.results.cost_text import (
     COLUMNS,
     checkpoint_lines,
