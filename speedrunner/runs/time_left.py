@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Mapping
 from statistics import median
 from typing import NamedTuple
@@ -46,7 +46,7 @@ class TimeLeft:
     def __init__(self, left: Mapping[str, int], now: float) -> None:
         self._left = Counter(left)
         self._running = Counter[str]()
-        self._seconds = Counter[str]()  # attributed to each kind so far
+        self._seconds = defaultdict[str, float](float)  # attributed to each kind so far
         self._last = now
         self._parts = {kind: deque[Part](maxlen=RECENT + 1) for kind in ENOUGH}
         """By kind, its recent parts. The first one is only the start of the others."""
