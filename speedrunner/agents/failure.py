@@ -10,8 +10,8 @@ from speedrunner.store.records import Termination, Trajectory, Turn
 CALL_CHARS, ERROR_CHARS = 80, 160
 """Most characters of a call and of an error in the line."""
 
-ROUNDS, PERIODS = 3, range(1, 5)
-"""A loop repeats one to four calls at least three times, always with the same results."""
+ROUNDS, PERIODS, SHARE = 3, range(1, 5), 0.1
+"""A loop repeats one to four calls at least three times, with the same results, in a tenth of the turns."""
 
 
 def describe_failure(trajectory: Trajectory) -> str:
@@ -29,7 +29,7 @@ def describe_failure(trajectory: Trajectory) -> str:
 
 
 def find_first_error(turns: list[Turn]) -> int | None:
-    """Return the index of the first turn without a valid call, or whose call raised; `None` without one."""
+    """Return the index of the first turn without a valid call, or with a call that raised; `None`: no error."""
     return next((index for index, turn in enumerate(turns) if _error_of(turn)), None)
 
 
@@ -57,7 +57,7 @@ def _describe_loop(turns: list[Turn]) -> str:
             max(len(made) - period, 0),
         )
         rounds = (same + period) // period
-        if rounds >= ROUNDS:
+        if rounds >= ROUNDS and rounds * period >= SHARE * len(made):
             calls = ", ".join(call for call, _, _ in made[len(made) - period :])
             return f"repeated {calls} {rounds} times with the same results, until the end"
     return ""

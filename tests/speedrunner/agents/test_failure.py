@@ -90,10 +90,11 @@ def test_a_loop_at_the_end_is_the_cause_rather_than_an_earlier_error(loop: list[
         [called("left")] * 2,
         [*[called("left")] * 5, STEPS[0]],
         [called("look", result=f"step {number}") for number in range(9)],
+        [*STEPS * 10, *[called("left")] * 3],
     ],
-    ids=["too short", "left again", "other results"],
+    ids=["too short", "left again", "other results", "a small part"],
 )
-def test_equal_calls_are_no_loop_if_they_end_or_give_other_results(turns: list[Turn]) -> None:
+def test_equal_calls_are_no_loop_if_they_are_few_or_end_or_give_other_results(turns: list[Turn]) -> None:
     assert "repeated" not in describe_failure(failed(*turns))
 
 
