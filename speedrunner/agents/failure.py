@@ -29,7 +29,7 @@ def describe_failure(trajectory: Trajectory) -> str:
 
 
 def find_first_error(turns: list[Turn]) -> int | None:
-    """Return the index of the first turn without a valid call, or with a call that raised; `None`: no error."""
+    """Return the index of the first turn without a valid call or with a failed one; `None`: no error."""
     return next((index for index, turn in enumerate(turns) if _error_of(turn)), None)
 
 
