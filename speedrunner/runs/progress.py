@@ -139,7 +139,8 @@ class Progress:
             ]
         if queued := self._queued():
             parts.append(f"{queued} queued for room in the cache")
-        if left_s := self._time_left.estimate(time.monotonic()):
+        left_s = self._time_left.estimate(time.monotonic())
+        if left_s is not None and left_s >= 1:
             parts.append(f"{_duration(left_s)} left")
         return " · ".join(parts)
 

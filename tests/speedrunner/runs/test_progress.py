@@ -54,14 +54,19 @@ def test_a_finished_step_is_one_plain_line_with_everything_in_it(meter: Meter) -
     assert "left" not in line  # two episodes are too few to tell
 
 
-def test_the_remaining_time_is_shown_once_enough_episodes_are_finished(meter: Meter) -> None:
+def test_the_remaining_time_is_shown_once_enough_episodes_are_finished(
+    meter: Meter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(showing.time, "monotonic", lambda: clock[0])
     console, output = plain()
     with Progress(console, total=20, finished=0, left={"wake": 20}) as progress:
         progress.begin(meter)
         with progress.step("wake/0000", 12, 0):
             for _ in range(12):
+                clock[0] += 3.0
                 progress.episode("wake/0000", trajectory())
-    assert re.search(r" · \d+ min \d\d s left$", output.getvalue().splitlines()[-1])
+    assert output.getvalue().splitlines()[-1].endswith(" · 0 min 24 s left")
 
 
 def test_of_a_finished_run_nothing_is_left(meter: Meter) -> None:
