@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from typing import Any
 
 from speedrunner.agents.reading import write_call
@@ -50,15 +51,12 @@ def _describe_end(trajectory: Trajectory) -> str:
 
 def _describe_loop(turns: list[Turn]) -> str:
     """Return the loop that the episode ends with, "" if there is none."""
-    made = [(_call_of(turn), _error_of(turn), _result_of(turn)) for turn in turns]
     for period in PERIODS:
-        same = next(
-            (count for count in range(len(made) - period) if made[-1 - count] != made[-1 - count - period]),
-            max(len(made) - period, 0),
-        )
+        pairs = zip(reversed(turns), reversed(turns[:-period]), strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: _made(pair[0]) == _made(pair[1]), pairs))
         rounds = (same + period) // period
-        if rounds >= ROUNDS and rounds * period >= SHARE * len(made):
-            calls = ", ".join(call for call, _, _ in made[len(made) - period :])
+        if rounds >= ROUNDS and rounds * period >= SHARE * len(turns):
+            calls = ", ".join(map(_call_of, turns[-period:]))
             return f"repeated {calls} {rounds} times with the same results, until the end"
     return ""
 
@@ -80,8 +78,10 @@ def _error_of(turn: Turn) -> str:
     return turn.error or (turn.executed.error if turn.executed is not None else None) or ""
 
 
-def _result_of(turn: Turn) -> Any:
-    return None if turn.executed is None else turn.executed.result
+def _made(turn: Turn) -> tuple[Any, ...]:
+    """Return what makes a turn equal to another: its call and the result or the error."""
+    node = turn.executed
+    return (turn.error, turn.call) if node is None else (node.name, node.arguments, node.result, node.error)
 
 
 def _shorten(text: str, limit: int) -> str:
