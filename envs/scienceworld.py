@@ -90,7 +90,7 @@ class ScienceWorld(TextEnv):
         """
         if family not in FAMILIES:
             raise InvalidOption(
-                "option 'family' of scienceworld must be set for a split: 3 (electricity) or 4"
+                "option 'family' of scienceworld must be set for a split: family=3 (electricity) or family=4"
                 f" (classification) as in the paper, or another from 1 to {max(FAMILIES)}, not {family}"
             )
         return draw(cls.name, family)

@@ -18,8 +18,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from serving.engine.cache_config import CacheConfig
 from serving.engine.ideal_cache import IdealCache
-from serving.engine.metrics import CacheConfig
 
 ROOM_TO_GROW = 0.1
 """Share of the cache that newly admitted conversations must leave free, since conversations grow with each

@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from serving.admission import replicas_of
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
-from serving.engine.metrics import Counters, read_counters, read_metrics
+from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import patience_for, watch
 from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
@@ -30,7 +30,7 @@ from serving.options import ServiceOptions
 from serving.reconciliation import Reconciliation, TokenSums
 from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.usage import Prices
+from serving.usage import Counters, Prices
 from serving.weights import prepare
 
 Say = Callable[[str], None]
@@ -338,6 +338,12 @@ def server_log(model_config: ModelConfig) -> Path:
     """Return the log file for a server that no run starts."""
     name = re.sub(r"[^\w.-]+", "_", model_config.name)
     return CHECKOUT / ".cache" / "servers" / f"{name}-{os.getpid()}.log"
+
+
+def check_keys(services: Iterable[tuple[ModelConfig, ServiceOptions]]) -> None:
+    """Raise `InvalidModelConfig` or `ServerFailed` if an API key is missing or invalid."""
+    for service in services:
+        running_endpoint(*service)
 
 
 def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endpoint | None:

@@ -19,7 +19,7 @@ from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolSpec
-from serving.tokens.transcript import Transcript, common_prefix
+from serving.tokens.transcript import Transcript, common_prefix, open_transcript
 from serving.usage import Usage
 
 Messages = list[dict[str, str]]
@@ -192,26 +192,3 @@ class Model:
         """Return the longest prefix of `ids` that was sent alone."""
         sent = (prefix for prefix, sending in self._warm.items() if sending.done())
         return max((prefix for prefix in sent if tuple(ids[: len(prefix)]) == prefix), key=len, default=())
-
-
-def open_transcript(
-    model_config: ModelConfig, role: str, tokenizer: ChatTokenizer, messages: Messages, tools: list[ToolSpec]
-) -> Transcript:
-    """Return the transcript of a new conversation of a role (completions API).
-
-    Raises:
-        InvalidModelConfig: see `Transcript`.
-    """
-    assert model_config.tool_format is not None
-    settings = model_config.role(role)
-    return Transcript(
-        tokenizer,
-        FORMATS[model_config.tool_format],
-        messages,
-        tools,
-        thinking_style=model_config.thinking,
-        thinking_tokens=settings.thinking_tokens,
-        string_tokens=settings.string_tokens,
-        thinking_closing=model_config.thinking_closing,
-        keep_thinking=settings.keep_thinking,
-    )

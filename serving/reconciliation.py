@@ -7,9 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from serving.engine.metrics import Counters
 from serving.meter import Meter
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from typed.numbers import Real, Whole
 
 

@@ -8,7 +8,7 @@ from typing import Annotated, Self
 import msgspec
 from msgspec.structs import astuple
 
-from typed.numbers import WHOLE_LIMIT, Real
+from typed.numbers import WHOLE_LIMIT, Real, Whole
 
 Tokens = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_LIMIT)]
 
@@ -51,6 +51,25 @@ class Usage(Sums, frozen=True):
     def action(self) -> int:
         """Generated tokens that are not reasoning."""
         return self.completion - self.reasoning
+
+
+class Counters(Sums, frozen=True):
+    """Tokens since the server's start, summed over its replicas.
+
+    Attributes:
+        prompt: prompt tokens of every request that reached its first token, including cached ones.
+        cached: prompt tokens taken from the prefix cache.
+        generated: tokens produced, including those of aborted requests.
+    """
+
+    prompt: Whole = 0
+    cached: Whole = 0
+    generated: Whole = 0
+
+    @classmethod
+    def of(cls, usage: Usage) -> Counters:
+        """Return what the engine counts for a request, or for a sum of requests."""
+        return cls(usage.prompt, usage.cached, usage.completion)
 
 
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

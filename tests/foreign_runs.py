@@ -18,11 +18,10 @@ import yaml
 
 import envs
 from envs import Outcome
-from serving.engine.metrics import Counters
 from serving.meter import READINESS
 from serving.reconciliation import Reconciliation
 from serving.tokens.tools import ToolCall
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from speedrunner.library.definition import HEADER
 from speedrunner.store.records import FORMAT, CallNode, SleepRecord, Termination, Trajectory, Turn
 from tests.tampered_runs import seal

@@ -101,21 +101,53 @@ finally:
     assert (found, run.stderr) == ("[]", "")
 
 
+CLIENTS = ("aiohttp", "prometheus_client", "httpx2")
+ENGINES = ("torch", "transformers", "vllm", "xgrammar", "tokenizers", "huggingface_hub")
+FRAMES = ("pandas", "numpy", "scipy", "pyarrow")
+DRAWING = ("matplotlib", "jinja2", "starlette", "uvicorn")
+SIMULATORS = ("minigrid", "gymnasium", "pygame")
+
+QUICK = {
+    "show RUN": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS, "hydra"),
+    "show RUN train/0": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS, "hydra"),
+    "show RUN sleep/1": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS, "hydra"),
+    "library show RUN": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
+    "library diff RUN": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
+    "library blame RUN": (*CLIENTS, *ENGINES, "scipy", *DRAWING, *SIMULATORS),
+    "library stats RUN": (*CLIENTS, *ENGINES, "scipy", *DRAWING, *SIMULATORS),
+    "library check SKILLS": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
+    "list models": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
+    "status RUN": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
+    "cost RUN": (*CLIENTS, *ENGINES, "scipy", *DRAWING, *SIMULATORS),
+    "compare RUN": (*CLIENTS, *ENGINES, *DRAWING, *SIMULATORS),
+}
+"""Commands that answer at once, with the modules that they must not import, since each takes long."""
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run and a module of skills."""
+    folder = tmp_path_factory.mktemp("quick")
+    learnt(folder / "run")
+    (folder / "skills.py").write_text('def turn() -> str:\n    """Turn."""\n    return turn_left()\n')
+    return folder
+
+
 @pytest.mark.process
-def test_commands_that_read_a_run_load_no_engine_and_no_drawing(tmp_path: Path) -> None:
-    learnt(tmp_path / "run")
+@pytest.mark.parametrize("words", QUICK)
+def test_quick_commands_import_nothing_slow(words: str, small: Path) -> None:
     program = """
 import sys
 from speedrunner.cli.app import main
-for words in ("show RUN train/0", "library show RUN", "status RUN", "cost RUN", "compare RUN"):
-    try:
-        main(words.replace("RUN", sys.argv[1]).split())
-    except SystemExit as end:
-        assert not end.code, words
-print([name for name in ("torch", "transformers", "vllm", "matplotlib", "minigrid") if name in sys.modules])
+try:
+    main(sys.argv[1:])
+except SystemExit as end:
+    assert not end.code
+print([name for name in SLOW if name in sys.modules])
 """
+    given = words.replace("RUN", str(small / "run")).replace("SKILLS", str(small / "skills.py"))
     run = subprocess.run(
-        [sys.executable, "-c", program, str(tmp_path / "run")],
+        [sys.executable, "-c", program.replace("SLOW", repr(QUICK[words])), *given.split()],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert run.stdout.splitlines()[-1] == "[]"
@@ -189,7 +221,7 @@ def test_what_people_begin_with_imports_only_from_the_public_places(file: str) -
     assert {each for each in imports(ROOT / file) if not each.startswith("models.")} <= set(PUBLIC)
 
 
-CONTRACT = {"__init__", "method_base", "batch", "prompt_parts", "at_once", "method_registry"}
+CONTRACT = {"__init__", "method_base", "resumed_agent", "batch", "prompt_parts", "at_once", "method_registry"}
 """Modules of `speedrunner.methods` that make up its public place, or check and list methods."""
 
 IN_THE_SANDBOX = "workspace"

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from serving.engine.metrics import blocks_of
+from serving.engine.cache_config import blocks_of
 
 DENSE, HYBRID = ("llama", "qwen3"), ("qwen3_5_text",)
 """Values of `model_type` that this arithmetic knows."""

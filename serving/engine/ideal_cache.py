@@ -13,7 +13,7 @@ from array import array
 from collections import Counter
 from collections.abc import Sequence
 
-from serving.engine.metrics import CacheConfig
+from serving.engine.cache_config import CacheConfig
 
 Link = int
 """Hash of a prefix of whole units: of the previous link and of the last unit's tokens."""

@@ -14,7 +14,8 @@ from typing import Any
 import msgspec
 
 from serving.deployment import Deployment
-from serving.engine.metrics import CacheConfig, read_metrics
+from serving.engine.cache_config import CacheConfig
+from serving.engine.metrics import read_metrics
 from serving.errors import ServerFailed
 from serving.model import Model
 from serving.model_configs import CHECKOUT

@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from serving.deployment import Deployment, Say
-from serving.engine.metrics import CacheConfig, read_counters
+from serving.engine.cache_config import CacheConfig
+from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
 from serving.model_config import ModelConfig, Role

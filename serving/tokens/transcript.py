@@ -11,16 +11,19 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from serving.errors import InvalidCall, InvalidModelConfig, TruncatedCall
-from serving.tokens.formats import ToolFormat
+from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.formats.json_value import dumps
 from serving.tokens.grammar import Part, one_of, sequence, thinking
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
+
+if TYPE_CHECKING:
+    from serving.model_config import ModelConfig
 
 ThinkingStyle = Literal["none", "generated", "prompted"]
 """How a model opens its thinking: never; it writes `<think>` itself; the template's prompt ends with it."""
@@ -246,3 +249,30 @@ def common_prefix(one: list[int], other: list[int]) -> list[int]:
     shorter = min(len(one), len(other))
     differing = (n for n in range(shorter) if one[n] != other[n])
     return one[: next(differing, shorter)]
+
+
+def open_transcript(
+    model_config: ModelConfig,
+    role: str,
+    tokenizer: ChatTokenizer,
+    messages: list[dict[str, str]],
+    tools: list[ToolSpec],
+) -> Transcript:
+    """Return the transcript of a new conversation of a role (completions API).
+
+    Raises:
+        InvalidModelConfig: see `Transcript`.
+    """
+    assert model_config.tool_format is not None
+    settings = model_config.role(role)
+    return Transcript(
+        tokenizer,
+        FORMATS[model_config.tool_format],
+        messages,
+        tools,
+        thinking_style=model_config.thinking,
+        thinking_tokens=settings.thinking_tokens,
+        string_tokens=settings.string_tokens,
+        thinking_closing=model_config.thinking_closing,
+        keep_thinking=settings.keep_thinking,
+    )

@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from envs import Opening, TextEnv
-from serving.model import Model
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import common_prefix
 from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.reading import merge_repeats, write_call
-from speedrunner.agents.texts import render
+from speedrunner.agents.rendering import render
 from speedrunner.config.schema import Config, LibraryConfig
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
@@ -25,6 +25,9 @@ from speedrunner.store.labels import Labels
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Message, Policy
 from speedrunner.workers.worker_messages import Executed
+
+if TYPE_CHECKING:
+    from serving.model import Model
 
 DONE_SHOWN = 10
 """Number of a failed skill's last primitive calls that the actor is shown; equal calls in a row count as one.

@@ -1,46 +1,15 @@
-"""Texts for agents and people: prompts from templates, and episodes as text."""
+"""Episodes and sleeps as text for agents and people."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cache
-from typing import Any
 
 import msgspec
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from serving.usage import Usage
+from speedrunner.agents.failure import describe_failure
 from speedrunner.agents.reading import headline, summary_lines, trajectory_lines, turn_lines
 from speedrunner.store.records import SleepRecord, Trajectory, Turn
-
-
-@cache
-def _environment(package: str) -> Environment:
-    environment = Environment(
-        loader=PackageLoader(package, "prompts"),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        autoescape=False,
-    )
-    environment.filters["quoted"] = _quote
-    return environment
-
-
-def _quote(text: str) -> str:
-    """Mark each line of a text as quoted."""
-    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
-
-
-def render(package: str, name: str, **variables: Any) -> str:
-    """Render a prompt and strip leading and trailing blank lines.
-
-    Args:
-        package: the package with the folder `prompts`.
-        name: the template's file name without `.jinja`.
-        variables: the template's variables; a missing one is an error.
-    """
-    return _environment(package).get_template(f"{name}.jinja").render(**variables).strip()
 
 
 def trajectory_text(trajectory: Trajectory) -> str:
@@ -80,6 +49,8 @@ def full_lines(trajectory: Trajectory) -> Iterator[str]:
     yield from _turn_texts(trajectory.turns)
     yield f"=== {short_headline(trajectory)}"
     yield f"took {trajectory.seconds:.1f} s; tokens: {_tokens(trajectory.usage)}"
+    if failure := describe_failure(trajectory):
+        yield f"why it failed: {failure}"
     if trajectory.outcome is not None:
         yield f"outcome: {msgspec.json.encode(trajectory.outcome.detail).decode()}"
     yield from (trajectory.error or "").splitlines()

@@ -13,7 +13,8 @@ from collections.abc import Sequence
 import msgspec
 
 from serving.deployment import Deployment
-from serving.engine.metrics import CacheConfig, read_counters
+from serving.engine.cache_config import CacheConfig
+from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow
 from serving.meter import LedgerRow
 from serving.model import Model

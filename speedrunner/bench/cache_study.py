@@ -21,11 +21,11 @@ from msgspec.structs import replace
 
 from serving.deployment import Deployment
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Counters, read_metrics
+from serving.engine.metrics import read_metrics
 from serving.meter import LedgerRow
 from serving.model import Model
 from serving.together import run_together
-from serving.usage import Prices, Usage
+from serving.usage import Counters, Prices, Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.cache_truth import (
     ForcedToken,

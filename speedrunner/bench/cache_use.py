@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from serving.deployment import Deployment
-from serving.engine.metrics import CacheConfig
+from serving.engine.cache_config import CacheConfig
 from serving.model_config import ModelConfig
 from speedrunner.bench.engine import cache_of, describe_cache, open_engine, with_flags
 from speedrunner.bench.episodes import BenchRun, bench_run

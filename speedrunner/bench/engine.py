@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager
 import msgspec
 
 from serving.deployment import Deployment, deploy, server_log
-from serving.engine.metrics import CacheConfig
+from serving.engine.cache_config import CacheConfig
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from speedrunner.config.compose import compose

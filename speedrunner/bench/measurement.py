@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 from typing import Any
 
 import msgspec
@@ -118,14 +119,18 @@ def as_json(measurement: Measurement) -> str:
     return json.dumps(msgspec.to_builtins(parts))
 
 
-def as_text(measurement: Measurement) -> str:
-    """Return title, tables, figures with their targets, and notes, for users."""
+def as_text(measurement: Measurement, width: float = inf) -> str:
+    """Return title, tables, figures with their targets, and notes, for users.
+
+    Args:
+        width: columns of the terminal.
+    """
     blocks = [[measurement.title]]
     for table in measurement.tables:
-        lines = align_columns(table_cells(table))
+        lines = align_columns(table_cells(table), width)
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:
-        blocks.append(align_columns(figure_cells(measurement.figures)))
+        blocks.append(align_columns(figure_cells(measurement.figures), width))
     blocks.append(measurement.notes)
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
 

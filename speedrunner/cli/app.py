@@ -11,16 +11,14 @@ import typer
 from typer.main import get_command
 
 from speedrunner.cli.commands import COMMANDS
-from speedrunner.cli.lazy_group import LazyGroup
+from speedrunner.cli.lazy_group import PRIVATE, LazyGroup
 from speedrunner.cli.output import say, say_error
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command, by default the process's own. Errors for people are one line and exit status 1.
-
-    Everything that a command writes, caches included, is private to its user.
-    """
-    os.umask(0o077)
+    """Run a command, by default the process's own. Errors for people are one line and exit status 1."""
+    umask = os.umask(PRIVATE)
+    os.umask(umask)
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         make_app().main(given, "speedrunner")
@@ -36,6 +34,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         say_error(line)
         sys.exit(1)
+    finally:
+        os.umask(umask)  # the command may have changed it
 
 
 def make_app() -> LazyGroup:

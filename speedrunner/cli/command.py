@@ -11,7 +11,7 @@ import typer
 
 from speedrunner.bench import measurement
 from speedrunner.bench.measurement import Measurement
-from speedrunner.cli.output import say, say_error, waiting_line
+from speedrunner.cli.output import say, say_error, terminal_width, waiting_line
 from speedrunner.console import Status
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.slurm import time_left_s
@@ -116,7 +116,7 @@ def show_measured(
     """Measure, with progress on standard error, and print the result. Exit status 1: a target is missed."""
     with waiting_line() as status:
         found = carry_out(lambda drain: measure(status))
-    say(measurement.as_json(found) if as_json else measurement.as_text(found))
+    say(measurement.as_json(found) if as_json else measurement.as_text(found, terminal_width()))
     if found.met is False:
         raise typer.Exit(1)
     return found

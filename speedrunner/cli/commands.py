@@ -13,12 +13,15 @@ class Command:
         help: the first line of the function's docstring, at most 80 characters.
         target: `module:function` below `speedrunner.cli`; by default `NAME_command:NAME`.
         commands: the commands of a group.
+        shares: whether its files are made for other people and follow the user's umask. The files of all
+            other commands are private.
     """
 
     name: str
     help: str
     target: str = ""
     commands: tuple[Command, ...] = ()
+    shares: bool = False
 
 
 LIBRARY = (
@@ -63,16 +66,16 @@ COMMANDS = {
     ),
     "Look": (
         Command("status", "Show the status of runs, planned runs and their Slurm jobs."),
-        Command("show", "Print a recorded episode or sleep."),
-        Command("view", "Browse runs, episodes, skills and sleeps in a web browser."),
+        Command("show", "List a run's episodes, or print a recorded episode or sleep."),
+        Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
         Command("compare", "Draw learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),
         Command("library", "Show, compare, check and try skill libraries.", commands=LIBRARY),
         Command("verify", "Check a run's records by repeating every call, without a model."),
     ),
     "Publish": (
-        Command("report", "Write results of runs: report.html, tables (CSV, LaTeX), figures."),
-        Command("export", "Export runs as a Hugging Face dataset or as Inspect logs."),
+        Command("report", "Write results of runs: report.html, tables (CSV, LaTeX), figures.", shares=True),
+        Command("export", "Export runs as a Hugging Face dataset or as Inspect logs.", shares=True),
     ),
     "Cluster": (
         Command("forecast", "Estimate tokens, time and cost of runs from a pilot."),
@@ -82,7 +85,7 @@ COMMANDS = {
         Command("serve", "Serve a model until Ctrl-C, for runs in other terminals."),
     ),
     "Extend": (
-        Command("init", "Write a working example of an environment, a method or a model."),
+        Command("init", "Write a working example of an environment, a method or a model.", shares=True),
         Command("check", "Check an environment or a method, your own included.", commands=CHECK),
     ),
     "Measure": (

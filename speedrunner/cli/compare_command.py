@@ -11,8 +11,9 @@ import typer
 
 from speedrunner.cli.bar_charts import BLOCKS, Plotted, draw_curves
 from speedrunner.cli.command import AsJson, PriceList
-from speedrunner.cli.output import SafeConsole, say, say_json
+from speedrunner.cli.output import SafeConsole, say, say_json, terminal_width
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.console import align_columns
 from speedrunner.results import comparison
 from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.comparison import Comparison
@@ -34,7 +35,9 @@ SHOWN = {
 }
 """Each metric's name for people and its digits."""
 
-_FORMAT = "{:9} {:1} {:>8} {:>20} {:>9} {:>22} {:>5}"
+HEAD = ("", "", "mean", "interval", "against A", "its interval", "pairs")
+DROPPED = ("interval", "pairs")
+"""Columns of the table, and those that a narrow terminal leaves out first."""
 
 
 def compare(
@@ -71,7 +74,8 @@ def compare(
         str(run.path): Plotted(list_rows(frame_checkpoints(run, priced)), run.settings.run.test_episodes)
         for run, priced in zip(loaded, costs, strict=True)
     }
-    say(*draw_curves(plotted, BLOCKS if SafeConsole().encoding.startswith("utf") else "#"))
+    blocks = BLOCKS if SafeConsole().encoding.startswith("utf") else "#"
+    say(*draw_curves(plotted, blocks, terminal_width()))
     if len(loaded) == 1:
         (only,) = plotted.values()
         say(*filter(None, [limit_text(only.rows).strip()]), *caveats(loaded[0].processes))
@@ -86,35 +90,37 @@ def compare(
     )
     priced = zip(names.items(), books, strict=True)
     say("", *(f"{letter}: {path}, prices: {price_text(book)}" for (path, letter), book in priced))
-    say("", *_table(found, names), "", about, *found.notes)
+    say("", *_table(found, names, terminal_width()), "", about, *found.notes)
 
 
-def _table(found: Comparison, names: dict[str, str]) -> Iterator[str]:
-    """Yield the comparison as a table of 80 columns, unless numbers are too long."""
-    yield _FORMAT.format("", "", "mean", "interval", "against A", "interval", "pairs").rstrip()
+def _table(found: Comparison, names: dict[str, str], width: float) -> Iterator[str]:
+    """Yield the comparison as a table, with a heading for each checkpoint."""
+    rows, above = [HEAD], list[list[str]]()
     point, metric = None, ""
     for row in found.rows:
-        if row.rollouts != point:
-            yield f"\nafter {row.rollouts} rollouts"
+        above.append([] if row.rollouts == point else ["", f"after {row.rollouts} rollouts"])
         title, digits = SHOWN[row.metric]
         title = "" if (row.rollouts, row.metric) == (point, metric) else title
-        pairs = row.difference.count if row.difference else ""
-        cells = *_cells(row.mean, digits), *_cells(row.difference, digits, "+"), pairs
+        pairs = str(row.difference.count) if row.difference else ""
         if metric == "score" != row.metric:
-            yield from _limited(found, names, row.rollouts)
-        yield _FORMAT.format(title, names[row.run], *cells).rstrip()
+            above[-1] += _limited(found, names, row.rollouts)
+        means = _cells(row.mean, digits)
+        rows.append((title, names[row.run], *means, *_cells(row.difference, digits, "+"), pairs))
         point, metric = row.rollouts, row.metric
+    head, *lines = align_columns(rows, width, DROPPED, left=2)
+    yield head
+    for number, line in enumerate(lines):  # a line about left out columns may follow the rows
+        yield from above[number] if number < len(above) else ()
+        yield line
 
 
 def _limited(found: Comparison, names: dict[str, str], rollouts: int) -> Iterator[str]:
     """Yield the lines below the scores of a checkpoint: the share of test episodes that limits ended."""
-    title = "by limit"
     for each in found.limits:
         if each.rollouts == rollouts:
             by_limit = ", ".join(f"{name} {share:.0%}" for name, share in each.shares.items())
             share = f"{sum(each.shares.values()):.0%}"
-            yield f"{title:9} {names[each.run]:1} {share:>8} {by_limit}".rstrip()
-            title = ""
+            yield f"by limit, {names[each.run]}: {share}" + (f" ({by_limit})" if by_limit else "")
 
 
 def _cells(estimate: Estimate | None, digits: int, sign: str = "") -> tuple[str, str]:

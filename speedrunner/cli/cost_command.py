@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson
-from speedrunner.cli.output import SafeConsole, say, say_json
+from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.results import cost_text
 from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.ledger import RunCosts, run_costs
@@ -53,15 +53,15 @@ def cost(
     if as_json:
         say_json({"runs": [_to_mapping(*each) for each in found], "reconciliations": reconciliations})
         return
-    console = SafeConsole()
+    width = terminal_width()
     for run, one, points in found:
-        say(f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one))
+        say(f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one, width))
         if points:
-            console.print(cost_text.checkpoint_table({"": points}))
-            console.say(cost_text.notes(points, [one.book]))
+            say("", *cost_text.checkpoint_lines({"": points}, width), "")
+            say(cost_text.notes(points, [one.book]))
         say(*process_lines(run.processes), "")
     if len(loaded) > 1:
-        say(*cost_text.total_lines([str(run.path) for run in loaded], costs))
+        say(*cost_text.total_lines([str(run.path) for run in loaded], costs, width))
     say(
         cost_text.reconciliation_text(reconciliations),
         *caveats(each for run in loaded for each in run.processes),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -35,8 +34,6 @@ def episode(
     config = compose(overrides or [])
     configure_logging(config)
     if human:
-        if sys.stdin.isatty():
-            import readline  # noqa: F401 - lets `input` edit lines and recall them
         play_by_hand(config, say)
         return
     setup, console = set_up(config), SafeConsole()

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from envs import InvalidOption
 from serving.errors import ServingError
 from speedrunner.cli.init_command import NotWritten
 from speedrunner.experiments.forecast import NothingMeasured
+from speedrunner.methods.method_registry import InvalidMethodOption
 from speedrunner.optional import NotInstalled
 from speedrunner.results.comparison import CannotCompare
 from speedrunner.runs.drain import TimeTooShort
@@ -26,6 +29,12 @@ FOR_PEOPLE = (
 )
 """Errors with a text for people. Any other error is a bug and shows its traceback."""
 
+SECTIONS: dict[type[Exception], str] = {InvalidOption: "env", InvalidMethodOption: "method"}
+"""Errors about options, and the section of the keys that set these."""
+
+OPTION = re.compile(r"option '(\w+)' of (?:method )?\S+")
+"""How such an error names an option."""
+
 READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
 """Commands that only read runs, possibly of someone else."""
 
@@ -39,7 +48,7 @@ def explain(error: Exception, arguments: Sequence[str]) -> str | None:
     Contradicting records of a run can make any step of a reader fail. The line then also names the place in
     the code, so that a bug can still be found.
     """
-    text = str(error)
+    text = _name_keys(error)
     if not isinstance(error, FOR_PEOPLE):
         if next(iter(arguments), "") not in READERS or not isinstance(error, UNFIT):
             return None
@@ -49,3 +58,14 @@ def explain(error: Exception, arguments: Sequence[str]) -> str | None:
             f" {Path(at.filename).name}:{at.lineno}); run `speedrunner verify` to find the record"
         )
     return f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}"
+
+
+def _name_keys(error: Exception) -> str:
+    """Return an error's text, with an option of an environment or a method as its key in the command."""
+    section = next((name for kind, name in SECTIONS.items() if isinstance(error, kind)), None)
+    found = section and OPTION.search(str(error))
+    if not found:
+        return str(error)
+    key = f"{section}.{found[1]}"
+    rest = re.sub(rf"\b{found[1]}=", f"{key}=", str(error)[found.end() :])
+    return str(error)[: found.start()] + key + rest

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, PriceList, RunsFolder, SweepRuns
-from speedrunner.cli.output import say, say_json, say_left_out
+from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
 from speedrunner.console import align_columns
 from speedrunner.experiments import forecast as forecasts
 from speedrunner.experiments.context_warning import warn_of_contexts
@@ -26,6 +26,9 @@ SHOWN = {
     "bytes": ("bytes", 1.0),
 }
 """Each measure's name for people, and the factor of its values."""
+
+DROPPED = ("files", "bytes", "sleeps", "requests")
+"""Columns that a narrow terminal leaves out first."""
 
 
 def forecast(
@@ -69,11 +72,11 @@ def forecast(
         return
     scaled = any(each.startswith("scale=") for each in what)
     again = shlex.join([*what, *([] if scaled else ["scale=pilot"]), "run.seed=0"])
-    say(*_table(found, totals), "", *(each.describe() for each in warnings))
+    say(*_table(found, totals, terminal_width()), "", *(each.describe() for each in warnings))
     say(*_notes(found, sorted(left_out), again))
 
 
-def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None]) -> list[str]:
+def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None], width: float) -> list[str]:
     """Return a line for each condition, then their sum and its interval."""
     rows = [["", "runs", "episodes", "sleeps", *(title for title, _ in SHOWN.values()), "files"]]
     for condition_name in dict.fromkeys(each.condition_name for each in found):
@@ -86,7 +89,7 @@ def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None]) -> list[
     rows.append(["all", *_cells(found, totals)])
     for end in ("low", "high"):
         rows.append([f"  {end}", "", "", "", *(_amount(totals, measure, end) for measure in SHOWN), ""])
-    return align_columns(rows)
+    return align_columns(rows, width, DROPPED)
 
 
 def _cells(found: Sequence[Forecast], sums: Mapping[str, Sum | None]) -> list[str]:

@@ -6,12 +6,13 @@ import ast
 import asyncio
 import re
 import signal
+import sys
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from inspect import Parameter, Signature
 from types import FrameType
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 import msgspec
 
@@ -25,7 +26,13 @@ from speedrunner.store.records import Module, Termination
 from speedrunner.workers.local_worker import LocalWorker
 from typed.typed_values import format_value
 
-HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...). ? lists the primitives, Ctrl-D ends the episode."
+HELP, QUIT = "help", "quit"
+"""Lines that are no calls, unless a primitive has the same name."""
+
+HINT = (
+    "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...). Tab completes names, help lists the primitives, and"
+    " quit or Ctrl-D ends the episode."
+)
 NO_LIMIT_S = 1e9
 SHOWN_CHARS = 100
 """Maximum characters shown of a syntax error."""
@@ -80,6 +87,8 @@ async def _play(config: Config, interrupts: Interrupts, say: Callable[[str], Non
     actions, calls, termination = 0, 0, None
     try:
         opening = await worker.reset(choose_task(config), Module(), env.limits.actions)
+        if sys.stdin.isatty():
+            _edit_lines(env)
         say(f"{env.description}\n\n{HINT}\n")
         say(task_text(opening))
         while termination is None and (call := _next_call(env, interrupts, say)) is not None:
@@ -103,12 +112,14 @@ async def _play(config: Config, interrupts: Interrupts, say: Callable[[str], Non
 
 
 def _next_call(env: TextEnv, interrupts: Interrupts, say: Callable[[str], None]) -> ToolCall | None:
-    """Return the next typed call; `None` at the end of the input."""
+    """Return the next typed call; `None` at the end of the input, or after `quit`."""
     signatures = {each.name: each.signature for each in env.primitives}
     while True:
         try:
             line = interrupts.input("> ").strip()
-            if line == "?":
+            if line == QUIT and QUIT not in signatures:
+                return None
+            if line == HELP and HELP not in signatures:
                 say("\n".join(_tools(env)))
             elif line:
                 return read_call(line, signatures)
@@ -116,6 +127,43 @@ def _next_call(env: TextEnv, interrupts: Interrupts, say: Callable[[str], None])
             say(f"Error: {error}")
         except (EOFError, KeyboardInterrupt):
             return None
+
+
+def _edit_lines(env: TextEnv) -> None:
+    """Let a person edit and recall lines, and complete words with Tab."""
+    import readline
+
+    signatures = {each.name: each.signature for each in env.primitives}
+    names = [*signatures, *([SUBMIT_ANSWER.name] if env.submits else []), HELP, QUIT]
+
+    def complete(word: str, number: int) -> str | None:
+        before = readline.get_line_buffer()[: readline.get_begidx()]
+        return dict(enumerate(completions(before, word, names, signatures))).get(number)
+
+    readline.set_completer(complete)
+    readline.set_completer_delims(" \t(,='\"")
+    is_libedit = "libedit" in (readline.__doc__ or "")
+    readline.parse_and_bind("bind ^I rl_complete" if is_libedit else "tab: complete")
+
+
+def completions(
+    before: str, word: str, names: Iterable[str], signatures: Mapping[str, Signature]
+) -> list[str]:
+    """Return the words that complete `word`: names of tools first in a line, then a call's choices and
+    parameters.
+
+    Args:
+        before: the line before the word.
+        names: what a line can begin with.
+    """
+    if not before.strip():
+        return [each for each in names if each.startswith(word)]
+    called = re.match(r"\s*(\w+)", before)
+    signature = signatures.get(called[1]) if called else None
+    parameters = signature.parameters.values() if signature is not None else ()
+    choices = [str(value) for each in parameters for value in get_args(each.annotation)]
+    by_name = [f"{each.name}=" for each in parameters] if "(" in before else []
+    return [each for each in (*choices, *by_name) if each.startswith(word)]
 
 
 def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:

@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from speedrunner.cli.output import say
-from speedrunner.store.files import explain_errors, write_atomic
+from speedrunner.store.files import explain_errors, write_shared
 
 SCAFFOLD = Path(__file__).parents[1] / "scaffold"
 
@@ -80,7 +80,7 @@ def init(
     for path, text in texts.items():
         with explain_errors(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, text.encode())
+        write_shared(path, text.encode())
         say(f"wrote {path}")
     say("try it there:")
     for line in (f"python -m pytest test_{module}.py", *NEXT[kind]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from importlib import import_module
 from typing import Any
@@ -12,6 +13,9 @@ from typer.main import get_command
 
 from speedrunner.cli.commands import MOVED, Command
 from speedrunner.cli.output import say_error
+
+PRIVATE = 0o077
+"""Umask of commands that share nothing: their files, caches included, are accessible to their user only."""
 
 ANYTHING = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True}
 
@@ -37,8 +41,10 @@ class LazyGroup(TyperGroup):
         return _refuse_old_name(old, MOVED[old]) if old in MOVED else super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the loaded command that the arguments call."""
+        """Return the loaded command that the arguments call. Its files are private if they are not shared."""
         name, found, rest = super().resolve_command(ctx, args)
+        if name not in self._table or not self._table[name].shares:
+            os.umask(PRIVATE)
         return name, load(self._table[name], self._words) if name in self._table else found, rest
 
 

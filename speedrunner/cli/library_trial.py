@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
+from serving.model_config import ModelConfig
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
+from serving.tokens.tools import ToolSpec
 from serving.weights import prepare
 from speedrunner.agents.reading import call_lines
 from speedrunner.cli.command import key_values
@@ -37,21 +39,19 @@ Overrides = Annotated[list[str] | None, key_values("Settings, such as env=babyai
 def check(file: Module, overrides: Overrides = None) -> None:
     """Check a module of skills by the rules of a library.
 
-    Every error is printed. A function counts as private if its name begins with an underscore. Calls of the
-    others are checked with the model's tokenizer; no server is started. Classes are loaded in the sandbox.
+    Every error is printed. A function counts as private if its name begins with an underscore. If a public
+    one has choices of texts, its calls are checked with the model's tokenizer. No server is started. Classes
+    are loaded in the sandbox.
 
     Example: speedrunner library check skills.py env=babyai model=tiny-random
     """
     setup = set_up(compose(overrides or []))
     model_config = setup.model_config
-    library = Library(setup.env.primitives, load=partial(load_failure, setup.config.sandbox.limits))
-    # The tokenizer of a hosted model is unknown.
-    if model_config.api == "completions" and model_config.tool_format is not None:
-        tokenizer = ChatTokenizer(prepare(model_config, say_error), model_config.revision)
-        tool_check = ToolCheck(
-            tokenizer, FORMATS[model_config.tool_format], model_config.role("actor").string_tokens
-        )
-        library = replace(library, check=tool_check.check)
+    library = Library(
+        setup.env.primitives,
+        load=partial(load_failure, setup.config.sandbox.limits),
+        check=_check_of(model_config),
+    )
     try:
         library = library.write(read_module(file), sleep=0, limit=MODULE_BYTES)
         asyncio.run(library.check_loading())
@@ -60,6 +60,24 @@ def check(file: Module, overrides: Overrides = None) -> None:
         raise typer.Exit(1) from None
     count = f"{len(library.skills)} skills, {len(library.public)} of them public"
     say(f"{file} is valid: {count}, for {setup.config.env.name} and {model_config.name}")
+
+
+def _check_of(model_config: ModelConfig) -> Callable[[ToolSpec], None]:
+    """Return a check whether the model can decode and read calls of a tool; see `ToolCheck.check`."""
+    name = model_config.tool_format
+    if model_config.api != "completions" or name is None:
+        return lambda tool: None  # the tokenizer of a hosted model is unknown
+
+    @cache
+    def load() -> ToolCheck:
+        tokenizer = ChatTokenizer(prepare(model_config, say_error), model_config.revision)
+        return ToolCheck(tokenizer, FORMATS[name], model_config.role("actor").string_tokens)
+
+    def check(tool: ToolSpec) -> None:
+        if not tool.is_plain:  # loading a tokenizer and the grammar library takes seconds
+            load().check(tool)
+
+    return check
 
 
 def try_(

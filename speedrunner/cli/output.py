@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from math import inf
 from typing import Any
 
 import typer
@@ -34,6 +37,16 @@ class SafeConsole(Console):
     def say(self, line: str) -> None:
         """Print a line without wrapping it."""
         self.print(line, soft_wrap=True)
+
+
+def terminal_width() -> float:
+    """Return the columns of the terminal that standard output is; infinite for a file or a pipe.
+
+    `COLUMNS` in the environment has precedence.
+    """
+    if (given := os.environ.get("COLUMNS", "")).isdecimal():
+        return int(given) or inf
+    return os.get_terminal_size(sys.stdout.fileno()).columns if sys.stdout.isatty() else inf
 
 
 def say(*lines: str, err: bool = False, end: str = "\n") -> None:

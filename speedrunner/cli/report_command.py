@@ -21,7 +21,7 @@ from speedrunner.report.printing import write_figures
 from speedrunner.report.summary import summarize
 from speedrunner.results.writing import write
 from speedrunner.store.discovery import readable
-from speedrunner.store.files import StorageError, write_atomic
+from speedrunner.store.files import StorageError, write_shared
 
 
 def report(
@@ -76,7 +76,7 @@ def report(
         status("writing tables and figures")
         write(out / "tables", found.tables, found.caveats)
         write_figures(made, out / "figures")
-        write_atomic(out / "report.html", text.encode())
+        write_shared(out / "report.html", text.encode())
     gaps = [f"{'; '.join(missing)}: {command}" for command, missing in found.gaps.items()]
     say(*describe(found), *found.notes, *gaps, *found.caveats)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from serving.reconciliation import Reconciliation
-from speedrunner.cli.output import SafeConsole, say
+from speedrunner.cli.output import SafeConsole, say, terminal_width
 from speedrunner.config.schema import Config
 from speedrunner.results.checkpoints import frame_checkpoints
-from speedrunner.results.cost_text import checkpoint_table, limit_lines, notes, reconciliation_line
+from speedrunner.results.cost_text import checkpoint_lines, limit_lines, notes, reconciliation_line
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
@@ -68,9 +68,7 @@ def print_runs(
     console.print(f"\n{what} with {model_configs}", style="bold")
     names = [Path(path).name for path in rows]
     unique = names if len(set(names)) == len(names) else list(rows)
-    if len(rows) > 1:  # names must not displace numbers
-        console.width = max(console.width, 82 + max(map(len, unique)))
-    console.print(checkpoint_table(dict(zip(unique, rows.values(), strict=True))))
+    say("", *checkpoint_lines(dict(zip(unique, rows.values(), strict=True)), terminal_width()), "")
     console.print(notes([row for each in rows.values() for row in each], books), style="dim", soft_wrap=True)
     for path, own_lines in lines.items():
         for line in own_lines:

@@ -1,37 +1,79 @@
-"""`speedrunner show`: print one recorded episode or sleep."""
+"""`speedrunner show`: list a run's episodes, or print one recorded episode or sleep."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
+from speedrunner.agents.failure import describe_failure
 from speedrunner.agents.texts import full_lines, sleep_lines
 from speedrunner.cli.command import RunPath
-from speedrunner.cli.output import say
+from speedrunner.cli.output import say, terminal_width
+from speedrunner.console import align_columns
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.run_data import load
+from speedrunner.store.records import EpisodeRow
+from speedrunner.store.run_data import RunData, load
+
+HEAD = ("episode", "ended by", "score", "LLM calls", "actions", "output tokens")
+DROPPED = ("actions", "LLM calls", "output tokens")
+"""Columns of the list of episodes, and those that a narrow terminal leaves out first."""
 
 
 def show(
     run: RunPath,
     episode: Annotated[
-        str,
+        str | None,
         typer.Argument(
-            metavar="EPISODE",
-            help="Its key: train/0007, test/0050/0012 or sleep/0001. Short forms work: train/7, test/50/12.",
+            metavar="[EPISODE]",
+            help="Its key: train/0007, test/0050/0012 or sleep/0001. Short forms work: train/7, test/50/12."
+            " Default: a list of all episodes.",
             show_default=False,
         ),
-    ],
+    ] = None,
 ) -> None:
-    """Print a recorded episode or sleep.
+    """List a run's episodes, or print a recorded episode or sleep.
 
-    An episode is printed turn by turn: messages, thoughts, calls and observations, tokens by class, the end
-    and the score. A sleep is printed with everything that its agents read and wrote.
+    The list begins with the failed episodes, each with the reason in one line. An episode is printed turn by
+    turn: messages, thoughts, calls and observations, tokens by class, the end and the score. A sleep is
+    printed with everything that its agents read and wrote.
 
-    Example: speedrunner show runs/demo test/10/3
+    Examples:
+      speedrunner show runs/demo
+      speedrunner show runs/demo test/10/3
     """
-    data, (kind, _, number) = load(run), episode.partition("/")
-    is_sleep = kind == "sleep" and number.isdecimal()
-    lines = sleep_lines(data.sleep(int(number))) if is_sleep else full_lines(data.trajectory(episode))
-    say(*lines, *caveats(data.processes))
+    data = load(run)
+    if episode is None:
+        say(*_list_episodes(data, terminal_width()))
+    else:
+        kind, _, number = episode.partition("/")
+        is_sleep = kind == "sleep" and number.isdecimal()
+        say(*(sleep_lines(data.sleep(int(number))) if is_sleep else full_lines(data.trajectory(episode))))
+    say(*caveats(data.processes))
+
+
+def _list_episodes(run: RunData, width: float) -> Iterator[str]:
+    """Yield a line for each finished episode, the failed ones first, in the order in which they ended."""
+    rows = sorted(run.episodes, key=lambda row: row.success is True)
+    failed = [row for row in rows if row.success is not True]
+    unscored = sum(row.termination.is_fault for row in failed)
+    yield f"{run.path}: {len(rows)} finished episodes, {len(failed) - unscored} failed" + (
+        f", {unscored} ended by an infrastructure error" if unscored else ""
+    )
+    if not rows:
+        return
+    reasons = [_reason(run, row) for row in failed] + [""] * (len(rows) - len(failed))
+    yield from align_columns([HEAD, *map(_cells, rows)], width, DROPPED, left=2, notes=reasons)
+    yield f"One episode, turn by turn: speedrunner show {run.path} {rows[0].episode}"
+
+
+def _reason(run: RunData, row: EpisodeRow) -> str:
+    trajectory = run.find(row)
+    return "" if trajectory is None else describe_failure(trajectory)
+
+
+def _cells(row: EpisodeRow) -> tuple[str, ...]:
+    score = "-" if row.score is None else f"{row.score:.3f}"
+    counts = row.llm_calls, row.actions, row.usage.completion
+    return (row.episode, str(row.termination), score, *map(str, counts))

@@ -10,8 +10,9 @@ import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, Trust
-from speedrunner.cli.output import say, say_json, say_left_out
+from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
 from speedrunner.cluster.jobs import JobStatus, job_status
+from speedrunner.console import align_columns
 from speedrunner.experiments.status import RunStatus
 from speedrunner.experiments.status import status as read_status
 from speedrunner.store.files import StorageError, open_regular
@@ -66,15 +67,13 @@ def _table(runs: list[RunStatus]) -> list[str]:
     names = [Path(run.dir).name for run in runs]
     if len(set(names)) < len(names):
         names = [run.dir for run in runs]
-    rows = [("run", "state", "episodes", "score", "", "")]
+    rows = [("run", "state", "episodes", "score")]
     for name, run in zip(names, runs, strict=True):
         episodes = f"{run.episodes}/{'?' if run.of is None else run.of}" if run.state != "waiting" else ""
         score = "" if run.score is None else f"{run.score:.3f} at {run.checkpoint}"
-        rows.append((name, run.state, episodes, score, run.doing, _note(run)))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    ]
+        rows.append((name, run.state, episodes, score))
+    notes = ["; ".join(filter(None, (run.doing, _note(run)))) for run in runs]
+    return align_columns(rows, terminal_width(), left=len(rows[0]), notes=notes)
 
 
 def _describe_job(job: JobStatus, left: list[str], folder: Path) -> str:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.results.checkpoints import average_tests, frame_episodes
-from speedrunner.results.plain_rows import list_rows
 from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS
@@ -116,8 +115,9 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
     run = load(path)
     rows = run.episodes
-    points = list_rows(average_tests(frame_episodes(rows)))
-    last = points[-1] if points else {}
+    tests = [row for row in rows if row.phase == "test"]
+    last = max((row.checkpoint for row in tests), default=None)
+    scores = [row.score for row in tests if row.checkpoint == last and row.score is not None]
     owner = owner_of(path / "lock")
     ledger = path / "requests.jsonl"
     found = RunStatus(
@@ -126,8 +126,8 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         owner=owner,
         episodes=len(rows),
         faults=sum(row.termination.is_fault for row in rows),
-        checkpoint=last.get("checkpoint"),
-        score=last.get("score"),
+        checkpoint=last,
+        score=fmean(scores) if scores else None,
         caveats=caveats(run.processes),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+from serving.deployment import check_keys
 from serving.errors import ServingError
 from serving.reconciliation import Reconciliation
 from speedrunner.config.schema import to_mapping
@@ -177,7 +178,7 @@ def is_unfinished(member: Member) -> bool:
     """Return whether a run has unfinished steps. Raises if it cannot start or resume; see `open_run`."""
     path, setup = Path(member.path), member.setup
     if not (path / "config.yaml").exists():
-        setup.check_keys()
+        check_keys(setup.services)
         if member.run.after is None:
             setup.initial_policy()  # raises if it does not exist
         return True
@@ -185,7 +186,7 @@ def is_unfinished(member: Member) -> bool:
     check_configuration(run, setup)
     left = unfinished_steps(setup.plan(run.training_end), run, retry_faults=setup.config.run.retry_faults)
     if left:
-        setup.check_keys()
+        check_keys(setup.services)
         identify_process(run, setup, lambda line: None)
     return bool(left)
 

@@ -10,7 +10,8 @@ from speedrunner.agents.actor import SUBMIT_ANSWER, ActorSpec, actor_view
 from speedrunner.agents.episode import EpisodeContext
 from speedrunner.agents.loop import ToolReply, plain_messages
 from speedrunner.agents.reading import headline
-from speedrunner.agents.texts import render, trajectory_text
+from speedrunner.agents.rendering import render
+from speedrunner.agents.texts import trajectory_text
 from speedrunner.agents.toolbox import Tool, Toolbox, ToolError
 from speedrunner.library.definition import function_names
 from speedrunner.library.edits import apply_edit

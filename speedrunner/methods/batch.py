@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from serving.model import Model
 from serving.model_config import Role
 from speedrunner.store.history import History
 from speedrunner.store.records import Trajectory
+
+if TYPE_CHECKING:
+    from serving.model import Model
 
 Overflow = Literal["skip", "fit"]
 """Handling of a prompt that is too long for the model's context. `skip` sends nothing, and nothing is learned

@@ -9,12 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 import msgspec
 
 from envs import Task, TextEnv
-from serving.model import Model
 from serving.usage import Usage
 from speedrunner.agents.actor import ActorSpec, EpisodeLimits
 from speedrunner.agents.episode import EpisodeContext
@@ -28,6 +27,9 @@ from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory
 from speedrunner.store.sleep_journal import SleepJournal
+
+if TYPE_CHECKING:
+    from serving.model import Model
 
 Returned = TypeVar("Returned")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envs import TextEnv
 from speedrunner.agents.actor import EpisodeLimits
-from speedrunner.agents.texts import render
+from speedrunner.agents.rendering import render
 from speedrunner.library.signature import SUPPORTED
 from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
 

@@ -63,7 +63,7 @@ def write_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
                 content = io.BytesIO()
                 canvas.savefig(content, format=kind, dpi=DPI, metadata=metadata)
                 written.append(folder / f"{figure.name}.{kind}")
-                files.write_atomic(written[-1], content.getvalue())
+                files.write_shared(written[-1], content.getvalue())
     return written
 
 

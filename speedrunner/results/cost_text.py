@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from msgspec.structs import astuple
-from rich import box
-from rich.table import Table
 
-from serving.engine.metrics import Counters
 from serving.reconciliation import Reconciliation
+from serving.usage import Counters
+from speedrunner.console import align_columns
 from speedrunner.results.checkpoints import LIMITS
 from speedrunner.results.ledger import Classes, Line, RunCosts
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.stored_reconciliation import StoredReconciliations
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD", "engine s")
-_FORMAT = "{:14}{:>9}{:>10}{:>10}{:>10}{:>9}{:>10}{:>9}"
+DROPPED = ("engine s", "requests", "reasoning")
+"""Columns that a narrow terminal leaves out first."""
 
 NOT_MEASURED = "not measured"
 
@@ -48,24 +49,35 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
 }
 """Columns of the table of checkpoints. Headings have two lines, so that the table fits into 80 characters."""
 
+CHECKPOINTS_DROPPED = ("USD per rollout", "uncached tokens", "cached tokens", "cut", "test episodes")
+"""Columns of that table that a narrow terminal leaves out first."""
 
-def cost_lines(costs: RunCosts) -> list[str]:
-    """Return the breakdown per role, per class and per checkpoint, and the share of cached prompt tokens."""
+
+def cost_lines(costs: RunCosts, width: float = inf) -> list[str]:
+    """Return the breakdown per role, per class and per checkpoint, and the share of cached prompt tokens.
+
+    Args:
+        width: columns of the terminal.
+    """
     total = costs.total
-    lines = [_FORMAT.format("role", *HEAD)]
-    lines += [_line(role, line) for role, line in costs.roles.items()]
-    lines.append(_line("all", total))
-    lines.append(_format_line("wasted", "", total.wasted, total.wasted_usd, None))
+    rows = [
+        ("role", *HEAD),
+        *(_cells(role, line) for role, line in costs.roles.items()),
+        _cells("all", total),
+    ]
+    rows.append(_format_cells("wasted", "", total.wasted, total.wasted_usd, None))
     if (usd := total.usd_by_class) is not None:
         each = (f"{amount:.6f}" for amount in astuple(usd))
-        lines.append(_FORMAT.format("USD", "", *each, f"{usd.total:.6f}", ""))
-    lines += limit_lines(costs)
+        rows.append(("USD", "", *each, f"{usd.total:.6f}", ""))
+    lines = [*align_columns(rows, width, DROPPED), *limit_lines(costs)]
     if costs.unpriced:
         lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
-    lines += ["", _FORMAT.format("phase, policy", *HEAD)]
-    for (phase, policy), line in costs.checkpoints.items():
-        lines.append(_line(phase if policy is None else f"{phase} v{policy}", line))
-    lines += ["", _cache(total)]
+    phases = {
+        phase if policy is None else f"{phase} v{policy}": line
+        for (phase, policy), line in costs.checkpoints.items()
+    }
+    rows = [("phase, policy", *HEAD), *(_cells(name, line) for name, line in phases.items())]
+    lines += ["", *align_columns(rows, width, DROPPED), "", _cache(total)]
     if total.engine_s is None:
         lines.append(f"Engine time: {NOT_MEASURED} (no ledger shows when an engine of ours was ready).")
     return lines
@@ -92,33 +104,27 @@ def limit_lines(costs: RunCosts) -> list[str]:
     return lines
 
 
-def total_lines(names: Sequence[str], runs: Sequence[RunCosts]) -> list[str]:
+def total_lines(names: Sequence[str], runs: Sequence[RunCosts], width: float = inf) -> list[str]:
     """Return one line per run, and their sum."""
-    lines = [_FORMAT.format("run", *HEAD)]
-    for name, each in zip(names, runs, strict=True):
-        lines += [name, _line("", each.total)]
-    return [*lines, _line("all", sum((each.total for each in runs), Line()))]
+    rows = [_cells(name, each.total) for name, each in zip(names, runs, strict=True)]
+    whole = _cells("all", sum((each.total for each in runs), Line()))
+    return align_columns([("run", *HEAD), *rows, whole], width, DROPPED)
 
 
-def checkpoint_table(runs: Mapping[str, Sequence[Row]]) -> Table:
+def checkpoint_lines(runs: Mapping[str, Sequence[Row]], width: float = inf) -> list[str]:
     """Return a line per checkpoint, with the run's name if there are several runs; `notes` explains the
-    columns."""
-    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, collapse_padding=True)
+    columns.
+    """
     names = len(runs) > 1
-    if names:
-        table.add_column("run", no_wrap=True)
-    for heading in COLUMNS:
-        table.add_column(heading, justify="right", no_wrap=True)
+    lines = [["run"] * names + [*COLUMNS]]
     for name, rows in runs.items():
         for number, row in enumerate(rows):
-            first = [name if number == 0 else ""] if names else []
-            table.add_row(*first, *(text(row) for text in COLUMNS.values()))
-        table.add_section()
-    return table
+            lines.append([name if number == 0 else ""] * names + [text(row) for text in COLUMNS.values()])
+    return align_columns(lines, width, CHECKPOINTS_DROPPED, left=int(names))
 
 
 def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
-    """Explain the columns of `checkpoint_table`, and list the prices of its runs."""
+    """Explain the columns of `checkpoint_lines`, and list the prices of its runs."""
     unscored, silent = (sum(row[name] for row in rows) for name in ("unscored", "silent"))
     left_out = ""
     if unscored:
@@ -221,13 +227,15 @@ def reconciliation_text(reconciliations: StoredReconciliations) -> str:
     )
 
 
-def _line(name: str, line: Line) -> str:
-    return _format_line(name, str(line.requests), line.tokens, line.usd, line.engine_s)
+def _cells(name: str, line: Line) -> tuple[str, ...]:
+    return _format_cells(name, str(line.requests), line.tokens, line.usd, line.engine_s)
 
 
-def _format_line(name: str, requests: str, tokens: Classes, usd: float | None, engine_s: float | None) -> str:
+def _format_cells(
+    name: str, requests: str, tokens: Classes, usd: float | None, engine_s: float | None
+) -> tuple[str, ...]:
     classes = (f"{n:.0f}" for n in astuple(tokens))
-    return _FORMAT.format(name, requests, *classes, _or_dash(usd, 6), _or_dash(engine_s, 1))
+    return (name, requests, *classes, _or_dash(usd, 6), _or_dash(engine_s, 1))
 
 
 def _cache(total: Line) -> str:

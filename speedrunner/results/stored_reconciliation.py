@@ -8,10 +8,9 @@ from itertools import pairwise
 
 import msgspec
 
-from serving.engine.metrics import Counters
 from serving.meter import LedgerRow
 from serving.reconciliation import Reconciliation
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from speedrunner.results.engine_time import sessions
 from speedrunner.store.run_data import RunData
 

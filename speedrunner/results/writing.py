@@ -70,10 +70,10 @@ def write(folder: Path, tables: Sequence[Table], caveats: Sequence[str] = ()) ->
     with files.explain_errors(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
-        files.write_atomic(folder / f"{table.name}.csv", csv_text(table).encode())
+        files.write_shared(folder / f"{table.name}.csv", csv_text(table).encode())
         caption = " ".join([table.caption, *(f"{each}." for each in caveats)])
         with_caveat = msgspec.structs.replace(table, caption=caption)
-        files.write_atomic(folder / f"{table.name}.tex", latex_text(with_caveat).encode())
+        files.write_shared(folder / f"{table.name}.tex", latex_text(with_caveat).encode())
 
 
 def csv_text(table: Table) -> str:

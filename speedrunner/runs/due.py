@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from envs import Task
-from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
+from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key, step_name
 from speedrunner.store.run_data import RunData
 
 
@@ -48,3 +49,12 @@ def unfinished_steps(steps: Iterable[Step], run: RunData, *, retry_faults: bool 
         if tasks or not is_finished:
             found.append(Due(step, tasks))
     return found
+
+
+def count_parts(left: Iterable[Due]) -> Counter[str]:
+    """Return the number of unfinished parts by kind: episodes of `wake` and `evaluate`, and each `sleep`."""
+    parts = Counter[str]()
+    for each in left:
+        kind = step_name(each.step).partition("/")[0]
+        parts[kind] += 1 if isinstance(each.step, Sleep) else len(each.tasks)
+    return parts

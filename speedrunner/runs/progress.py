@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from serving.meter import Meter
 from speedrunner.console import visible
+from speedrunner.runs.time_left import TimeLeft
 from speedrunner.store.records import Trajectory
 
 PLAIN_EVERY_S = 15.0
@@ -30,17 +31,25 @@ class Progress:
     Args:
         total: episodes of the whole plan.
         finished: the number that an earlier process finished.
+        left: unfinished parts by kind, as for `TimeLeft`; without them no remaining time is shown.
         name: prefix of each line. With a name, no line is live, since several runs share the terminal.
     """
 
-    def __init__(self, console: Console, total: int, finished: int, name: str = "") -> None:
+    def __init__(
+        self,
+        console: Console,
+        total: int,
+        finished: int,
+        name: str = "",
+        left: Mapping[str, int] | None = None,
+    ) -> None:
         self._console = console
         self._lead = f"{name}: " if name else ""
         self._is_live = console.is_terminal and not name
         self._queued: Callable[[], int] = lambda: 0
         self._total = total
         self._finished = finished
-        self._before = finished
+        self._time_left = TimeLeft(left or {}, time.monotonic())
         self._meter: Meter | None = None
         self._began = time.monotonic()
         self._steps: dict[str, tuple[int, int]] = {}  # finished parts, total parts
@@ -81,10 +90,17 @@ class Progress:
         """Show one step of the plan while it lasts: `done` of its `of` parts are finished, if it
         has parts."""
         self._steps[name], self._waiting = (done, of), ""
+        kind = _kind(name)
+        started = time.monotonic()
+        self._time_left.start(kind, started)
         try:
             yield
+            if not of:
+                ended = time.monotonic()
+                self._time_left.finish(kind, ended - started, ended)
             self.say(self._line())
         finally:
+            self._time_left.end(kind, time.monotonic())
             del self._steps[name]
 
     def episode(self, step: str, trajectory: Trajectory) -> None:
@@ -92,6 +108,7 @@ class Progress:
         self._finished += 1
         done, of = self._steps[step]
         self._steps[step] = (done + 1, of)
+        self._time_left.finish(_kind(step), trajectory.seconds, time.monotonic())
         self._terminations[str(trajectory.termination)] += 1
         self._say_now_and_then(self._line())
 
@@ -101,7 +118,7 @@ class Progress:
 
     def text(self) -> Text:
         """Return the state of the run in a line."""
-        return Text(visible(self._waiting or self._line()), overflow="ellipsis", no_wrap=True)
+        return Text(visible(self._waiting or self._line()))
 
     def _line(self) -> str:
         seconds = max(time.monotonic() - self._began, 1e-9)
@@ -122,9 +139,9 @@ class Progress:
             ]
         if queued := self._queued():
             parts.append(f"{queued} queued for room in the cache")
-        new = self._finished - self._before
-        if new and self._finished < self._total:
-            parts.append(f"{_duration((self._total - self._finished) * seconds / new)} left")
+        left_s = self._time_left.estimate(time.monotonic())
+        if left_s is not None and left_s >= 1:
+            parts.append(f"{_duration(left_s)} left")
         return " · ".join(parts)
 
 
@@ -182,6 +199,11 @@ class SweepProgress:
         counts = {"going on": len(self._active), "waiting": waiting, "stopped": self._stopped}
         rest = "".join(f", {count} {what}" for what, count in counts.items() if count)
         return f"{self._finished} of {self._total} runs are finished{rest}"
+
+
+def _kind(step: str) -> str:
+    """Return the kind of a step: `wake`, `evaluate` or `sleep`."""
+    return step.partition("/")[0]
 
 
 def _duration(seconds: float) -> str:

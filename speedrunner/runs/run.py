@@ -10,7 +10,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from serving.deployment import Deployment, deploy, server_gpus
+from serving.deployment import Deployment, check_keys, deploy, server_gpus
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import StartCheck
@@ -21,7 +21,7 @@ from speedrunner.results.ledger import spent_usd
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.due import Due, unfinished_steps
+from speedrunner.runs.due import Due, count_parts, unfinished_steps
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.identity import accept_changes, identity
@@ -267,13 +267,15 @@ async def open_run(
             console.print(f"{path} is finished: nothing to play", soft_wrap=True)
             yield None
             return
-        setup.check_keys()
+        check_keys(setup.services)
         require(setup.config.logging)
         _claim(directory, setup, initial)
         directory.keep_reading()
         ledger = stored.ledger  # reports a damaged ledger before a server starts
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
-        with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
+        parts = count_parts(left)
+        before = episodes - parts["wake"] - parts["evaluate"]
+        with Progress(console, episodes, before, name, parts) as progress:
             setup = await size(setup, progress.say)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import envs
 from envs import EnvironmentFault, Split, TextEnv
-from serving.deployment import running_endpoint
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
 from serving.options import ServiceOptions
@@ -69,11 +68,6 @@ class Setup:
         return plan_run(
             self.split, self.config.run, trains=method.trains, fresh=method.fresh_tasks, ended=ended
         )
-
-    def check_keys(self) -> None:
-        """Raise `InvalidModelConfig` or `ServerFailed` if an API key is missing or invalid."""
-        for model_config, options in self.services:
-            running_endpoint(model_config, options)
 
     def workers(self, size: int, log: Path | None = None) -> WorkerPool:
         """Create workers of the environment; their error streams go to `log`, if given."""

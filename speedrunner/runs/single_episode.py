@@ -10,6 +10,7 @@ from rich.console import Console
 
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
+from serving.deployment import check_keys
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
 from speedrunner.agents.reading import turn_lines
@@ -33,7 +34,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
     Raises:
         ServingError, WorkerError, EnvironmentFault: the engine, a worker or the environment failed.
     """
-    setup.check_keys()
+    check_keys(setup.services)
     task = choose_task(setup.config)
     policy = setup.initial_policy()
     turns = 0

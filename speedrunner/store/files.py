@@ -3,7 +3,7 @@
 A line is one record, written by one append. An unfinished append leaves a *torn tail*: readers ignore it, and
 `repair` cuts it off before the next append. Everything else is written under a temporary name in the same
 folder and then renamed, so it exists completely or not at all. Only regular files are opened and links are
-not followed. Created files are accessible to their owner only.
+not followed. Created files are accessible to their owner only, except for those of `write_shared`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ LEVELS = 300
 """Maximum depth of lists and objects in one record. Call trees of 100 levels with their values take 230."""
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-_FILE_MODE, FOLDER_MODE = 0o600, 0o700
+_FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
 _ADVICE = "run the same command again; nothing recorded was lost"
 _REMEDIES = {
     errno.ENOSPC: f"the disk is full: free some space and {_ADVICE}",
@@ -75,8 +75,8 @@ def reason(error: OSError) -> str:
     return _REMEDIES.get(error.errno or 0) or (error.strerror or str(error)).lower()
 
 
-def open_regular(path: Path, flags: int) -> int:
-    """Open a file and return its descriptor. `os.O_CREAT` creates it for its owner only.
+def open_regular(path: Path, flags: int, mode: int = _FILE_MODE) -> int:
+    """Open a file and return its descriptor. `os.O_CREAT` creates it, by default for its owner only.
 
     Raises:
         OSError: it cannot be opened, is a link, or is not a regular file; or it is opened for writing and has
@@ -86,7 +86,7 @@ def open_regular(path: Path, flags: int) -> int:
         # Opening a device already affects it: a tape rewinds, a watchdog starts.
         if not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISLNK(mode):
             raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
-    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _FILE_MODE)
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     found = os.fstat(descriptor)
     problem = 0 if stat.S_ISREG(found.st_mode) else errno.ENXIO
     if flags & (os.O_RDWR | os.O_WRONLY) and found.st_nlink > 1:
@@ -305,12 +305,18 @@ def sync(path: Path) -> None:
         os.fsync(file.fileno())
 
 
-def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
+def write_shared(path: Path, content: bytes) -> None:
+    """Write a file for other people as `write_atomic` does, with the permissions of the process's umask."""
+    write_atomic(path, content, _SHARED_MODE)
+
+
+def write_atomic(path: Path, content: bytes | msgspec.Struct, mode: int = _FILE_MODE) -> None:
     """Write or replace a whole file. A reader sees the old or the new content, never a part.
 
     Args:
         path: the file; its folder must exist.
         content: raw bytes, or a record (written as indented JSON).
+        mode: the file's permissions, from which the umask is subtracted.
 
     Raises:
         StorageError: the write failed; the old content is unchanged.
@@ -323,7 +329,7 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
             raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))  # a device must not be replaced by a file
         try:
             temporary.unlink(missing_ok=True)
-            with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+            with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

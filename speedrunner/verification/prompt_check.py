@@ -13,11 +13,10 @@ from functools import cache
 from itertools import pairwise
 
 from serving.errors import ServingError
-from serving.model import open_transcript
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
-from serving.tokens.transcript import Transcript
+from serving.tokens.transcript import Transcript, open_transcript
 from serving.weights import prepare
 from speedrunner.agents.actor import SUBMIT_ANSWER
 from speedrunner.agents.loop import plain_messages

@@ -7,9 +7,8 @@ from itertools import chain
 
 from msgspec.structs import astuple
 
-from serving.engine.metrics import Counters
 from serving.reconciliation import Reconciliation
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from speedrunner.findings import Finding
 from speedrunner.results.stored_reconciliation import StoredReconciliation, server_of, stored_reconciliations
 from speedrunner.store.discovery import DAMAGED

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from speedrunner.store.files import FOLDER_MODE, StorageError, explain_errors
+from speedrunner.store.files import StorageError, explain_errors
 from speedrunner.view.site import ASSETS, HTML, Answer, Site
 
 LINK = re.compile(rb' href="([^"?#]+)')
@@ -37,7 +37,7 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
                 problems.append(path)
                 continue
             with explain_errors(unfinished / path, "written"):
-                (unfinished / path).parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                (unfinished / path).parent.mkdir(parents=True, exist_ok=True)
                 (unfinished / path).write_bytes(answer.content)
             count += 1
             status(f"{count} pages written")

@@ -13,10 +13,10 @@ import msgspec
 
 from serving.admission import Replica
 from serving.apis.completions import TokenConversation
+from serving.engine.cache_config import CacheConfig
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import private_folder
-from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow, Meter
 from serving.model import Model

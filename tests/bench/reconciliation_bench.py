@@ -12,13 +12,14 @@ from typing import Any
 import msgspec
 
 from serving.deployment import Deployment
+from serving.engine.cache_config import blocks_of
 from serving.engine.client import Engine, RetryPolicy
-from serving.engine.metrics import Counters, blocks_of, read_metrics
+from serving.engine.metrics import read_metrics
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model_config import ModelConfig
 from serving.reconciliation import Reconciliation
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from speedrunner.bench.engine import completions_api, open_engine, with_flags
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.config.schema import Config

@@ -7,11 +7,10 @@ import json
 import msgspec
 import pytest
 
-from serving.engine.metrics import Counters
 from serving.meter import LedgerRow
 from serving.model_configs import load_model_config
 from serving.reconciliation import Reconciliation
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from speedrunner.bench.measurement import Measurement, as_json, as_text
 from tests.bench import reconciliation_bench as bench
 from tests.bench.reconciliation_bench import Finished, finished_agree

@@ -12,13 +12,13 @@ import pytest
 
 from serving.apis.completions import TokenConversation
 from serving.conversation import AnswerOverflow
-from serving.engine.metrics import Counters, read_counters
+from serving.engine.metrics import read_counters
 from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, TruncatedCall
 from serving.model import Model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from tests import tool_samples
 from tests.engine.conftest import play, thinking
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens

@@ -13,14 +13,14 @@ from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Counters, read_counters
+from serving.engine.metrics import read_counters
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from serving.weights import prepare
 from tests.engine.conftest import play, thinking
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Counters
 from serving.probes.start_check import KINDS, check_engine
+from serving.usage import Counters
 from speedrunner.bench.tool_probe import Counts, probe_tools
 from tests.scripted_runs import in_process
 

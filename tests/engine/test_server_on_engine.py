@@ -13,10 +13,11 @@ import pytest
 
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.http import HttpResponse
-from serving.engine.metrics import Counters, read_counters, read_metrics
+from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 from serving.model_configs import load_model_config
+from serving.usage import Counters
 from serving.weights import prepare
 from tests.processes import all_end, tree
 

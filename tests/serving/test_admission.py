@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.admission import Replica, Slot
-from serving.engine.metrics import HYBRID_EXTRA_BLOCKS, CacheConfig
+from serving.engine.cache_config import HYBRID_EXTRA_BLOCKS, CacheConfig
 
 
 def cache(blocks: int, *, hybrid: bool = False) -> CacheConfig:

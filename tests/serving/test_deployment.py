@@ -18,15 +18,15 @@ from huggingface_hub import constants
 
 from serving.admission import replicas_of
 from serving.deployment import MOST_RESTARTS, Deployment, ServiceOptions, deploy, running_endpoint
+from serving.engine.cache_config import CacheConfig
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import CacheConfig, Counters
 from serving.engine.server import VllmServer
 from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
 from serving.meter import READINESS, LedgerRow
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.usage import Prices, Usage
+from serving.usage import Counters, Prices, Usage
 from tests.hub_server import COMMIT, MODEL, TEXTS, hub_model_config
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
 from tests.stand_in_server import HEALTHY

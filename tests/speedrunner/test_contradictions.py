@@ -26,7 +26,7 @@ VALUES: list[Any] = [
 """What takes the place of a value."""
 
 COMMANDS = (
-    *(["show", "RUN", "train/0"], ["show", "RUN", "sleep/1"], ["show", "RUN", "test/2/0"]),
+    *(["show", "RUN"], ["show", "RUN", "train/0"], ["show", "RUN", "sleep/1"], ["show", "RUN", "test/2/0"]),
     *(["compare", "RUN"], ["cost", "RUN"], ["compare", "RUN", "GOOD"], ["status", "FOLDER"]),
     *(["library", "show", "RUN"], ["library", "blame", "RUN"], ["library", "stats", "RUN"]),
     *(["library", "graph", "RUN"], ["library", "diff", "RUN:1", "GOOD:1"]),

@@ -31,7 +31,8 @@ EVALUATE = ("run", "run.rollouts=0")
 """With `run.start_from=RUN`: evaluate a stored policy."""
 
 READERS: dict[str, Callable[[str, str, str], list[str]]] = {
-    "show": lambda run, folder, out: ["show", run, "train/0"],
+    "show": lambda run, folder, out: ["show", run],
+    "show, an episode": lambda run, folder, out: ["show", run, "train/0"],
     "show, a sleep": lambda run, folder, out: ["show", run, "sleep/1"],
     "view": lambda run, folder, out: ["view", folder, "--static", f"{out}/view"],
     "report": lambda run, folder, out: ["report", folder, "--out", f"{out}/report"],

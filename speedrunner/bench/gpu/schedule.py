@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from serving.engine.metrics import CacheConfig
+from serving.engine.cache_config import CacheConfig
 from serving.model_config import ModelConfig
 from serving.model_configs import list_model_configs
 from speedrunner.bench.cache_probe import probe_cache

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from speedrunner.agents.reading import headline, opening, turns
-from speedrunner.methods import Trajectory, trajectory_text
+from speedrunner.agents.reading import opening, turns
+from speedrunner.methods import Trajectory, headline, trajectory_text
 
 CountTokens = Callable[[str], int]
 

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from serving.engine.cache_config import CacheConfig
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import CacheConfig, Counters, Metrics, read_counters
+from serving.engine.metrics import Metrics, read_counters
 from serving.errors import ServerFailed
+from serving.usage import Counters
 
 TEXT = """\
 # HELP vllm:prompt_tokens_total Number of prefill tokens processed.

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from serving.engine.cache_config import CacheConfig
 from serving.engine.ideal_cache import IdealCache, Lookup
-from serving.engine.metrics import CacheConfig
 from serving.engine.prompt import Prompt
 
 ATTENTION = CacheConfig(block_size=4, num_gpu_blocks=100, enable_prefix_caching=True, match_unit=4)

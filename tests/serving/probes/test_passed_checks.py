@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from serving.deployment import ServiceOptions, deploy
-from serving.engine.metrics import CacheConfig
+from serving.engine.cache_config import CacheConfig
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig

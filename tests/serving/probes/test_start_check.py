@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from serving.deployment import ServiceOptions, deploy
-from serving.engine.metrics import CacheConfig
+from serving.engine.cache_config import CacheConfig
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model import Model

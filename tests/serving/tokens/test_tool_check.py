@@ -59,6 +59,38 @@ def test_every_type_passes_in_every_format(served: Served, function: Any, string
     ToolCheck(served.tokenizer, served.format, string_tokens).check(spec(function))
 
 
+class Odd(TypedDict):
+    größe: int
+
+
+def plain(a: str, b: list[list[int]], d: float = 1.0, e: bool = True) -> None:
+    """Types without texts of their own."""
+
+
+def chosen(a: list[Literal["left", "right"]]) -> None:
+    """Choices of texts."""
+
+
+def numbered(a: Literal[1, 2]) -> None:
+    """Choices of numbers."""
+
+
+def oddly_named(a: list[Odd]) -> None:
+    """A field whose name is not ASCII."""
+
+
+def test_a_plain_tool_is_one_without_texts_of_its_author() -> None:
+    tools = (say, nothing, plain, numbered, chosen, everything, oddly_named)
+    assert [each.__name__ for each in tools if spec(each).is_plain] == [
+        "say", "nothing", "plain", "numbered",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", [say, plain, numbered])
+def test_plain_tools_pass_in_every_format(served: Served, function: Any) -> None:
+    ToolCheck(served.tokenizer, served.format, 80).check(spec(function))
+
+
 def test_several_calls_are_drawn_and_read(tiny_tokenizer: ChatTokenizer) -> None:
     read: list[str] = []
 

@@ -12,7 +12,7 @@ from jinja2 import UndefinedError
 import envs
 from envs import Opening
 from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.texts import render
+from speedrunner.agents.rendering import render
 from speedrunner.library.library import Library
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.opo import OPO

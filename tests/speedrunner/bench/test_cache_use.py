@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from serving.engine.metrics import CacheConfig
+from serving.engine.cache_config import CacheConfig
 from serving.model_configs import load_model_config
 from speedrunner.bench import cache_use as cache
 from speedrunner.bench.cache_use import measure_cache

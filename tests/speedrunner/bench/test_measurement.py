@@ -59,6 +59,15 @@ def test_people_see_title_tables_figures_and_notes() -> None:
     )
 
 
+def test_a_narrow_terminal_gets_fewer_columns_and_whole_numbers() -> None:
+    wide = [{"name": "hall", **{f"measure_{number}": 10.0**9 + number for number in range(6)}}]
+    fields = columns("name", *(f"measure_{number}:.0f" for number in range(6)))
+    lines = as_text(Measurement("A house", tables=[Table("halls", wide, fields)]), 60).splitlines()
+    assert max(map(len, lines)) <= 60
+    assert "1000000000" in lines[3]
+    assert lines[-1] == "(60 columns have no room for: measure 5)"
+
+
 def test_a_turned_table_has_its_headings_at_the_left() -> None:
     table = Table("lamps", [{"name": "hall", "lit": True}, LAMPS[1]], columns("name", "lit"), turned=True)
     assert as_text(Measurement("Lamps", tables=[table])).splitlines()[2:] == [

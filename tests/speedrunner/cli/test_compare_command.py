@@ -22,10 +22,7 @@ def test_scores_are_followed_by_the_share_that_limits_ended(learnt: ScriptedRun,
     (ended / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     lines = in_process("compare", str(learnt.dir), str(ended)).stdout.splitlines()
     place = next(number for number, line in enumerate(lines) if line.startswith("by limit"))
-    assert [line.split() for line in lines[place : place + 2]] == [
-        ["by", "limit", "A", "0%"],
-        ["B", "50%", "call_limit", "50%"],
-    ]
+    assert lines[place : place + 2] == ["by limit, A: 0%", "by limit, B: 50% (call_limit 50%)"]
     alone = in_process("compare", str(ended)).stdout
     assert alone.endswith("Ended by a limit: by call_limit 1 of 2 after 0 rollouts.\n")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import pty
 import signal
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -15,7 +17,7 @@ from envs import Opening, Task
 from envs.scienceworld import ScienceWorld
 from serving.model_configs import CHECKOUT
 from serving.tokens.tools import ToolCall
-from speedrunner.cli.hand_play import UnreadableLine, read_call
+from speedrunner.cli.hand_play import UnreadableLine, completions, read_call
 from tests.scripted_runs import CORRIDOR, command, complaint, speedrunner
 from tests.toy_env import Corridor
 
@@ -108,9 +110,27 @@ class TestTypedCalls:
         assert len(str(raised.value)) < 300
 
 
+class TestCompletion:
+    @pytest.mark.parametrize(
+        ("before", "word", "found"),
+        [
+            ("", "w", ["walk"]),
+            ("  ", "", ["walk", "look", "quit"]),
+            ("walk ", "l", ["left"]),
+            ("walk 2, ", "", ["left", "right"]),
+            ("walk(", "s", ["steps="]),
+            ("walk(direction='", "r", ["right"]),
+            ("look ", "", []),
+            ("fly ", "", []),
+        ],
+    )
+    def test_of_names_choices_and_parameters(self, before: str, word: str, found: list[str]) -> None:
+        assert completions(before, word, ["walk", "look", "quit"], SIGNATURES) == found
+
+
 class TestPlay:
     def test_an_episode_goes_to_its_end(self) -> None:
-        typed = "?\n\nlook\nwalk 2\nwalk(steps='far')\nwalk(\njump\nwalk(direction='up')\n"
+        typed = "help\n\nlook\nwalk 2\nwalk(steps='far')\nwalk(\njump\nwalk(direction='up')\n"
         typed += "walk(steps=1)\nwalk\n"
         done = play(f"env={CORRIDOR}", "task.index=3", typed=typed)
         assert done.returncode == 0, done.stderr
@@ -131,6 +151,34 @@ class TestPlay:
         done = play(f"env={CORRIDOR}", "task.index=8", typed="walk 4\n")
         assert (done.returncode, "Traceback" in done.stderr) == (0, False)
         assert done.stdout.endswith('> \n=== left: score 0.5, 1 calls, 1 actions; {"position":4}\n')
+
+    def test_so_is_quit(self) -> None:
+        done = play(f"env={CORRIDOR}", "task.index=8", typed="walk 4\nquit\nwalk 4\n")
+        assert done.stdout.endswith('> \n=== left: score 0.5, 1 calls, 1 actions; {"position":4}\n')
+
+    def test_tab_completes_a_name_on_a_terminal(self) -> None:
+        ours, theirs = pty.openpty()
+        process = subprocess.Popen(
+            command("episode", "--human", f"env={CORRIDOR}", "task.index=8"),
+            cwd=CHECKOUT, stdin=theirs, stdout=theirs, stderr=theirs, env={**os.environ, "TERM": "dumb"},
+        )  # fmt: skip
+        os.close(theirs)
+        shown = ""
+        while not shown.endswith("> "):
+            shown += os.read(ours, 1024).decode()
+        os.write(ours, b"wa\t 4\nqu\t\n")
+        with suppress(OSError):  # the end, once no process has the terminal open
+            while text := os.read(ours, 1024):
+                shown += text.decode()
+        os.close(ours)
+        assert process.wait(60) == 0
+        assert shown.replace("\r", "").endswith('=== left: score 0.5, 1 calls, 1 actions; {"position":4}\n')
+
+    def test_a_missing_option_is_named_as_it_is_typed(self) -> None:
+        line = complaint(play("env=scienceworld", typed=""))
+        assert line.startswith(
+            "env.family must be set for a split: env.family=3 (electricity) or env.family=4"
+        )
 
     def test_so_is_ctrl_c(self) -> None:
         process = started(f"env={CORRIDOR}")

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from pathlib import Path
 
 import psutil
@@ -95,3 +96,18 @@ def test_one_that_never_ends_is_killed_and_leaves_nothing(module: Path, tmp_path
 def _has(process: psutil.Process, scratch: str) -> bool:
     """Whether a process is one of the command's, which have its environment variables."""
     return process.pid != os.getpid() and scratch in (process.info["environ"] or {}).values()
+
+
+@pytest.mark.slow
+def test_choices_of_texts_are_checked_with_the_model_s_tokenizer(tmp_path: Path) -> None:
+    module = tmp_path / "skills.py"
+    module.write_text(
+        "from typing import Literal\n\n"
+        'def turn(way: Literal["left", "<|im_end|>"]) -> str:\n'
+        '    """Turn."""\n    return turn_left()\n'
+    )
+    done = in_process("library", "check", str(module))
+    assert done.stdout == (f"{module} is valid: 1 skills, 1 of them public, for babyai and tiny-random\n"), (
+        done.stderr
+    )
+    assert "xgrammar" in sys.modules

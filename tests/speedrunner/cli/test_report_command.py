@@ -37,8 +37,12 @@ def copied(sweep: Path, tmp_path: Path) -> Path:
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
     out, figures = tmp_path / "out", tmp_path / "out" / "figures"
+    umask = os.umask(0o027)
     done = in_process("report", str(learnt.dir), "--out", str(out))
+    os.umask(umask)
     assert (done.returncode, done.stderr) == (0, "")
+    found = {path: path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}
+    assert found == {path: 0o750 if path.is_dir() else 0o640 for path in found}
     assert (
         done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 25 tables, 3 figures"
     )

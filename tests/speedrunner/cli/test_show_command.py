@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from envs import Outcome
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.records import CallNode, Message, Termination, Turn
+from speedrunner.store.records import CallNode, EpisodeRow, Message, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.speedrunner.run_samples import trajectory
@@ -66,3 +67,41 @@ def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Pa
     assert "engine_error, unscored" in done.stdout
     assert done.stdout.endswith("gone\nat \\x1b]0;x\n")
     assert not any(ord(char) < 32 and char != "\n" for char in done.stdout)
+
+
+def test_the_list_of_episodes_begins_with_the_failed_ones_and_says_why(tmp_path: Path) -> None:
+    looping = trajectory(
+        "train/0001",
+        turns=[
+            Turn([], "", Usage(9, 0, 3), 0.1, executed=CallNode("wait", "primitive", {}, actions=1))
+            for _ in range(4)
+        ],
+        termination=Termination.ACTION_LIMIT,
+        outcome=Outcome(0.5, False, {}),
+    )
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config("run: {}\n")
+        for played in (trajectory("train/0000"), looping):
+            run.append_trajectory("train", 0, played)
+            run.append_episode(EpisodeRow.of(played, "train", 0))
+    path = tmp_path / "run"
+    assert in_process("show", str(path)).stdout.splitlines() == [
+        f"{path}: 2 finished episodes, 1 failed",
+        "episode     ended by      score  LLM calls  actions  output tokens",
+        "train/0001  action_limit  0.500          4        4             12"
+        "  Reached the limit of actions after 4; repeated wait() 4 times with the same results,"
+        " until the end",
+        "train/0000  success       1.000          2        3             30",
+        f"One episode, turn by turn: speedrunner show {path} train/0001",
+    ]
+    assert "\nwhy it failed: Reached the limit of actions after 4; repeated" in (
+        in_process("show", str(path), "train/1").stdout
+    )
+
+
+def test_a_run_without_episodes_has_an_empty_list(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config("run: {}\n")
+    assert in_process("show", str(tmp_path / "run")).stdout == (
+        f"{tmp_path / 'run'}: 0 finished episodes, 0 failed\n"
+    )

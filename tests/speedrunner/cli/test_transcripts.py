@@ -34,6 +34,9 @@ PLAN = """- env: babyai
 
 FILES = {file.stem: file for file in sorted((CHECKOUT / "tests/golden/cli").glob("*.txt"))}
 
+NARROW = "narrow"
+"""The transcript of a terminal with 60 columns, for commands that print tables; all others have 80."""
+
 WITH_PROCESSES = ("run", "sweep", "episode", "check", "bench", "cluster", "library_trial")
 """Transcripts with commands that start processes."""
 
@@ -69,9 +72,8 @@ def template(tmp_path_factory: pytest.TempPathFactory, tiny_folder: str) -> Path
 
 @pytest.fixture
 def workplace(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the template as the current folder; the terminal has 80 columns and shows no progress."""
+    """A copy of the template as the current folder; the terminal shows no progress."""
     monkeypatch.setattr(output, "SILENT_S", inf)
-    monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))  # for the corridor
     monkeypatch.setattr(rich_utils, "FORCE_TERMINAL", None)
     folder = shutil.copytree(template, tmp_path / "here")
@@ -96,8 +98,9 @@ def transcript(lines: list[str], folder: Path) -> str:
     [pytest.param(name, marks=[pytest.mark.process] * (name in WITH_PROCESSES)) for name in FILES],
 )
 def test_commands_print_what_their_transcript_shows(
-    name: str, workplace: Path, golden: Callable[[str, str], None]
+    name: str, workplace: Path, golden: Callable[[str, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("COLUMNS", "60" if name == NARROW else "80")
     lines = re.findall(r"^\$ speedrunner (.*)$", FILES[name].read_text(), re.MULTILINE)
     assert lines
     golden(f"cli/{name}.txt", transcript(lines, workplace))

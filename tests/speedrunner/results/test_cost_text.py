@@ -6,14 +6,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from rich.console import Console
 
-from serving.engine.metrics import Counters
 from serving.reconciliation import Reconciliation
-from serving.usage import Prices, Usage
+from serving.usage import Counters, Prices, Usage
 from speedrunner.results.cost_text import (
     COLUMNS,
-    checkpoint_table,
+    checkpoint_lines,
     cost_lines,
     limit_lines,
     notes,
@@ -53,15 +51,21 @@ SECOND = FIRST | {
 
 
 def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_number() -> None:
-    console = Console(width=80, color_system=None)
-    with console.capture() as capture:
-        console.print(checkpoint_table({"one": [FIRST, SECOND]}))
-    lines = capture.get().splitlines()
+    lines = checkpoint_lines({"one": [FIRST, SECOND]}, 80)
     assert max(map(len, lines)) <= 80
     assert [line.split() for line in lines if line.strip()][-2:] == [
         ["0", "0.500", "50%", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
         ["2", "1.000", "0%", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
     ]
+
+
+def test_the_checkpoints_of_several_runs_fit_into_sixty_columns_below_their_names() -> None:
+    lines = checkpoint_lines({"runs/experiment/speedrunner-seed1": [FIRST], "runs/b": [SECOND]}, 60)
+    assert max(map(len, lines[:-1])) <= 60
+    assert lines[0] == "run"
+    assert "runs/experiment/speedrunner-seed1" in lines
+    assert lines[-1].startswith("(60 columns have no room for: ")
+    assert any(line.split()[:2] == ["2", "1.000"] for line in lines)
 
 
 def test_where_a_policy_has_notes_and_no_skills_the_table_says_so() -> None:

@@ -8,11 +8,10 @@ import msgspec
 import pytest
 import yaml
 
-from serving.engine.metrics import Counters
 from serving.meter import LedgerRow
 from serving.model_configs import load_model_config
 from serving.reconciliation import Reconciliation
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.server_time import server_seconds, server_uses

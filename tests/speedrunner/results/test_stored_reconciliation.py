@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.engine.metrics import Counters
 from serving.reconciliation import Reconciliation
-from serving.usage import Usage
+from serving.usage import Counters, Usage
 from speedrunner.results.cost_text import reconciliation_text
 from speedrunner.results.stored_reconciliation import stored_reconciliations
 from tests.scripted_runs import ScriptedRun

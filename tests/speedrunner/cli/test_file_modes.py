@@ -1,0 +1,58 @@
+"""Files made for other people follow the user's umask; a run is its owner's alone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from speedrunner.cli.commands import COMMANDS
+from tests.scripted_runs import in_process
+from tests.speedrunner.results.small_runs import learnt
+
+pytestmark = pytest.mark.process
+
+SHARED = {
+    "view": "view RUN --static OUT",
+    "export": "export RUN --to dataset --out OUT",
+    "init": "init env treasure OUT",
+}
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("runs") / "run"
+    learnt(path)
+    return path
+
+
+@pytest.fixture
+def umask() -> Iterator[int]:
+    """Set the umask of a user who shares with the group."""
+    before = os.umask(0o027)
+    yield 0o027
+    os.umask(before)
+
+
+def test_the_table_of_commands_names_those_that_share() -> None:
+    shares = {each.name for group in COMMANDS.values() for each in group if each.shares}
+    assert shares == {*SHARED, "report"}  # report: test_report_command.py
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_shared_output_follows_the_umask(name: str, run: Path, tmp_path: Path, umask: int) -> None:
+    out = tmp_path / "out"
+    words = SHARED[name].replace("RUN", str(run)).replace("OUT", str(out)).split()
+    done = in_process(*words)
+    assert done.returncode == 0, done.stderr
+    found = {path: path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}
+    assert found == {path: 0o750 if path.is_dir() else 0o640 for path in found}
+    assert any(path.is_file() for path in found)
+    assert os.umask(umask) == umask  # the command left it as it was
+
+
+def test_the_run_that_they_show_stays_private(run: Path) -> None:
+    for path in (run, *run.rglob("*")):
+        assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path
