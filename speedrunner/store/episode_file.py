@@ -45,17 +45,26 @@ class Entry(NamedTuple):
 
 
 class EpisodeFile:
-    """The trajectories of one batch or evaluation. Every access may raise `StorageError`."""
+    """The trajectories of one batch or evaluation. Every access may raise `StorageError`.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        left_out: collects broken lines, which are left out; `None`: they are errors.
+    """
+
+    def __init__(self, path: Path, left_out: files.LeftOut = None) -> None:
         self.path = path
+        self._left_out = left_out
 
     @cached_property
     def attempts(self) -> list[Entry]:
         """Return every attempt that ended, in order; a torn tail is left out."""
         found: list[Entry] = []
         for number, start, line in islice(files.iterate_lines(self.path), EPISODES + 1):
-            key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
+            try:
+                key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
+            except files.StorageError as error:
+                files.leave_out(error, self._left_out)
+                continue
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
         if len(found) > EPISODES:
             raise RunDirectoryError(f"{self.path} has more than {EPISODES} episodes, which is the limit")
@@ -75,4 +84,9 @@ class EpisodeFile:
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
         for each, line in zip(entries, self.lines(entries), strict=True):
-            yield files.as_record(line, Trajectory, f"{self.path}, line {each.line},")
+            try:
+                trajectory = files.as_record(line, Trajectory, f"{self.path}, line {each.line},")
+            except files.StorageError as error:
+                files.leave_out(error, self._left_out)
+            else:
+                yield trajectory

@@ -61,6 +61,10 @@ class UnknownFormat(StorageError):
     """A record has a layout that this version does not know."""
 
 
+LeftOut = list[str] | None
+"""Collects one line for each broken record that a reader left out; `None`: broken records are errors."""
+
+
 @contextmanager
 def explain_errors(path: Path, verb: str) -> Iterator[None]:
     """Turn an `OSError` into a one-line `StorageError`: `path` could not be `verb`, why, and what to do."""
@@ -172,8 +176,11 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
     return size + len(line)
 
 
-def read_records(path: Path, type_: type[Record]) -> list[Record]:
+def read_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> list[Record]:
     """Read a JSON-lines file. A missing file is empty, and a torn tail is left out.
+
+    Args:
+        left_out: see `leave_out`; `None`: a broken line is an error.
 
     Raises:
         StorageError: the file cannot be read, its records would take more than `DECODED_BYTES`, or a line
@@ -185,16 +192,36 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
         room -= decoded_bytes(line, room)
         if room < 0:
             raise StorageError(f"{path}, line {number}: {_TOO_DENSE}")
-        found.append(decode(line, f"{path}, line {number},"))
+        try:
+            found.append(decode(line, f"{path}, line {number},"))
+        except StorageError as error:
+            leave_out(error, left_out)
     return found
 
 
-def iterate_records(path: Path, type_: type[Record]) -> Iterator[Record]:
+def iterate_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> Iterator[Record]:
     """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory and without
     limit.
     """
     decode = _decoder(type_)
-    return (decode(line, f"{path}, line {number},") for number, _, line in iterate_lines(path))
+    for number, _, line in iterate_lines(path):
+        try:
+            record = decode(line, f"{path}, line {number},")
+        except StorageError as error:
+            leave_out(error, left_out)
+        else:
+            yield record
+
+
+def leave_out(error: StorageError, left_out: LeftOut) -> None:
+    """Add a broken record's error to `left_out`, so that its reader can continue without the record.
+
+    Raises the error if `left_out` is `None`, and `UnknownFormat` always: then another version wrote the file.
+    """
+    if left_out is None or isinstance(error, UnknownFormat):
+        raise error
+    if (line := f"{error} (this record is left out)") not in left_out:
+        left_out.append(line)
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:

@@ -54,9 +54,14 @@ PROCESSES = 1_000
 """Maximum number of rows of `processes.jsonl`."""
 
 
-def load(path: Path | str) -> RunData:
-    """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run."""
-    run = RunData(Path(path))
+def load(path: Path | str, *, skip_broken: bool = False) -> RunData:
+    """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run.
+
+    Args:
+        skip_broken: whether to leave out broken lines and sleeps, and name them in `RunData.left_out`. For
+            showing results; whatever continues, checks or copies a run needs all records.
+    """
+    run = RunData(Path(path), left_out=[] if skip_broken else None)
     with as_run_directory_error(run.path):
         if not run.path.exists():
             raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
@@ -77,10 +82,12 @@ class RunData:
         path: the run's directory.
         files: its files.
         policies: the policy versions, read at each call.
+        left_out: one line for each broken record that was left out so far; `None`: broken records are errors.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, left_out: files.LeftOut = None) -> None:
         self.path = path
+        self.left_out = left_out
         self.files = RunFiles(path)
         self.policies = self.files.policies
         self._episode_files: dict[tuple[Phase, int], EpisodeFile] = {}
@@ -214,7 +221,10 @@ class RunData:
                         f"{path}: the records of sleeps up to this one would take more than {SLEEPS_BYTES}"
                         " bytes of memory, the limit"
                     )
-                found.append(files.as_record(content, SleepRecord, path))
+                try:
+                    found.append(files.as_record(content, SleepRecord, path))
+                except files.StorageError as error:
+                    files.leave_out(error, self.left_out)
         return found
 
     @cached_property
@@ -223,7 +233,7 @@ class RunData:
         room, found = LEDGER_BYTES, list[LedgerRow]()
         shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         with as_run_directory_error(self.path):
-            for row in files.iterate_records(self.files.requests, LedgerRow):
+            for row in files.iterate_records(self.files.requests, LedgerRow, self.left_out):
                 key = tuple(row.labels.items())
                 room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
                 if key not in shared:
@@ -310,7 +320,7 @@ class RunData:
         row = next(each for each in self.episodes if each.episode == found[0])
         trajectory = self.find(row)
         if trajectory is None:
-            raise RunDirectoryError(f"{self.path} has a row of {row.episode}, and not the episode")
+            raise RunDirectoryError(self._describe_missing(row.episode))
         return trajectory
 
     def find(self, row: EpisodeRow) -> Trajectory | None:
@@ -323,7 +333,7 @@ class RunData:
         with as_run_directory_error(self.path):
             for file in (self._episode_file(row.phase, number) for number in numbers):
                 if found := [each for each in file.newest if each.episode == row.episode]:
-                    return next(file.read(found))
+                    return next(file.read(found), None)
         return None
 
     def sleep(self, number: int) -> SleepRecord:
@@ -333,6 +343,10 @@ class RunData:
                 return record
         there = f"{sleep_key(1)} to {sleep_key(self.sleeps[-1].sleep)}" if self.sleeps else "none yet"
         raise RunDirectoryError(f"{self.path} has no {sleep_key(number)}; it has {there}")
+
+    def _describe_missing(self, episode: str) -> str:
+        found = f"{self.path} has a row of {episode}, and not the episode"
+        return "; ".join([found, *(self.left_out or [])])
 
     def frame(self, table: Table) -> pandas.DataFrame:
         """Return a table as a flat data frame; docs/data.md lists the tables and their columns.
@@ -345,7 +359,7 @@ class RunData:
 
     def _episode_file(self, phase: Phase, number: int) -> EpisodeFile:
         path = self.files.numbered(phase, number)
-        return self._episode_files.setdefault((phase, number), EpisodeFile(path))
+        return self._episode_files.setdefault((phase, number), EpisodeFile(path, self.left_out))
 
     def _limit_rows(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Return rows that are few enough to be resampled and drawn. Raises `RunDirectoryError` otherwise."""
@@ -359,7 +373,7 @@ class RunData:
 
     def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
         with as_run_directory_error(self.path):
-            return files.read_records(path, type_)
+            return files.read_records(path, type_, self.left_out)
 
 
 def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:

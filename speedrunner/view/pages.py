@@ -22,7 +22,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
-from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes
+from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes, list_test_points
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.skill_table import SkillHistory, skill_events
 from speedrunner.runs.stored_setup import usable
@@ -74,6 +74,7 @@ def heading(run: RunData) -> Context:
         "state": f"played by {owner}" if owner else "not running now",
         "growing": SOON_S if owner else LATER_S,
         "caveats": caveats(run.processes),
+        "left_out": run.left_out,  # grows until the page is rendered
     }
 
 
@@ -82,8 +83,8 @@ def runs_page(found: Mapping[str, Path]) -> Context:
     shown = []
     for slug, path in found.items():
         try:
-            run = load(path)
-            points = list_rows(average_tests(frame_episodes(run.rows)))
+            run = load(path, skip_broken=True)
+            points = list_test_points(run.rows)
             shown.append(
                 {
                     "slug": slug,
@@ -288,6 +289,8 @@ def find_episode(run: RunData, key: str) -> Trajectory:
     row = next((row for row in run.rows if row.episode == key), None)
     found = None if row is None else run.find(row)
     if found is None:
+        if row is not None and run.left_out:
+            raise RunDirectoryError(f"episode {key} cannot be shown: {'; '.join(run.left_out)}")
         raise NotFound(f"the run does not have episode {key} now")
     return found
 

@@ -9,7 +9,7 @@ from typing import get_args
 import msgspec
 
 from speedrunner.agents.reading import write_call
-from speedrunner.store.files import as_record
+from speedrunner.store.files import StorageError, as_record, leave_out
 from speedrunner.store.records import EpisodeRow, Phase, Trajectory, Turn
 from speedrunner.store.run_data import RunData
 from speedrunner.view.turns import describe_result
@@ -97,7 +97,11 @@ def search(run: RunData, query: Query) -> list[Hit]:
         for key, line in run.lines(phase):
             turns.pop(key, None)  # only the last of several attempts counts
             if key in rows and all(each in line.lower() for each in wanted):
-                turn = _first(as_record(line, Trajectory, run.path), query)
+                try:
+                    turn = _first(as_record(line, Trajectory, f"{run.path}, {key}"), query)
+                except StorageError as error:
+                    leave_out(error, run.left_out)
+                    continue
                 if turn is not None:
                     turns[key] = turn
     return [Hit(row, turns[key]) for key, row in rows.items() if key in turns]

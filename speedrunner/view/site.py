@@ -178,7 +178,7 @@ class Site:
         path = self.runs().get(slug)
         if path is None:
             raise NotFound(f"the folder does not have run {slug} now")
-        run = load(path)
+        run = load(path, skip_broken=True)
         if self._static and len(run.rows) > STATIC_EPISODES:
             raise RunDirectoryError(
                 f"{path} has {len(run.rows)} episodes, but static pages can show at most"
@@ -207,7 +207,7 @@ class _Seen:
     @classmethod
     def read(cls, path: Path, stamp: object, episode: str, attempt: int) -> _Seen:
         """Read one attempt, which never changes."""
-        run = load(path)
+        run = load(path, skip_broken=True)
         return cls(run, pages.find_episode(run, episode))
 
     @cached_property
@@ -232,4 +232,4 @@ def _stamp(run: RunData) -> object:
 
 def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:
     """Return the history up to these numbers of episodes and sleeps; reads all episodes."""
-    return skill_history(load(path))
+    return skill_history(load(path, skip_broken=True))
