@@ -25,7 +25,7 @@ def check_size(source: str) -> None:
     """
     if len(source) > MODULE_BYTES or len(source.encode(errors="replace")) > MODULE_BYTES:
         raise InvalidSkill(f"the module has more than {MODULE_BYTES} bytes, the limit")
-    if len(source) > TOKEN_LIMIT and sum(1 for _ in _TOKEN.finditer(source)) > TOKEN_LIMIT:
+    if len(source) > TOKEN_LIMIT and _TOKEN.subn("", source)[1] > TOKEN_LIMIT:
         raise InvalidSkill(f"the module has more than {TOKEN_LIMIT} words and signs, the limit")
 
 

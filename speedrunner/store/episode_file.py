@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
 from speedrunner.store import files
+from speedrunner.store.episode_outline import EpisodeOutline
 from speedrunner.store.records import FORMAT, Trajectory
 from speedrunner.store.stored_run import RunDirectoryError
+
+Decoded = TypeVar("Decoded")
 
 EPISODES = 50_000
 """Maximum number of episodes of a run, with every attempt: rows of `episodes.jsonl` and missing ones."""
@@ -83,10 +86,17 @@ class EpisodeFile:
 
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
+        return self._decode(entries, lambda line, where: files.as_record(line, Trajectory, where))
+
+    def outlines(self) -> Iterator[EpisodeOutline]:
+        """Yield the newest attempts without their texts, one at a time in memory."""
+        return self._decode(self.newest, lambda line, where: files.as_part(line, EpisodeOutline, where))
+
+    def _decode(self, entries: Sequence[Entry], decode: Callable[[bytes, str], Decoded]) -> Iterator[Decoded]:
         for each, line in zip(entries, self.lines(entries), strict=True):
             try:
-                trajectory = files.as_record(line, Trajectory, f"{self.path}, line {each.line},")
+                found = decode(line, f"{self.path}, line {each.line},")
             except files.StorageError as error:
                 files.leave_out(error, self._left_out)
             else:
-                yield trajectory
+                yield found

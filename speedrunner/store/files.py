@@ -277,7 +277,8 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
 
 
 def as_part(content: bytes, type_: type[Record], where: str) -> Record:
-    """Decode a few short values of a record, skip the rest unchecked. Raises as `read_record` does."""
+    """Decode some values of a record, skip the rest unchecked. Raises as `read_record` does."""
+    _check_memory(content, where)
     record: Record = _part_decoder(type_)(content, where)
     return record
 
@@ -446,9 +447,7 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
 
 @cache
 def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
-    """Return the same decoder for a type without the fields that can be large or deep, which are skipped
-    unchecked.
-    """
+    """Return the same decoder for a type without the fields of any content, which are skipped unchecked."""
     decoder = msgspec.json.Decoder(type_)
     defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
     known = defaults.get("format")
@@ -478,8 +477,7 @@ def check_content(text: bytes, where: str) -> None:
     """Raise `StorageError` if decoding a JSON text would take more than `DECODED_BYTES`, or if it has more
     than `LEVELS` levels, which only `msgspec` may still decode.
     """
-    if len(text) * _MOST > DECODED_BYTES and decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
-        raise StorageError(f"{where} {_TOO_DENSE}")
+    _check_memory(text, where)
     if text.count(b"[") + text.count(b"{") <= LEVELS:
         return
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
@@ -487,6 +485,11 @@ def check_content(text: bytes, where: str) -> None:
     # Each level is one too high, as bytes cannot be negative.
     if max(map(sub, accumulate(brackets), count(1)), default=0) > LEVELS:
         raise StorageError(f"{where} nests lists and objects on more than {LEVELS} levels")
+
+
+def _check_memory(text: bytes, where: str) -> None:
+    if len(text) * _MOST > DECODED_BYTES and decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
+        raise StorageError(f"{where} {_TOO_DENSE}")
 
 
 def decoded_bytes(text: bytes, enough: int) -> int:

@@ -23,6 +23,7 @@ from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.store import files
 from speedrunner.store.episode_file import EPISODES, EpisodeFile
+from speedrunner.store.episode_outline import EpisodeOutline
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
@@ -159,6 +160,12 @@ class RunData:
             for each in self.files.numbers(phase) if number is None else [number]:
                 file = self._episode_file(phase, each)
                 yield from file.read(file.attempts if every_attempt else file.newest)
+
+    def outlines(self, phase: Phase) -> Iterator[EpisodeOutline]:
+        """Yield the episodes of a phase as `played` does, without their texts and ten times as fast."""
+        with as_run_directory_error(self.path):
+            for number in self.files.numbers(phase):
+                yield from self._episode_file(phase, number).outlines()
 
     def count(self, phase: Phase) -> int:
         """Return the number of finished episodes of a phase, without decoding their texts."""
@@ -341,8 +348,10 @@ class RunData:
         for record in self.sleeps:
             if record.sleep == number:
                 return record
-        there = f"{sleep_key(1)} to {sleep_key(self.sleeps[-1].sleep)}" if self.sleeps else "none yet"
-        raise RunDirectoryError(f"{self.path} has no {sleep_key(number)}; it has {there}")
+        numbers = [record.sleep for record in self.sleeps]
+        there = f"{sleep_key(numbers[0])} to {sleep_key(numbers[-1])}" if numbers else "none yet"
+        problems = [f"{self.path} has no readable {sleep_key(number)}; it has {there}"]
+        raise RunDirectoryError("; ".join(problems + (self.left_out or [])))
 
     def _describe_missing(self, episode: str) -> str:
         found = f"{self.path} has a row of {episode}, and not the episode"

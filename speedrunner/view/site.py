@@ -67,7 +67,7 @@ class Site:
             "capped": pages.cap_text,
         }
         self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
-        self._histories = lru_cache(maxsize=4)(_history)
+        self._histories = lru_cache(maxsize=16)(_history)
         self._reading = threading.Lock()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
             (re.compile(pattern, re.ASCII), answer)
@@ -134,7 +134,9 @@ class Site:
         return Answer(content, ASSETS[asset])
 
     def _run(self, query: Mapping[str, str], run: str) -> Answer:
-        return self._page("run.jinja", 2, pages.run_page(self._load(run)))
+        data = self._load(run)
+        _ = data.missing_rows  # reads the index of all episodes, so that the page names broken lines
+        return self._page("run.jinja", 2, pages.run_page(data))
 
     def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
         return self._page("episodes.jinja", 2, pages.episodes_page(self._load(run), query))

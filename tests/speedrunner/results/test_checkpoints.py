@@ -295,3 +295,18 @@ def test_test_episodes_bear_no_sleep(empty: RunDirectory) -> None:
     play(empty, "test/0000/0000", Usage(1, 0, 1))
     learn(empty, 1, 1, Usage(9, 0, 9))
     assert rollouts(empty) == {}
+
+
+def test_points_without_a_data_frame_are_those_of_the_frame(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {})
+    run.test(2, 0, [0.5, None, 1.0])
+    run.test(0, 0, [None])
+    rows = load(run.path).rows
+    frame = average_tests(frame_episodes(rows))
+    points = list_test_points(rows)
+    assert [each.checkpoint for each in points] == list(frame.index) == [0, 2]
+    assert [each.score for each in points] == [None, 0.75]
+    assert [(each.episodes, each.limited) for each in points] == list(
+        zip(frame["episodes"], frame["limited"], strict=True)
+    )

@@ -98,3 +98,13 @@ def hostile_run(folder: Path) -> Path:
         run.write_sleep(record)
         run.write_policy(Policy(version=1, module=source, skills=(skill,), notes=HOSTILE))
     return folder
+
+
+def break_line(file: Path) -> None:
+    """Cut off the second half of a file's first record, or of the second line of a whole file."""
+    first, *rest = file.read_bytes().splitlines(keepends=True)
+    if file.suffix == ".json":
+        rest = [rest[0][: len(rest[0]) // 2] + b"\n", *rest[1:]]
+    else:
+        first = first[: len(first) // 2] + b"\n"
+    file.write_bytes(first + b"".join(rest))
