@@ -20,7 +20,8 @@ from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.view import most_called, pages
+from speedrunner.view import compare_page, most_called, pages
+from speedrunner.view.compare_page import CannotCompare, Comparable
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.turns import show_calls
@@ -39,6 +40,7 @@ POLICY = (
 """The Content-Security-Policy of every page."""
 
 RUN = r"runs/(?P<run>[\w.-]+)"
+SIDE = r"[\w.-]+(?:@\d{1,9})?"
 EPISODE = r"(?P<episode>train/\d{4,}|test/\d{4,}/\d{4,}|sleep/\d{4,}/again/\d{4,})"
 
 
@@ -75,6 +77,8 @@ class Site:
                 (r"index\.html", self._runs),
                 (r"(?P<asset>view\.css|view\.js)", self._asset),
                 (r"skills/(?P<place>[\w.-]+)\.html", self._most_called),
+                (r"compare\.html", self._compare),
+                (rf"compare/(?P<first>{SIDE})/(?P<second>{SIDE})\.html", self._comparison),
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
                 (rf"{RUN}/skills\.html", self._skills),
@@ -93,7 +97,7 @@ class Site:
                 if match := pattern.fullmatch(path):
                     return answer(query=query, **match.groupdict())
             raise NotFound("no such page")
-        except NotFound as error:
+        except (NotFound, CannotCompare) as error:
             return self._problem(path, 404, error)
         except InvalidQuery as error:
             return self._problem(path, 400, error)
@@ -128,6 +132,20 @@ class Site:
         context = {"env": env, "shown": shown, "problems": problems, "top": most_called.TOP}
         left = max(len(best[env]) - most_called.RUNS, 0)
         return self._page("most_called.jinja", 1, context | {"left": left})
+
+    def _compare(self, query: Mapping[str, str]) -> Answer:
+        found = Comparable(self.runs(), _address)
+        if query.get("first") and query.get("second"):
+            sides = (
+                query[side] + (f"@{query[f'{side}_at']}" if query.get(f"{side}_at") else "")
+                for side in ("first", "second")
+            )
+            return self._page("comparison.jinja", 0, compare_page.comparison_page(found, *sides))
+        return self._page("compare.jinja", 0, compare_page.conditions_page(found))
+
+    def _comparison(self, query: Mapping[str, str], first: str, second: str) -> Answer:
+        context = compare_page.comparison_page(Comparable(self.runs(), _address), first, second)
+        return self._page("comparison.jinja", 2, context)
 
     def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
         content = (files(__package__) / "templates" / asset).read_bytes()

@@ -14,9 +14,11 @@ from envs import Outcome
 from serving.usage import Prices, Usage
 from speedrunner.results.checkpoints import (
     SPENT,
+    average_tests,
     frame_checkpoints,
     frame_episodes,
     frame_sleeps,
+    list_test_points,
     share_sleeps,
 )
 from speedrunner.results.cost_text import notes
@@ -28,6 +30,7 @@ from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
 from tests.speedrunner.results.ledgers import play, row
+from tests.speedrunner.results.small_runs import SmallRun
 from tests.speedrunner.run_samples import sleep
 
 LIST = Prices(uncached=1.0, cached=0.5, output=10.0)
