@@ -10,8 +10,7 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.results.checkpoints import average_tests, frame_episodes
-from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.checkpoints import list_test_points
 from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS
@@ -115,9 +114,8 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
     run = load(path)
-    rows = run.episodes
-    points = list_rows(average_tests(frame_episodes(rows)))
-    last = points[-1] if points else {}
+    rows = run.rows  # after a kill one may be missing; `run.episodes` would index all episodes
+    points = list_test_points(rows)
     owner = owner_of(path / "lock")
     ledger = path / "requests.jsonl"
     found = RunStatus(
@@ -126,8 +124,8 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         owner=owner,
         episodes=len(rows),
         faults=sum(row.termination.is_fault for row in rows),
-        checkpoint=last.get("checkpoint"),
-        score=last.get("score"),
+        checkpoint=points[-1].checkpoint if points else None,
+        score=points[-1].score if points else None,
         caveats=caveats(run.processes),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )
@@ -135,7 +133,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         plan = set_up_stored(run, trust, plays_here=False).plan(run.training_end)
     except SETUP_ERRORS as error:  # something that it names is not on this machine
         return replace(found, state="running" if owner else "unknown", note=str(error))
-    left = unfinished_steps(plan, run)
+    left = unfinished_steps(plan, run, rows=rows)
     return replace(
         found,
         state="finished" if not left else "running" if owner else "stopped",

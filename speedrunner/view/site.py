@@ -20,7 +20,7 @@ from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.view import compare_page, most_called, pages
+from speedrunner.view import compare_page, live, most_called, pages
 from speedrunner.view.compare_page import CannotCompare, Comparable
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
@@ -77,6 +77,7 @@ class Site:
                 (r"index\.html", self._runs),
                 (r"(?P<asset>view\.css|view\.js)", self._asset),
                 (r"skills/(?P<place>[\w.-]+)\.html", self._most_called),
+                (r"live\.html", self._live),
                 (r"compare\.html", self._compare),
                 (rf"compare/(?P<first>{SIDE})/(?P<second>{SIDE})\.html", self._comparison),
                 (rf"{RUN}/index\.html", self._run),
@@ -132,6 +133,10 @@ class Site:
         context = {"env": env, "shown": shown, "problems": problems, "top": most_called.TOP}
         left = max(len(best[env]) - most_called.RUNS, 0)
         return self._page("most_called.jinja", 1, context | {"left": left})
+
+    def _live(self, query: Mapping[str, str]) -> Answer:
+        context = live.live_page(self._folder, self.runs())
+        return self._page("live.jinja", 0, context | {"time": live.describe_time, "usd": live.describe_usd})
 
     def _compare(self, query: Mapping[str, str]) -> Answer:
         found = Comparable(self.runs(), _address)

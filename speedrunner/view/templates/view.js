@@ -10,35 +10,6 @@ async function addPictures(turns) {
   }
 }
 
-function inUse(part) {
-  const changed = [...part.querySelectorAll("input, select")].some((field) =>
-    field.options ? !field.options[field.selectedIndex].defaultSelected && field.selectedIndex > 0 : field.value !== field.defaultValue
-  );
-  return changed || (part.contains(document.activeElement) && document.activeElement.matches("a, input, select, button, summary"));
-}
-
-async function grow() {
-  try {
-    const answer = await fetch(location.href);
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const part of ["header", "main"]) {
-      const now = document.querySelector(part), then = page.querySelector(part);
-      if (!then || now.innerHTML === then.innerHTML || inUse(now)) continue;
-      const scrolled = [...now.querySelectorAll(".wide")].map((wide) => wide.scrollLeft);
-      now.replaceWith(then);
-      then.querySelectorAll(".wide").forEach((wide, n) => (wide.scrollLeft = scrolled[n] || 0));
-    }
-    document.body.dataset.growing = page.body.dataset.growing || document.body.dataset.growing;
-  } catch {
-    // The server has ended, or does not answer now.
-  }
-  later();
-}
-
-function later() {
-  setTimeout(grow, 1000 * Number(document.body.dataset.growing));
-}
-
 function goTo(step) {
   const turns = [...document.querySelectorAll(".turn")];
   const at = turns.indexOf(document.activeElement.closest(".turn"));
@@ -77,4 +48,61 @@ if (rows) {
 }
 const turns = document.querySelector("[data-pictures]");
 if (turns) addPictures(turns);
-if (document.body.dataset.growing) later();
+// Updates: newer versions of a page arrive as server-sent events and change only what differs
+
+const BASE = new URL(".", document.currentScript.src).href;
+const OWN = ["open", "hidden", "value", "checked", "selected"]; // what a person may have changed
+
+function isSame(now, then) {
+  return now.nodeType === then.nodeType && now.nodeName === then.nodeName && (now.id || "") === (then.id || "");
+}
+
+function update(now, then) {
+  if (now.nodeType !== Node.ELEMENT_NODE) {
+    if (now.nodeValue !== then.nodeValue) now.nodeValue = then.nodeValue;
+    return;
+  }
+  for (const { name, value } of [...then.attributes])
+    if (!OWN.includes(name) && now.getAttribute(name) !== value) now.setAttribute(name, value);
+  for (const { name } of [...now.attributes])
+    if (!OWN.includes(name) && !then.hasAttribute(name)) now.removeAttribute(name);
+  if (now.nodeName === "PROGRESS") now.value = then.value;
+  let at = now.firstChild;
+  for (const child of [...then.childNodes]) {
+    const known = child.id && [...now.children].find((each) => each.id === child.id);
+    if (known && known !== at) now.insertBefore(known, at);
+    const match = known || (at && isSame(at, child) ? at : null);
+    if (match) update(match, child);
+    else now.insertBefore(child, at);
+    if (match) at = match.nextSibling;
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+let updates = null;
+
+function follow() {
+  if (document.hidden || updates || !document.body.dataset.growing) return;
+  updates = new EventSource(`${BASE}updates/${location.href.split("#")[0].slice(BASE.length)}`);
+  updates.addEventListener("page", (event) => {
+    const page = new DOMParser().parseFromString(JSON.parse(event.data), "text/html");
+    for (const part of ["header", "main"]) {
+      const then = page.querySelector(`body > ${part}`);
+      if (then) update(document.querySelector(`body > ${part}`), then);
+    }
+    document.dispatchEvent(new Event("updated")); // filters apply to what is new
+  });
+  updates.addEventListener("end", unfollow);
+}
+
+function unfollow() {
+  if (updates) updates.close();
+  updates = null;
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? unfollow() : follow())); // browsers allow six streams
+follow();
