@@ -114,12 +114,12 @@ def _first(played: Trajectory, query: Query) -> int | None:
         called = turn.executed
         if query.skill and (called is None or (called.kind, called.name) != ("skill", query.skill)):
             continue
-        if any(text in each.lower() for each in _texts(turn)):
+        if any(text in each.lower() for each in turn_texts(turn)):
             return number
     return None
 
 
-def _texts(turn: Turn) -> Iterator[str]:
+def turn_texts(turn: Turn) -> Iterator[str]:
     """Yield all texts that a page shows of a turn."""
     yield from (message.content for message in turn.messages)
     yield from (turn.text, turn.reasoning, turn.error or "")

@@ -24,6 +24,7 @@ from speedrunner.view import compare_page, live, most_called, pages
 from speedrunner.view.compare_page import CannotCompare, Comparable
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
+from speedrunner.view.search_index import SHARDS, SearchIndex, build_index
 from speedrunner.view.turns import show_calls
 from speedrunner.view.worlds import snapshots
 
@@ -31,7 +32,8 @@ STATIC_EPISODES = 5_000
 """Maximum episodes of a run for static pages: each page reads its episode's file to the end."""
 
 HTML, JSON = "text/html; charset=utf-8", "application/json"
-ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": "text/javascript; charset=utf-8"}
+JAVASCRIPT = "text/javascript; charset=utf-8"
+ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": JAVASCRIPT}
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -45,11 +47,16 @@ EPISODE = r"(?P<episode>train/\d{4,}|test/\d{4,}/\d{4,}|sleep/\d{4,}/again/\d{4,
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A page or file as it is sent."""
+    """A page or file as it is sent.
+
+    Attributes:
+        loads: addresses of the files that the page's scripts load when they are needed.
+    """
 
     content: bytes
     kind: str = HTML
     status: int = 200
+    loads: tuple[str, ...] = ()
 
 
 class Site:
@@ -70,6 +77,7 @@ class Site:
         }
         self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
         self._histories = lru_cache(maxsize=16)(_history)
+        self._index = lru_cache(maxsize=1)(_index)
         self._reading = threading.Lock()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
             (re.compile(pattern, re.ASCII), answer)
@@ -82,6 +90,7 @@ class Site:
                 (rf"compare/(?P<first>{SIDE})/(?P<second>{SIDE})\.html", self._comparison),
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
+                (rf"{RUN}/search/(?P<shard>\d{{1,2}})\.js", self._search_shard),
                 (rf"{RUN}/skills\.html", self._skills),
                 (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", self._library),
                 (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>[1-9]\d{{0,8}})\.html", self._sleep),
@@ -162,7 +171,20 @@ class Site:
         return self._page("run.jinja", 2, pages.run_page(data))
 
     def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
-        return self._page("episodes.jinja", 2, pages.episodes_page(self._load(run), query))
+        data = self._load(run)
+        context = pages.episodes_page(data, query)
+        if not self._static:
+            return self._page("episodes.jinja", 2, context)
+        omitted = self._index(data.path, _stamp(data)).omitted
+        found = self._page("episodes.jinja", 2, context | {"omitted_words": omitted})
+        loads = tuple(f"runs/{run}/search/{shard}.js" for shard in range(SHARDS))
+        return msgspec.structs.replace(found, loads=loads)
+
+    def _search_shard(self, query: Mapping[str, str], run: str, shard: str) -> Answer:
+        data = self._load(run)
+        if not self._static or int(shard) >= SHARDS:
+            raise NotFound("only static pages have a search index")
+        return Answer(self._index(data.path, _stamp(data)).shards[int(shard)], JAVASCRIPT)
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
@@ -253,6 +275,11 @@ def _stamp(run: RunData) -> object:
     """Return a value that changes if another run replaces a run."""
     found = (run.path / "config.yaml").stat()
     return found.st_ino, found.st_mtime_ns
+
+
+def _index(path: Path, stamp: object) -> SearchIndex:
+    """Return the index of a run's texts; reads all episodes."""
+    return build_index(load(path, skip_broken=True))
 
 
 def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:

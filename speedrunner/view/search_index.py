@@ -1,0 +1,86 @@
+"""The word index with which static pages search the texts of a run's episodes, without a server.
+
+Each word has the episodes that contain it, with the first turn. Words are spread over small JavaScript files
+by their first two characters, so that a search loads only the files that it needs. Pages from a disk cannot
+fetch data, but they can load scripts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import get_args
+
+import msgspec
+
+from speedrunner.store.records import Phase
+from speedrunner.store.run_data import RunData
+from speedrunner.view.search import turn_texts
+
+SHARDS = 64
+"""Files of an index."""
+
+POSTINGS = 1_000_000
+"""Maximum pairs of a word and an episode in an index: about 8 MB. Beyond this, the words of most episodes are
+left out."""
+
+WORD_CHARS = 40
+"""Maximum characters of a word; longer ones are left out."""
+
+_WORD = re.compile(rf"\w{{2,{WORD_CHARS}}}(?!\w)")
+
+
+class SearchIndex(msgspec.Struct, frozen=True):
+    """The index of one run.
+
+    Attributes:
+        shards: content of each file.
+        omitted: number of very common words that it lacks.
+    """
+
+    shards: list[bytes]
+    omitted: int
+
+
+def build_index(run: RunData) -> SearchIndex:
+    """Index the newest attempts at all episodes of a run; this reads all of them. Raises `StorageError`.
+
+    Episodes are numbered in the order of `speedrunner.view.search.search`.
+    """
+    numbers = {row.episode: number for number, row in enumerate(sorted(run.rows, key=lambda row: row.episode))}
+    words: dict[str, list[int]] = {}
+    for phase in get_args(Phase):
+        for played in run.played(phase):
+            number = numbers.get(played.episode)
+            if number is None:
+                continue
+            known: set[str] = set()
+            for turn_number, turn in enumerate(played.turns, start=1):
+                new = {word for text in turn_texts(turn) for word in _words(text)} - known
+                known |= new
+                for word in new:
+                    words.setdefault(word, []).extend((number, turn_number))
+    omitted, room = 0, 2 * POSTINGS
+    shards: list[dict[str, list[int]]] = [{} for _ in range(SHARDS)]
+    for word in sorted(words, key=lambda word: (len(words[word]), word)):
+        room -= len(words[word])
+        if room < 0:
+            omitted += 1
+        else:
+            shards[shard_of(word)][word] = words[word]
+    return SearchIndex([_script(number, shard) for number, shard in enumerate(shards)], omitted)
+
+
+def shard_of(word: str) -> int:
+    """Return the file of a word of at least two characters, as view.js computes it."""
+    units = word[:2].encode("utf-16-le", "surrogatepass")
+    first, second = units[0] + 256 * units[1], units[2] + 256 * units[3]
+    return (31 * first + second) % SHARDS
+
+
+def _words(text: str) -> Iterator[str]:
+    return (found[0] for found in _WORD.finditer(text.lower()))
+
+
+def _script(number: int, shard: dict[str, list[int]]) -> bytes:
+    return b"addShard(%d, %s);\n" % (number, msgspec.json.encode(shard))
