@@ -161,7 +161,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
     return pandas.DataFrame(found, columns=columns).astype(kinds)
 
 
-class TestPoint(msgspec.Struct, frozen=True):
+class EvaluationPoint(msgspec.Struct, frozen=True):
     """The test episodes of one checkpoint: their number, mean score, and the share that limits ended."""
 
     checkpoint: int
@@ -170,7 +170,7 @@ class TestPoint(msgspec.Struct, frozen=True):
     limited: float
 
 
-def list_test_points(rows: Iterable[EpisodeRow]) -> list[TestPoint]:
+def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
     """Return three columns of `average_tests`, ascending, without the cost of a data frame.
 
     A page of many runs needs no more.
@@ -184,7 +184,7 @@ def list_test_points(rows: Iterable[EpisodeRow]) -> list[TestPoint]:
         scores = [row.score for row in own if row.score is not None]
         limited = sum(row.termination.is_limit for row in own) / len(own)
         score = sum(scores) / len(scores) if scores else None
-        found.append(TestPoint(checkpoint, len(own), score, limited))
+        found.append(EvaluationPoint(checkpoint, len(own), score, limited))
     return found
 
 

@@ -39,7 +39,7 @@ METRICS: dict[str, Value] = {
 
 
 @dataclass(frozen=True)
-class TestedRun:
+class EvaluatedRun:
     """The test episodes of one run; `name` identifies the run in links."""
 
     name: str
@@ -95,7 +95,7 @@ class Side:
     """One run, or the runs of a condition, by seed."""
 
     title: str
-    runs: dict[int, TestedRun]
+    runs: dict[int, EvaluatedRun]
 
     @cached_property
     def checkpoints(self) -> list[int]:
@@ -136,7 +136,7 @@ Points = tuple[int, int]
 """The checkpoints at which the first and the second side are compared."""
 
 
-def pair_runs(first: Side, second: Side) -> dict[int, tuple[TestedRun, TestedRun]]:
+def pair_runs(first: Side, second: Side) -> dict[int, tuple[EvaluatedRun, EvaluatedRun]]:
     """Return the runs to compare: the only run of each side, or else those with equal seeds."""
     if len(first.runs) == len(second.runs) == 1:
         (one,), (other,) = first.runs.values(), second.runs.values()
@@ -184,7 +184,7 @@ def list_task_differences(first: Side, second: Side, points: Points) -> list[Tas
     return sorted(found, key=_by_size)
 
 
-def _scored(run: TestedRun, point: int) -> dict[Task, list[EpisodeRow]]:
+def _scored(run: EvaluatedRun, point: int) -> dict[Task, list[EpisodeRow]]:
     found: dict[Task, list[EpisodeRow]] = {}
     for row in run.rows.get(point, ()):
         if row.score is not None:

@@ -16,7 +16,7 @@ from speedrunner.results.paired import (
     METRICS,
     Points,
     Side,
-    TestedRun,
+    EvaluatedRun,
     estimate_difference,
     list_task_differences,
     pair_runs,
@@ -62,17 +62,17 @@ class Comparable:
     """
 
     def __init__(self, found: Mapping[str, Path], address: Addressed) -> None:
-        self.runs: dict[str, TestedRun] = {}
+        self.runs: dict[str, EvaluatedRun] = {}
         self.problems: list[str] = []
         for slug, path in found.items():
             try:
-                run = TestedRun(slug, load(path, skip_broken=True))
+                run = EvaluatedRun(slug, load(path, skip_broken=True))
                 _ = run.condition_name, run.rows
                 self.runs[slug] = run
             except DAMAGED as error:
                 self.problems.append(damage(path, error))
         groups, self.notes = group_by_condition([*self.runs.values()])
-        self.conditions: dict[str, tuple[ConditionName, dict[int, TestedRun]]] = {}
+        self.conditions: dict[str, tuple[ConditionName, dict[int, EvaluatedRun]]] = {}
         for name, seeds in groups.items():
             parts = name.env, name.method, name.model
             slug = CONDITION + address(("-".join(parts),))
@@ -101,7 +101,7 @@ class Comparable:
 
 def conditions_page(found: Comparable) -> Context:
     """Return the conditions of each environment with their curves, scores and comparisons."""
-    places: dict[str, list[tuple[str, ConditionName, dict[int, TestedRun]]]] = {}
+    places: dict[str, list[tuple[str, ConditionName, dict[int, EvaluatedRun]]]] = {}
     for slug, (name, seeds) in found.conditions.items():
         places.setdefault(name.env, []).append((slug, name, seeds))
     room = LINKS
@@ -306,7 +306,7 @@ def _spread(values: Sequence[float], digits: int) -> str:
     return f"{fmean(values):,.{digits}f}{deviation}"
 
 
-def _config_lines(one: TestedRun, other: TestedRun) -> list[str]:
+def _config_lines(one: EvaluatedRun, other: EvaluatedRun) -> list[str]:
     """Return the differences of two runs' configurations, models and code."""
     lines = [
         line for line in differences(one.config, other.config) if not line.startswith("run.start_from")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,9 @@ FEW = 3
 
 FAULTS = 20
 """Maximum number of faults, and of different request errors, which are listed."""
+
+REASON_CHARS = 300
+"""Maximum characters of an error."""
 
 BADGES = {"finished": "good", "running": "plain", "stopped": "bad", "waiting": "plain", "unknown": "bad"}
 ORDER = ("running", "stopped", "unknown", "waiting", "finished")
@@ -89,7 +92,7 @@ class Rates(msgspec.Struct):
         self.usage += other.usage
 
 
-def live_page(folder: Path, found: Mapping[str, Path], read: Callable[[Path], RunData] = load) -> Context:
+def live_page(folder: Path, found: Mapping[str, Path]) -> Context:
     """Return runs, servers and faults of a folder. Raises `StorageError` if the folder does not exist.
 
     Args:
@@ -108,7 +111,7 @@ def live_page(folder: Path, found: Mapping[str, Path], read: Callable[[Path], Ru
         if each.state in ("waiting", "unknown") and not each.owner:
             continue
         try:
-            _describe(row, read(Path(each.dir)), now, servers, errors, faults)
+            _describe(row, load(each.dir, skip_broken=True), now, servers, errors, faults)
         except DAMAGED as error:
             row["problem"] = " ".join(str(error).split())
     running = [row for row in runs if row["status"].state == "running"]
@@ -156,7 +159,7 @@ def _describe(
             (each for each in reversed(run.reading) if each.model == model), None
         )
         row["rates"].add(rates)
-    errors.update(each.error[:200] for each in tail if each.error and now - each.time <= WINDOW_S)
+    errors.update(each.error[:REASON_CHARS] for each in tail if each.error and now - each.time <= WINDOW_S)
     row["left"] = _time_left(run, found, row["rates"])
 
 
@@ -205,8 +208,8 @@ def _reason(run: RunData, fault: Any) -> str:
         played = run.find(fault)
     except DAMAGED as error:
         return " ".join(str(error).split())
-    text = (played and played.error) or "no reason is recorded"
-    return text.strip().splitlines()[-1][:300] if text.strip() else "no reason is recorded"
+    lines = ((played and played.error) or "").strip().split("\n")  # a traceback ends with its error
+    return lines[-1][:REASON_CHARS] or "no reason is recorded"
 
 
 def _tiles(found: Status, runs: list[Context], servers: Mapping[tuple[str, ...], Context]) -> list[Context]:

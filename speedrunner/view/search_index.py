@@ -34,11 +34,11 @@ class SearchIndex(msgspec.Struct, frozen=True):
     """The index of one run.
 
     Attributes:
-        shards: content of each file.
+        shards: content of the files with words, by number.
         omitted: number of very common words that it lacks.
     """
 
-    shards: list[bytes]
+    shards: dict[int, bytes]
     omitted: int
 
 
@@ -68,7 +68,8 @@ def build_index(run: RunData) -> SearchIndex:
             omitted += 1
         else:
             shards[shard_of(word)][word] = words[word]
-    return SearchIndex([_script(number, shard) for number, shard in enumerate(shards)], omitted)
+    scripts = {number: _script(number, shard) for number, shard in enumerate(shards) if shard}
+    return SearchIndex(scripts, omitted)
 
 
 def shard_of(word: str) -> int:

@@ -24,7 +24,7 @@ from speedrunner.view import compare_page, live, most_called, pages
 from speedrunner.view.compare_page import CannotCompare, Comparable
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
-from speedrunner.view.search_index import SHARDS, SearchIndex, build_index
+from speedrunner.view.search_index import SearchIndex, build_index
 from speedrunner.view.turns import show_calls
 from speedrunner.view.worlds import snapshots
 
@@ -175,16 +175,17 @@ class Site:
         context = pages.episodes_page(data, query)
         if not self._static:
             return self._page("episodes.jinja", 2, context)
-        omitted = self._index(data.path, _stamp(data)).omitted
-        found = self._page("episodes.jinja", 2, context | {"omitted_words": omitted})
-        loads = tuple(f"runs/{run}/search/{shard}.js" for shard in range(SHARDS))
+        index = self._index(data.path, _stamp(data))
+        found = self._page("episodes.jinja", 2, context | {"index": index})
+        loads = tuple(f"runs/{run}/search/{shard}.js" for shard in index.shards)
         return msgspec.structs.replace(found, loads=loads)
 
     def _search_shard(self, query: Mapping[str, str], run: str, shard: str) -> Answer:
         data = self._load(run)
-        if not self._static or int(shard) >= SHARDS:
+        content = self._index(data.path, _stamp(data)).shards.get(int(shard)) if self._static else None
+        if content is None:
             raise NotFound("only static pages have a search index")
-        return Answer(self._index(data.path, _stamp(data)).shards[int(shard)], JAVASCRIPT)
+        return Answer(content, JAVASCRIPT)
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)

@@ -104,6 +104,7 @@ function addShard(number, words) {
 }
 
 function loadShard(number) {
+  if (!document.getElementById("static-search").dataset.shards.split(" ").includes(String(number))) return {};
   if (!shards.has(number)) {
     const shard = {};
     shard.words = new Promise((resolve) => (shard.resolve = resolve));
