@@ -123,18 +123,27 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
 
 
 class Groupable(Protocol):
-    """What grouping needs of a run; `checkpoints` are the finished ones."""
+    """A run that can be grouped."""
 
     @property
-    def path(self) -> str: ...
+    def path(self) -> str:
+        """Return its directory."""
+
     @property
-    def config(self) -> Config: ...
+    def config(self) -> Config:
+        """Return its configuration."""
+
     @property
-    def condition_name(self) -> ConditionName: ...
+    def condition_name(self) -> ConditionName:
+        """Return its condition, without differences from other runs."""
+
     @property
-    def checkpoints(self) -> Sized: ...
+    def checkpoints(self) -> Sized:
+        """Return its finished checkpoints."""
+
     @property
-    def seed(self) -> int: ...
+    def seed(self) -> int:
+        """Return its seed."""
 
 
 Run = TypeVar("Run", bound=Groupable)

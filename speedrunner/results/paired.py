@@ -177,9 +177,7 @@ def list_task_differences(first: Side, second: Side, points: Points) -> list[Tas
         )
         one, other = ([(names[id(row)], row.episode) for row in rows] for rows in sides)
         found.append(
-            TaskDifference(
-                task, (scores[0] or 0.0, scores[1] or 0.0), (outputs[0], outputs[1]), (one, other)
-            )
+            TaskDifference(task, (scores[0] or 0.0, scores[1] or 0.0), (outputs[0], outputs[1]), (one, other))
         )
     return sorted(found, key=_by_size)
 

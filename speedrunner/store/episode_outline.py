@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from speedrunner.store.records import FORMAT, Real, Whole
+from speedrunner.store.records import FORMAT
+from typed.numbers import Real, Whole
 
 
 class CallOutline(msgspec.Struct):

@@ -14,9 +14,9 @@ from speedrunner.results.conditions import group_by_condition
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import (
     METRICS,
+    EvaluatedRun,
     Points,
     Side,
-    EvaluatedRun,
     estimate_difference,
     list_task_differences,
     pair_runs,
@@ -293,9 +293,7 @@ def _average_curve(side: Side, metric: str) -> Series:
 
 
 def _seed_means(side: Side, point: int, metric: str) -> list[float]:
-    found = [
-        run.average_tasks(point, metric) for run in side.runs.values() if point in run.checkpoints
-    ]
+    found = [run.average_tasks(point, metric) for run in side.runs.values() if point in run.checkpoints]
     return [fmean(values.values()) for values in found if values]
 
 
@@ -308,7 +306,5 @@ def _spread(values: Sequence[float], digits: int) -> str:
 
 def _config_lines(one: EvaluatedRun, other: EvaluatedRun) -> list[str]:
     """Return the differences of two runs' configurations, models and code."""
-    lines = [
-        line for line in differences(one.config, other.config) if not line.startswith("run.start_from")
-    ]
+    lines = [line for line in differences(one.config, other.config) if not line.startswith("run.start_from")]
     return lines + list_changes(one.run, other.run)

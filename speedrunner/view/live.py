@@ -1,8 +1,8 @@
 """The page of a sweep while it runs: what its processes have written down until now.
 
-Rates come from the last rows of the ledgers, so they are those that clients saw. The engine's own metrics are
-behind a socket or key that only the playing process has; of them this page has what that process writes every
-few seconds, `reading.json`.
+Rates come from the last rows of the ledgers, so they are those that clients saw. An engine's metrics are
+behind a socket or key that only the playing process has. Of them this page has what is written down: the
+engine's log, and the counters that the playing process saves every few seconds (`reading.json`).
 """
 
 from __future__ import annotations
@@ -17,10 +17,11 @@ import msgspec
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.experiments.status import RunStatus, Status, status
+from speedrunner.experiments.status import RunStatus, State, Status, status
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.files import read_tail
 from speedrunner.store.run_data import RunData, load
+from speedrunner.view.engine_logs import list_engine_states
 
 WINDOW_S = 300.0
 """Seconds of the past over which rates are taken."""
@@ -38,7 +39,7 @@ REASON_CHARS = 300
 """Maximum characters of an error."""
 
 BADGES = {"finished": "good", "running": "plain", "stopped": "bad", "waiting": "plain", "unknown": "bad"}
-ORDER = ("running", "stopped", "unknown", "waiting", "finished")
+ORDER: tuple[State, ...] = ("running", "stopped", "unknown", "waiting", "finished")
 
 Context = dict[str, Any]
 
@@ -119,6 +120,7 @@ def live_page(folder: Path, found: Mapping[str, Path]) -> Context:
         "folder": str(folder),
         "runs": runs,
         "servers": [servers[key] for key in sorted(servers)],
+        "engines": list_engine_states(Path(row["status"].dir) for row in running),
         "faults": faults[:FAULTS],
         "more_faults": max(len(faults) - FAULTS, 0),
         "errors": errors.most_common(FAULTS),

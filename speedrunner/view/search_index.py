@@ -47,7 +47,9 @@ def build_index(run: RunData) -> SearchIndex:
 
     Episodes are numbered in the order of `speedrunner.view.search.search`.
     """
-    numbers = {row.episode: number for number, row in enumerate(sorted(run.rows, key=lambda row: row.episode))}
+    numbers = {
+        row.episode: number for number, row in enumerate(sorted(run.rows, key=lambda row: row.episode))
+    }
     words: dict[str, list[int]] = {}
     for phase in get_args(Phase):
         for played in run.played(phase):

@@ -208,7 +208,9 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
 
 
 class TestHostile:
-    def test_damaged_runs_are_named_and_their_readable_records_are_shown(self, copied: Path, tmp_path: Path) -> None:
+    def test_damaged_runs_are_named_and_their_readable_records_are_shown(
+        self, copied: Path, tmp_path: Path
+    ) -> None:
         first, second, third, fourth = sorted(copied.iterdir())
         (first / "config.yaml").write_text("run: [")
         ledger = (second / "requests.jsonl").read_text()

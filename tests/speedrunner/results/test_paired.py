@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from speedrunner.results.paired import (
-    Side,
     EvaluatedRun,
+    Side,
     estimate_difference,
     list_task_differences,
     pair_runs,
@@ -53,7 +53,9 @@ def test_checkpoints_of_one_run_are_compared_by_task(tmp_path: Path) -> None:
 
 def test_conditions_are_paired_by_seed(tmp_path: Path) -> None:
     one = side(evaluated(tmp_path / "a0", [0.0, 0.0]), evaluated(tmp_path / "a1", [1.0, 1.0], seed=1))
-    other = side(evaluated(tmp_path / "b1", [0.5, 0.5], seed=1), evaluated(tmp_path / "b2", [9.0, 9.0], seed=2))
+    other = side(
+        evaluated(tmp_path / "b1", [0.5, 0.5], seed=1), evaluated(tmp_path / "b2", [9.0, 9.0], seed=2)
+    )
     assert [*pair_runs(one, other)] == [1]
     found = estimate_difference(one, other, (0, 0), "score")
     assert found is not None

@@ -202,7 +202,9 @@ def test_outlines_have_the_calls_of_the_episodes(run):
         assert outline.outcome.score == whole.outcome.score
         for light, turn in zip(outline.turns, whole.turns, strict=True):
             assert light.role == turn.role
-            calls = [[each.executed, *each.executed.below()] if each.executed else [] for each in (light, turn)]
+            calls = [
+                [each.executed, *each.executed.below()] if each.executed else [] for each in (light, turn)
+            ]
             ours, theirs = (
                 [(call.name, call.kind, call.error, call.actions) for call in each] for each in calls
             )

@@ -66,7 +66,9 @@ def test_beyond_its_limit_the_most_common_words_are_left_out(
     assert index.omitted >= 1
 
 
-@pytest.mark.parametrize(("word", "shard"), [("ab", (31 * 97 + 98) % 64), ("日本", (31 * 0x65E5 + 0x672C) % 64)])
+@pytest.mark.parametrize(
+    ("word", "shard"), [("ab", (31 * 97 + 98) % 64), ("日本", (31 * 0x65E5 + 0x672C) % 64)]
+)
 def test_a_word_s_file_is_computed_from_its_first_two_utf_16_units(word: str, shard: int) -> None:
     assert shard_of(word) == shard
     assert shard_of(f"{word}c") == shard
