@@ -7,6 +7,8 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
+import msgspec
+
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import differences
 from speedrunner.results.comparison import list_changes, list_world_differences
@@ -99,8 +101,12 @@ class Comparable:
         return side, int(point) if point else None
 
 
-def conditions_page(found: Comparable) -> Context:
-    """Return the conditions of each environment with their curves, scores and comparisons."""
+def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
+    """Return the conditions of each environment with their curves, scores and comparisons.
+
+    Args:
+        by_run: whether each run has its own curve, in the color of its condition.
+    """
     places: dict[str, list[tuple[str, ConditionName, dict[int, EvaluatedRun]]]] = {}
     for slug, (name, seeds) in found.conditions.items():
         places.setdefault(name.env, []).append((slug, name, seeds))
@@ -137,8 +143,9 @@ def conditions_page(found: Comparable) -> Context:
             metric: draw_overlay(
                 f"{metric} of test episodes, {env}",
                 [
-                    _average_curve(Side(f"{name.method}, {name.model}", seeds), metric)
+                    each
                     for _, name, seeds in conditions[:SERIES]
+                    for each in _list_curves(Side(f"{name.method}, {name.model}", seeds), metric, by_run)
                 ],
             )
             for metric in CURVES
@@ -148,6 +155,7 @@ def conditions_page(found: Comparable) -> Context:
         )
     return {
         "places": shown,
+        "by_run": by_run,
         "choices": [*found.conditions, *found.runs],
         "problems": found.problems,
         "notes": found.notes,
@@ -278,6 +286,17 @@ def _interval_curve(side: Side, metric: str) -> Series:
         if found := side.estimate(point, metric):
             points.append(CurvePoint(point, found.mean, found.low, found.high))
     return Series(side.title, points)
+
+
+def _list_curves(side: Side, metric: str, by_run: bool) -> list[Series]:
+    if not by_run:
+        return [_average_curve(side, metric)]
+    return [
+        msgspec.structs.replace(
+            _average_curve(Side(run.name, {seed: run}), metric), name=run.name, group=side.title
+        )
+        for seed, run in side.runs.items()
+    ]
 
 
 def _average_curve(side: Side, metric: str) -> Series:

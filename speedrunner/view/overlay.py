@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, floor, log10
 
 import msgspec
@@ -13,7 +13,7 @@ LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
 """Margins for the labels of the axes."""
 
 SERIES = 8
-"""Maximum number of curves in a figure: as many have a color and a dash pattern of their own."""
+"""Maximum number of legend entries in a figure: as many have their own color and dash pattern."""
 
 RADIUS = 3.5
 
@@ -33,17 +33,27 @@ class CurvePoint(msgspec.Struct, frozen=True):
 
 
 class Series(msgspec.Struct, frozen=True):
-    """One curve; points are ascending."""
+    """One curve; points are ascending.
+
+    Attributes:
+        group: its name in the legend, if it shares its color with other curves.
+    """
 
     name: str
     points: Sequence[CurvePoint]
+    group: str = ""
+
+    @property
+    def legend(self) -> str:
+        """Return its name in the legend."""
+        return self.group or self.name
 
 
 def draw_overlay(measure: str, series: Sequence[Series], zero: str = "training rollouts") -> Markup:
     """Draw curves with their intervals as shaded bands, and a legend; empty without points.
 
     Args:
-        series: at most `SERIES`.
+        series: with at most `SERIES` different names in the legend.
         zero: the label of the horizontal axis.
     """
     points = [point for each in series for point in each.points]
@@ -68,29 +78,33 @@ def draw_overlay(measure: str, series: Sequence[Series], zero: str = "training r
     for x in sorted({0, last // 2, last}):
         parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 24, x))
     parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(WIDTH / 2, HEIGHT - 6, zero))
-    for number, each in enumerate(series):
-        parts.append(_draw_series(number, each, place))
+    colors = {name: number for number, name in enumerate(dict.fromkeys(each.legend for each in series))}
+    for each in series:
+        parts.append(_draw_series(colors[each.legend], each, place))
     texts = "; ".join(
         f"{each.name}: {', '.join(point.describe() for point in each.points)}" for each in series
     )
     svg = '<svg class="overlay" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}'
     return Markup(svg).format(
-        WIDTH, HEIGHT, f"{measure} over {zero}. {texts}", Markup().join(parts), _legend(series)
+        WIDTH, HEIGHT, f"{measure} over {zero}. {texts}", Markup().join(parts), _legend(colors)
     )
 
 
-def _draw_series(number: int, series: Series, place: object) -> Markup:
+def _draw_series(number: int, series: Series, place: Callable[[float, float], tuple[float, float]]) -> Markup:
     parts = []
-    assert callable(place)
-    banded = [point for point in series.points if point.low is not None and point.high is not None]
+    banded = [
+        (point.rollouts, point.low, point.high)
+        for point in series.points
+        if point.low is not None and point.high is not None
+    ]
     if len(banded) > 1:
-        outline = [place(point.rollouts, point.high) for point in banded]
-        outline += [place(point.rollouts, point.low) for point in reversed(banded)]
+        outline = [place(rollouts, high) for rollouts, _, high in banded]
+        outline += [place(rollouts, low) for rollouts, low, _ in reversed(banded)]
         corners = " ".join(f"{x},{y}" for x, y in outline)
         parts.append(Markup('<polygon points="{}"/>').format(corners))
-    for point in banded if len(banded) == 1 else ():
-        (x, low), (_, high) = place(point.rollouts, point.low), place(point.rollouts, point.high)
-        parts.append(Markup('<line x1="{}" y1="{}" x2="{}" y2="{}"/>').format(x, low, x, high))
+    for rollouts, low, high in banded if len(banded) == 1 else ():
+        (x, bottom), (_, top) = place(rollouts, low), place(rollouts, high)
+        parts.append(Markup('<line x1="{}" y1="{}" x2="{}" y2="{}"/>').format(x, bottom, x, top))
     spots = [place(point.rollouts, point.value) for point in series.points]
     parts.append(Markup('<polyline points="{}"/>').format(" ".join(f"{x},{y}" for x, y in spots)))
     for (x, y), point in zip(spots, series.points, strict=True):
@@ -99,12 +113,12 @@ def _draw_series(number: int, series: Series, place: object) -> Markup:
     return Markup('<g class="series-{}">{}</g>').format(number, Markup().join(parts))
 
 
-def _legend(series: Sequence[Series]) -> Markup:
+def _legend(colors: Mapping[str, int]) -> Markup:
     sample = (
         '<li class="series-{}"><svg viewBox="0 0 34 12" aria-hidden="true"><polyline points="1,6 33,6"/>'
         '<circle cx="17" cy="6" r="3.5"/></svg> {}</li>'
     )
-    items = [Markup(sample).format(number, each.name) for number, each in enumerate(series)]
+    items = [Markup(sample).format(number, name) for name, number in colors.items()]
     return Markup('<ul class="legend">{}</ul>').format(Markup().join(items))
 
 

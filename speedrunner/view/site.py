@@ -87,6 +87,7 @@ class Site:
                 (r"skills/(?P<place>[\w.-]+)\.html", self._most_called),
                 (r"live\.html", self._live),
                 (r"compare\.html", self._compare),
+                (r"compare-runs\.html", self._compare_runs),
                 (rf"compare/(?P<first>{SIDE})/(?P<second>{SIDE})\.html", self._comparison),
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
@@ -156,6 +157,10 @@ class Site:
             )
             return self._page("comparison.jinja", 0, compare_page.comparison_page(found, *sides))
         return self._page("compare.jinja", 0, compare_page.conditions_page(found))
+
+    def _compare_runs(self, query: Mapping[str, str]) -> Answer:
+        context = compare_page.conditions_page(Comparable(self.runs(), _address), by_run=True)
+        return self._page("compare.jinja", 0, context)
 
     def _comparison(self, query: Mapping[str, str], first: str, second: str) -> Answer:
         context = compare_page.comparison_page(Comparable(self.runs(), _address), first, second)

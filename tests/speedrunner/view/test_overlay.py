@@ -18,6 +18,17 @@ def test_each_curve_has_its_points_its_band_and_its_name() -> None:
     assert 'aria-label="score over training rollouts. one: 0.2 (0.1 to 0.3) after 0 rollouts' in drawn
 
 
+def test_curves_of_a_group_share_a_color_and_a_legend_entry() -> None:
+    drawn = draw_overlay("score", [Series("a0", POINTS, "a"), Series("a1", POINTS, "a"), Series("b", POINTS)])
+    found = Elements(drawn)
+    assert [own["class"] for name, own in found.elements if name == "g"] == [
+        "series-0",
+        "series-0",
+        "series-1",
+    ]
+    assert found.names.count("li") == 2
+
+
 def test_without_points_there_is_no_figure() -> None:
     assert draw_overlay("score", [Series("one", [])]) == ""
 
