@@ -47,7 +47,12 @@ def parse_source(source: str) -> ast.Module:
         line = getattr(node, "lineno", line)
         if depth > DEPTH_LIMIT:
             raise _too_deep(line)
-        waiting.extend((each, line, depth + 1) for each in ast.iter_child_nodes(node))
+        depth += 1
+        for value in vars(node).values():  # twice as fast as `ast.iter_child_nodes`
+            if isinstance(value, ast.AST):
+                waiting.append((value, line, depth))
+            elif isinstance(value, list):
+                waiting += [(each, line, depth) for each in value if isinstance(each, ast.AST)]
     return tree
 
 
