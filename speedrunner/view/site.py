@@ -19,6 +19,7 @@ from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import compare_page, live, most_called, pages
 from speedrunner.view.compare_page import CannotCompare, Comparable
@@ -172,7 +173,8 @@ class Site:
 
     def _run(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
-        _ = data.missing_rows  # reads the index of all episodes, so that the page names broken lines
+        if owner_of(data.path / "lock") is None:
+            _ = data.missing_rows  # reads the index of all episodes, so that the page names broken lines
         return self._page("run.jinja", 2, pages.run_page(data))
 
     def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
