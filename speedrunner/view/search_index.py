@@ -8,7 +8,7 @@ fetch data, but they can load scripts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import get_args
 
 import msgspec
@@ -23,6 +23,9 @@ SHARDS = 64
 POSTINGS = 1_000_000
 """Maximum pairs of a word and an episode in an index: about 8 MB. Beyond this, the words of most episodes are
 left out."""
+
+WORDS = 300_000
+"""Maximum number of words in an index, so that no run takes all memory. Later ones are left out."""
 
 WORD_CHARS = 40
 """Maximum characters of a word; longer ones are left out."""
@@ -50,7 +53,7 @@ def build_index(run: RunData) -> SearchIndex:
     numbers = {
         row.episode: number for number, row in enumerate(sorted(run.rows, key=lambda row: row.episode))
     }
-    words: dict[str, list[int]] = {}
+    words = _Words()
     for phase in get_args(Phase):
         for played in run.played(phase):
             number = numbers.get(played.episode)
@@ -60,18 +63,44 @@ def build_index(run: RunData) -> SearchIndex:
             for turn_number, turn in enumerate(played.turns, start=1):
                 new = {word for text in turn_texts(turn) for word in _words(text)} - known
                 known |= new
-                for word in new:
-                    words.setdefault(word, []).extend((number, turn_number))
-    omitted, room = 0, 2 * POSTINGS
+                words.add(new, number, turn_number)
+    words.prune()
     shards: list[dict[str, list[int]]] = [{} for _ in range(SHARDS)]
-    for word in sorted(words, key=lambda word: (len(words[word]), word)):
-        room -= len(words[word])
-        if room < 0:
-            omitted += 1
-        else:
-            shards[shard_of(word)][word] = words[word]
+    for word in sorted(words.found):
+        shards[shard_of(word)][word] = words.found[word]
     scripts = {number: _script(number, shard) for number, shard in enumerate(shards) if shard}
-    return SearchIndex(scripts, omitted)
+    return SearchIndex(scripts, len(words.omitted))
+
+
+class _Words:
+    """Words with the episodes and turns that have them; never more than twice `POSTINGS`."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[int]] = {}
+        self.omitted: set[str] = set()
+        self._pairs = 0
+
+    def add(self, words: Iterable[str], episode: int, turn: int) -> None:
+        """Add the new words of an episode."""
+        for word in words:
+            known = self.found.get(word)
+            if known is not None:
+                known += (episode, turn)
+            elif word in self.omitted or len(self.found) + len(self.omitted) >= WORDS:
+                continue
+            else:
+                self.found[word] = [episode, turn]
+            self._pairs += 1
+        if self._pairs > 2 * POSTINGS:
+            self.prune()
+
+    def prune(self) -> None:
+        """Leave out the most common words until at most `POSTINGS` pairs remain."""
+        by_count = sorted(self.found, key=lambda word: (len(self.found[word]), word))
+        while self._pairs > POSTINGS:
+            word = by_count.pop()
+            self._pairs -= len(self.found.pop(word)) // 2
+            self.omitted.add(word)
 
 
 def shard_of(word: str) -> int:

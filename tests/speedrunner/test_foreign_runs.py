@@ -71,8 +71,8 @@ NO_READERS = {
 """Commands that read no run."""
 
 OF_FOLDERS = {
-    "view": r"^\d\d pages",
-    "report": r"(?m)^the report is in",
+    "view": r"^\d+ pages",
+    "report": r"(?m)^the report was written to",
     "status": r"(?m)^good +stopped",
     "export": r"^[24] conversations in",
     "export, logs": r"^[24] logs",
