@@ -189,3 +189,25 @@ def test_the_live_page_updates_while_a_sweep_runs(served: str, folder: Path, pag
         assert "running" in row.inner_text()
         append(run, trajectory())
         row.get_by_text("1 of").wait_for(timeout=20_000)
+
+
+MERGED = """() => {
+    const make = (html) => {
+        const made = document.createElement("div");
+        made.innerHTML = html;
+        return made;
+    };
+    const now = make('<details><summary>s</summary>old</details><p id="b">two</p><input value="1">');
+    const [folded, row, field] = now.children;
+    folded.open = true;
+    field.value = "typed";
+    const rows = '<p id="a">one</p><p id="b">2</p>';
+    update(now, make(`<details><summary>s</summary>new</details>${rows}<input value="3">`));
+    const isKept = now.children[2] === row;
+    return [folded.open, folded.textContent, isKept, row.textContent, field.value, now.children.length];
+}"""
+
+
+def test_newer_content_leaves_open_parts_and_typed_text_in_their_elements(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "index.html"))
+    assert page.evaluate(MERGED) == [True, "snew", True, "2", "typed", 4]
