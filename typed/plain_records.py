@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import cache
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
@@ -41,10 +42,13 @@ def record(kind: type[Record], content: object) -> Record:
         raise WrongData(str(error).replace("`", "")) from None
 
 
+_fields = cache(msgspec.structs.fields)
+
+
 def keys_of(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
     """Return every key of a record and of the records in it, with dots: `run.seed`."""
     keys = []
-    for field in msgspec.structs.fields(kind):
+    for field in _fields(kind):
         key = f"{prefix}{field.name}"
         keys += keys_of(field.type, f"{key}.") if _is_record(field.type) else [key]
     return keys
@@ -101,7 +105,7 @@ def _problems(kind: Any, value: object, place: str, known: Sequence[str]) -> Ite
 def _field_problems(
     kind: type[msgspec.Struct], content: Mapping[Any, Any], prefix: str, known: Sequence[str]
 ) -> Iterator[str]:
-    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    fields = {field.name: field for field in _fields(kind)}
     for key, value in content.items():
         if key not in fields:
             beside = dict.fromkeys([*known, *(f"{prefix}{name}" for name in fields)])

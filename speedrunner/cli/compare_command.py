@@ -11,7 +11,7 @@ import typer
 
 from speedrunner.cli.bar_charts import BLOCKS, Plotted, draw_curves
 from speedrunner.cli.command import AsJson, PriceList
-from speedrunner.cli.output import SafeConsole, say, say_json, terminal_width
+from speedrunner.cli.output import SafeConsole, say, say_broken_records, say_json, terminal_width
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import align_columns
 from speedrunner.results import comparison
@@ -62,18 +62,20 @@ def compare(
         raise InvalidConfig(
             f"--prices {GPU_HOURS} is for `speedrunner cost`: here runs are priced by the token"
         )
-    loaded = [load(path) for path in {path.resolve(): path for path in runs}.values()]
+    loaded = [load(path, skip_broken=True) for path in {path.resolve(): path for path in runs}.values()]
     if len(loaded) > len(ascii_uppercase):
         raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
     books = [price_book(run, prices) for run in loaded]
     costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
     if as_json:
         say_json(comparison.compare(loaded, costs))
+        say_broken_records(loaded)
         return
     plotted = {
         str(run.path): Plotted(list_rows(frame_checkpoints(run, priced)), run.settings.run.test_episodes)
         for run, priced in zip(loaded, costs, strict=True)
     }
+    say_broken_records(loaded)
     blocks = BLOCKS if SafeConsole().encoding.startswith("utf") else "#"
     say(*draw_curves(plotted, blocks, terminal_width()))
     if len(loaded) == 1:

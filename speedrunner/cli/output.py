@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
@@ -16,6 +16,9 @@ from rich.text import Text
 
 from speedrunner.console import Status, json_text, visible
 from speedrunner.findings import Finding, Report
+
+if TYPE_CHECKING:
+    from speedrunner.store.run_data import RunData
 
 SILENT_S = 15.0
 """Maximum seconds without output on a standard error that is not a terminal."""
@@ -68,6 +71,11 @@ def say_json(value: Any) -> None:
 def say_left_out(problems: Iterable[str]) -> None:
     """Print on standard error which damaged runs a command leaves out."""
     say(*(f"left out: {problem}" for problem in problems), err=True)
+
+
+def say_broken_records(runs: Iterable[RunData]) -> None:
+    """Print on standard error which broken records of runs a command leaves out."""
+    say(*(line for run in runs for line in run.left_out or ()), err=True)
 
 
 def say_finding(finding: Finding) -> None:

@@ -41,7 +41,7 @@ def report(
 
     Runs may be unfinished. Runs that differ only in their seed are grouped. OUT gets report.html for a
     browser, tables/ and figures/ (PDF, SVG, PNG). A folder of `speedrunner bench gpu` among the DIRs adds its
-    tables to the page. Exit status 1: a run is damaged and left out, or a folder has no run.
+    tables to the page. Exit status 1: a run or a record is damaged and left out, or a folder has no run.
 
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """

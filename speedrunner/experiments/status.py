@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
+from speedrunner.results.checkpoints import list_test_points
 from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS
@@ -114,10 +114,8 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
     run = load(path)
-    rows = run.episodes
-    tests = [row for row in rows if row.phase == "test"]
-    last = max((row.checkpoint for row in tests), default=None)
-    scores = [row.score for row in tests if row.checkpoint == last and row.score is not None]
+    rows = run.rows  # after a kill one may be missing; `run.episodes` would index all episodes
+    points = list_test_points(rows)
     owner = owner_of(path / "lock")
     ledger = path / "requests.jsonl"
     found = RunStatus(
@@ -126,8 +124,8 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         owner=owner,
         episodes=len(rows),
         faults=sum(row.termination.is_fault for row in rows),
-        checkpoint=last,
-        score=fmean(scores) if scores else None,
+        checkpoint=points[-1].checkpoint if points else None,
+        score=points[-1].score if points else None,
         caveats=caveats(run.processes),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )
@@ -135,7 +133,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         plan = set_up_stored(run, trust, plays_here=False).plan(run.training_end)
     except SETUP_ERRORS as error:  # something that it names is not on this machine
         return replace(found, state="running" if owner else "unknown", note=str(error))
-    left = unfinished_steps(plan, run)
+    left = unfinished_steps(plan, run, rows=rows)
     return replace(
         found,
         state="finished" if not left else "running" if owner else "stopped",

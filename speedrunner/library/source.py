@@ -25,7 +25,7 @@ def check_size(source: str) -> None:
     """
     if len(source) > MODULE_BYTES or len(source.encode(errors="replace")) > MODULE_BYTES:
         raise InvalidSkill(f"the module has more than {MODULE_BYTES} bytes, the limit")
-    if len(source) > TOKEN_LIMIT and sum(1 for _ in _TOKEN.finditer(source)) > TOKEN_LIMIT:
+    if len(source) > TOKEN_LIMIT and _TOKEN.subn("", source)[1] > TOKEN_LIMIT:
         raise InvalidSkill(f"the module has more than {TOKEN_LIMIT} words and signs, the limit")
 
 
@@ -47,7 +47,12 @@ def parse_source(source: str) -> ast.Module:
         line = getattr(node, "lineno", line)
         if depth > DEPTH_LIMIT:
             raise _too_deep(line)
-        waiting.extend((each, line, depth + 1) for each in ast.iter_child_nodes(node))
+        depth += 1
+        for value in vars(node).values():  # twice as fast as `ast.iter_child_nodes`
+            if isinstance(value, ast.AST):
+                waiting.append((value, line, depth))
+            elif isinstance(value, list):
+                waiting += [(each, line, depth) for each in value if isinstance(each, ast.AST)]
     return tree
 
 

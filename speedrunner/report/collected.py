@@ -166,6 +166,7 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
             problems.append(result)
         else:
             runs.append(result)
+            problems += result.left_out
     return runs, problems
 
 

@@ -107,8 +107,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
     sides = [_side(run, cost) for run, cost in zip(runs, costs, strict=True)]
     first, *others = sides
     for side in others:
-        unlike = [each for each in differences(first.config, side.config) if each.startswith("env.")]
-        if unlike := unlike or [each for each in _list_changes(first, side) if each.startswith(WORLD)]:
+        if unlike := list_world_differences(first.run, side.run):
             raise CannotCompare(
                 f"{side.run.path} uses another environment than {first.run.path}: {', '.join(unlike)}"
             )
@@ -137,9 +136,15 @@ def _side(run: RunData, costs: RunCosts) -> _Side:
     return _Side(run, run.settings, costs, episodes[episodes["phase"] == "test"])
 
 
-def _list_changes(first: _Side, side: _Side) -> list[str]:
+def list_world_differences(first: RunData, second: RunData) -> list[str]:
+    """Return the differences between two runs that make tasks with equal names different worlds."""
+    unlike = [each for each in differences(first.settings, second.settings) if each.startswith("env.")]
+    return unlike or [each for each in list_changes(first, second) if each.startswith(WORLD)]
+
+
+def list_changes(first: RunData, second: RunData) -> list[str]:
     """Return the differences between the last processes of two runs, if both are recorded."""
-    newest = [each.run.processes[-1:] for each in (first, side)]
+    newest = [run.processes[-1:] for run in (first, second)]
     return changes(*newest[0], *newest[1]) if all(newest) else []
 
 
@@ -156,7 +161,7 @@ def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
         f"{alone} of its test tasks were not played by {first.run.path} and are excluded from pairs": alone,
         f"unknown prices of {', '.join(side.costs.unpriced)}": side.costs.unpriced,
     }
-    code = ", ".join(each for each in _list_changes(first, side) if each.startswith(ACCEPTABLE))
+    code = ", ".join(each for each in list_changes(first.run, side.run) if each.startswith(ACCEPTABLE))
     found[f"was played with other code than {first.run.path}: {code}"] = code
     texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
     return [f"{side.run.path}: {text}" for text in texts]

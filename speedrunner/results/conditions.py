@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Sequence, Sized
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 import pandas
 
 from speedrunner.config.names import ConditionName
-from speedrunner.config.schema import changes_results, to_mapping
+from speedrunner.config.schema import Config, changes_results, to_mapping
 from speedrunner.results.checkpoints import CUT
 from speedrunner.results.run_result import RunResult
 from typed.plain_records import flat
@@ -118,8 +118,41 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         The conditions, sorted by name. Also a line for each run that is left out because another one has the
         same condition and seed (the one with more finished checkpoints is used).
     """
+    groups, notes = group_by_condition(runs)
+    return [Condition(name, [*seeds.values()]) for name, seeds in groups.items()], notes
+
+
+class Groupable(Protocol):
+    """A run that can be grouped."""
+
+    @property
+    def path(self) -> str:
+        """Return its directory."""
+
+    @property
+    def config(self) -> Config:
+        """Return its configuration."""
+
+    @property
+    def condition_name(self) -> ConditionName:
+        """Return its condition, without differences from other runs."""
+
+    @property
+    def checkpoints(self) -> Sized:
+        """Return its finished checkpoints."""
+
+    @property
+    def seed(self) -> int:
+        """Return its seed."""
+
+
+Run = TypeVar("Run", bound=Groupable)
+
+
+def group_by_condition(runs: Sequence[Run]) -> tuple[dict[ConditionName, dict[int, Run]], list[str]]:
+    """Return runs by condition and seed, sorted, and the notes of `group_runs`."""
     settings = {id(run): _list_settings(run) for run in runs}
-    groups: dict[ConditionName, dict[int, RunResult]] = {}
+    groups: dict[ConditionName, dict[int, Run]] = {}
     notes = []
     for run in sorted(runs, key=lambda run: -len(run.checkpoints)):
         comparable = [
@@ -139,8 +172,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
             notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.seed].path}")
         else:
             seeds[run.seed] = run
-    found = [Condition(key, [seeds[seed] for seed in sorted(seeds)]) for key, seeds in sorted(groups.items())]
-    return found, notes
+    return {name: dict(sorted(seeds.items())) for name, seeds in sorted(groups.items())}, notes
 
 
 Frame = Literal["checkpoints", "episodes", "sleeps", "skills", "savings"]
@@ -173,7 +205,7 @@ def share_cut(rows: Iterable[pandas.Series[Any]]) -> float:
     return float(ended.sum() / frame["episodes"].sum())
 
 
-def _list_settings(run: RunResult) -> dict[str, Any]:
+def _list_settings(run: Groupable) -> dict[str, Any]:
     """Return the values of a configuration that change results and that `ConditionName` does not name."""
     evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
     return {

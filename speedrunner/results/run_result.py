@@ -52,6 +52,7 @@ class RunResult:
             on all runs of a server.
         servers: its uses of servers, to split engine time.
         caveats: notes on the results from the model configs.
+        left_out: one line for each broken record that the results lack.
     """
 
     path: str
@@ -69,6 +70,7 @@ class RunResult:
     taken: dict[str, float] = field(default_factory=dict)
     servers: list[ServerUse] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
 
     @property
     def seed(self) -> int:
@@ -90,7 +92,7 @@ def count_terminations(runs: Iterable[RunResult]) -> dict[str, int]:
 
 
 def read_result(path: Path, prices: str | None) -> RunResult:
-    """Read a run, finished or not, and price it.
+    """Read a run, finished or not, and price it. Broken records are left out and named.
 
     Args:
         prices: a file of `configs/prices/`; `None`: the run's own list.
@@ -99,7 +101,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         StorageError, InvalidConfig: the run is damaged. Contradicting records raise further errors, which
             `speedrunner.store.discovery` lists.
     """
-    run = load(path)
+    run = load(path, skip_broken=True)
     config = run.settings
     if not run.processes:  # it was created and has not started
         costs, history, name = None, SkillHistory({}, [], [], []), prices or OWN
@@ -131,6 +133,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         taken={measure: amount for measure, amount in taken.items() if measure != "engine_s"},
         servers=list(server_uses(run)),
         caveats=caveats(run.processes),
+        left_out=run.left_out or [],
     )
 
 

@@ -10,8 +10,9 @@ import msgspec
 
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
+from speedrunner.store.episode_outline import CallOutline, EpisodeOutline
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import CallNode, Skill, Trajectory
+from speedrunner.store.records import Skill
 from speedrunner.store.run_data import RunData
 
 START = "from the start"
@@ -145,8 +146,8 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
         before, current[number] = library, dict(there)
     if not versions:
         return SkillHistory(libraries, [], [], [])  # no skills, so no episode needs to be read
-    uses = [_count_uses(played, current.get(played.policy, {})) for played in run.played("train")]
-    held = run.played("test") if held_out else ()
+    uses = [_count_uses(played, current.get(played.policy, {})) for played in run.outlines("train")]
+    held = run.outlines("test") if held_out else ()
     tests = [_count_uses(played, current.get(played.policy, {})) for played in held]
     return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode), tests)
 
@@ -215,7 +216,7 @@ def _change(
     return "edited in shared code" if skill.edited == sleep != old.edited else None
 
 
-def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
+def _count_uses(played: EpisodeOutline, there: dict[str, SkillVersion]) -> Use:
     """Count an episode's calls for the skill versions of that time."""
     saved: dict[str, int] = {}
     calls: dict[str, int] = {}
@@ -241,7 +242,7 @@ def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
     return Use(played.episode, played.policy, turns, saved, calls)
 
 
-def _skill(node: CallNode, there: dict[str, SkillVersion]) -> SkillVersion | None:
+def _skill(node: CallOutline, there: dict[str, SkillVersion]) -> SkillVersion | None:
     """Return the skill version of a call, if it is a skill's, and count its error."""
     skill = there.get(node.name) if node.kind == "skill" else None
     if skill is not None and node.error is not None:

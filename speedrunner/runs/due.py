@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from envs import Task
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key, step_name
+from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData
 
 
@@ -19,17 +20,24 @@ class Due:
     tasks: dict[str, Task] = field(default_factory=dict)
 
 
-def unfinished_steps(steps: Iterable[Step], run: RunData, *, retry_faults: bool = False) -> list[Due]:
+def unfinished_steps(
+    steps: Iterable[Step],
+    run: RunData,
+    *,
+    retry_faults: bool = False,
+    rows: Sequence[EpisodeRow] | None = None,
+) -> list[Due]:
     """Return the unfinished steps of a plan, in order.
 
     Args:
         retry_faults: whether to repeat episodes that ended by an infrastructure error: held-out ones, and
             those of a batch that no sleep has used.
+        rows: the finished episodes, if they are not `run.episodes`.
 
     A task with a valid training rollout is never used for training again.
     """
     finished, policies = set(run.state.finished), run.policies.versions()
-    rows = run.episodes
+    rows = run.episodes if rows is None else rows
     is_fault = {row.episode: row.termination.is_fault for row in rows}
     trained = {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}
     found: list[Due] = []

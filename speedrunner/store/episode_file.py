@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
 from speedrunner.store import files
+from speedrunner.store.episode_outline import EpisodeOutline
 from speedrunner.store.records import FORMAT, Trajectory
 from speedrunner.store.stored_run import RunDirectoryError
+
+Decoded = TypeVar("Decoded")
 
 EPISODES = 50_000
 """Maximum number of episodes of a run, with every attempt: rows of `episodes.jsonl` and missing ones."""
@@ -45,17 +48,26 @@ class Entry(NamedTuple):
 
 
 class EpisodeFile:
-    """The trajectories of one batch or evaluation. Every access may raise `StorageError`."""
+    """The trajectories of one batch or evaluation. Every access may raise `StorageError`.
 
-    def __init__(self, path: Path) -> None:
+    Args:
+        left_out: collects broken lines, which are left out; `None`: they are errors.
+    """
+
+    def __init__(self, path: Path, left_out: files.LeftOut = None) -> None:
         self.path = path
+        self._left_out = left_out
 
     @cached_property
     def attempts(self) -> list[Entry]:
         """Return every attempt that ended, in order; a torn tail is left out."""
         found: list[Entry] = []
         for number, start, line in islice(files.iterate_lines(self.path), EPISODES + 1):
-            key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
+            try:
+                key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
+            except files.StorageError as error:
+                files.leave_out(error, self._left_out)
+                continue
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
         if len(found) > EPISODES:
             raise RunDirectoryError(f"{self.path} has more than {EPISODES} episodes, which is the limit")
@@ -74,5 +86,17 @@ class EpisodeFile:
 
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
+        return self._decode(entries, lambda line, where: files.as_record(line, Trajectory, where))
+
+    def outlines(self) -> Iterator[EpisodeOutline]:
+        """Yield the newest attempts without their texts, one at a time in memory."""
+        return self._decode(self.newest, lambda line, where: files.as_part(line, EpisodeOutline, where))
+
+    def _decode(self, entries: Sequence[Entry], decode: Callable[[bytes, str], Decoded]) -> Iterator[Decoded]:
         for each, line in zip(entries, self.lines(entries), strict=True):
-            yield files.as_record(line, Trajectory, f"{self.path}, line {each.line},")
+            try:
+                found = decode(line, f"{self.path}, line {each.line},")
+            except files.StorageError as error:
+                files.leave_out(error, self._left_out)
+            else:
+                yield found

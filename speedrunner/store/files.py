@@ -61,6 +61,10 @@ class UnknownFormat(StorageError):
     """A record has a layout that this version does not know."""
 
 
+LeftOut = list[str] | None
+"""Collects one line for each broken record that a reader left out; `None`: broken records are errors."""
+
+
 @contextmanager
 def explain_errors(path: Path, verb: str) -> Iterator[None]:
     """Turn an `OSError` into a one-line `StorageError`: `path` could not be `verb`, why, and what to do."""
@@ -172,8 +176,11 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
     return size + len(line)
 
 
-def read_records(path: Path, type_: type[Record]) -> list[Record]:
+def read_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> list[Record]:
     """Read a JSON-lines file. A missing file is empty, and a torn tail is left out.
+
+    Args:
+        left_out: see `leave_out`; `None`: a broken line is an error.
 
     Raises:
         StorageError: the file cannot be read, its records would take more than `DECODED_BYTES`, or a line
@@ -185,16 +192,36 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
         room -= decoded_bytes(line, room)
         if room < 0:
             raise StorageError(f"{path}, line {number}: {_TOO_DENSE}")
-        found.append(decode(line, f"{path}, line {number},"))
+        try:
+            found.append(decode(line, f"{path}, line {number},"))
+        except StorageError as error:
+            leave_out(error, left_out)
     return found
 
 
-def iterate_records(path: Path, type_: type[Record]) -> Iterator[Record]:
+def iterate_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> Iterator[Record]:
     """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory and without
     limit.
     """
     decode = _decoder(type_)
-    return (decode(line, f"{path}, line {number},") for number, _, line in iterate_lines(path))
+    for number, _, line in iterate_lines(path):
+        try:
+            record = decode(line, f"{path}, line {number},")
+        except StorageError as error:
+            leave_out(error, left_out)
+        else:
+            yield record
+
+
+def leave_out(error: StorageError, left_out: LeftOut) -> None:
+    """Add a broken record's error to `left_out`, so that its reader can continue without the record.
+
+    Raises the error if `left_out` is `None`, and `UnknownFormat` always: then another version wrote the file.
+    """
+    if left_out is None or isinstance(error, UnknownFormat):
+        raise error
+    if (line := f"{error} (this record is left out)") not in left_out:
+        left_out.append(line)
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
@@ -230,6 +257,27 @@ def raw_lines(path: Path) -> Iterator[bytes]:
                     yield line[:-1]
 
 
+def read_tail(path: Path, type_: type[Record], size: int) -> list[Record]:
+    """Return the records in the last `size` bytes of a JSON-lines file that may be growing.
+
+    A missing file is empty. Broken and unfinished lines are left out. Raises `StorageError`.
+    """
+    decode, found = _decoder(type_), list[Record]()
+    with explain_errors(path, "read"):
+        try:
+            descriptor = open_regular(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return found
+        with os.fdopen(descriptor, "rb") as file:
+            start = max(os.fstat(file.fileno()).st_size - size, 0)
+            file.seek(start)
+            lines = file.read(size).split(b"\n")
+    for line in lines[1 if start else 0 : -1]:
+        with suppress(StorageError):
+            found.append(decode(line, str(path)))
+    return found
+
+
 def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
     """Yield lines of an append-only file by their start and size in bytes. Raises `StorageError`."""
     with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
@@ -250,7 +298,8 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
 
 
 def as_part(content: bytes, type_: type[Record], where: str) -> Record:
-    """Decode a few short values of a record, skip the rest unchecked. Raises as `read_record` does."""
+    """Decode some values of a record, skip the rest unchecked. Raises as `read_record` does."""
+    _check_memory(content, where)
     record: Record = _part_decoder(type_)(content, where)
     return record
 
@@ -426,9 +475,7 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
 
 @cache
 def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
-    """Return the same decoder for a type without the fields that can be large or deep, which are skipped
-    unchecked.
-    """
+    """Return the same decoder for a type without the fields of any content, which are skipped unchecked."""
     decoder = msgspec.json.Decoder(type_)
     defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
     known = defaults.get("format")
@@ -458,8 +505,7 @@ def check_content(text: bytes, where: str) -> None:
     """Raise `StorageError` if decoding a JSON text would take more than `DECODED_BYTES`, or if it has more
     than `LEVELS` levels, which only `msgspec` may still decode.
     """
-    if len(text) * _MOST > DECODED_BYTES and decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
-        raise StorageError(f"{where} {_TOO_DENSE}")
+    _check_memory(text, where)
     if text.count(b"[") + text.count(b"{") <= LEVELS:
         return
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
@@ -467,6 +513,11 @@ def check_content(text: bytes, where: str) -> None:
     # Each level is one too high, as bytes cannot be negative.
     if max(map(sub, accumulate(brackets), count(1)), default=0) > LEVELS:
         raise StorageError(f"{where} nests lists and objects on more than {LEVELS} levels")
+
+
+def _check_memory(text: bytes, where: str) -> None:
+    if len(text) * _MOST > DECODED_BYTES and decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
+        raise StorageError(f"{where} {_TOO_DENSE}")
 
 
 def decoded_bytes(text: bytes, enough: int) -> int:

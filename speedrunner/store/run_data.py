@@ -23,6 +23,7 @@ from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.store import files
 from speedrunner.store.episode_file import EPISODES, EpisodeFile
+from speedrunner.store.episode_outline import EpisodeOutline
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
@@ -54,9 +55,14 @@ PROCESSES = 1_000
 """Maximum number of rows of `processes.jsonl`."""
 
 
-def load(path: Path | str) -> RunData:
-    """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run."""
-    run = RunData(Path(path))
+def load(path: Path | str, *, skip_broken: bool = False) -> RunData:
+    """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run.
+
+    Args:
+        skip_broken: whether to leave out broken lines and sleeps, and name them in `RunData.left_out`. For
+            showing results; whatever continues, checks or copies a run needs all records.
+    """
+    run = RunData(Path(path), left_out=[] if skip_broken else None)
     with as_run_directory_error(run.path):
         if not run.path.exists():
             raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
@@ -77,10 +83,12 @@ class RunData:
         path: the run's directory.
         files: its files.
         policies: the policy versions, read at each call.
+        left_out: one line for each broken record that was left out so far; `None`: broken records are errors.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, left_out: files.LeftOut = None) -> None:
         self.path = path
+        self.left_out = left_out
         self.files = RunFiles(path)
         self.policies = self.files.policies
         self._episode_files: dict[tuple[Phase, int], EpisodeFile] = {}
@@ -153,6 +161,12 @@ class RunData:
                 file = self._episode_file(phase, each)
                 yield from file.read(file.attempts if every_attempt else file.newest)
 
+    def outlines(self, phase: Phase) -> Iterator[EpisodeOutline]:
+        """Yield the episodes of a phase as `played` does, without their texts and ten times as fast."""
+        with as_run_directory_error(self.path):
+            for number in self.files.numbers(phase):
+                yield from self._episode_file(phase, number).outlines()
+
     def count(self, phase: Phase) -> int:
         """Return the number of finished episodes of a phase, without decoding their texts."""
         with as_run_directory_error(self.path):
@@ -214,7 +228,10 @@ class RunData:
                         f"{path}: the records of sleeps up to this one would take more than {SLEEPS_BYTES}"
                         " bytes of memory, the limit"
                     )
-                found.append(files.as_record(content, SleepRecord, path))
+                try:
+                    found.append(files.as_record(content, SleepRecord, path))
+                except files.StorageError as error:
+                    files.leave_out(error, self.left_out)
         return found
 
     @cached_property
@@ -223,7 +240,7 @@ class RunData:
         room, found = LEDGER_BYTES, list[LedgerRow]()
         shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         with as_run_directory_error(self.path):
-            for row in files.iterate_records(self.files.requests, LedgerRow):
+            for row in files.iterate_records(self.files.requests, LedgerRow, self.left_out):
                 key = tuple(row.labels.items())
                 room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
                 if key not in shared:
@@ -311,7 +328,7 @@ class RunData:
         row = next(each for each in self.episodes if each.episode == found[0])
         trajectory = self.find(row)
         if trajectory is None:
-            raise RunDirectoryError(f"{self.path} has a row of {row.episode}, and not the episode")
+            raise RunDirectoryError(self._describe_missing(row.episode))
         return trajectory
 
     def find(self, row: EpisodeRow) -> Trajectory | None:
@@ -324,7 +341,7 @@ class RunData:
         with as_run_directory_error(self.path):
             for file in (self._episode_file(row.phase, number) for number in numbers):
                 if found := [each for each in file.newest if each.episode == row.episode]:
-                    return next(file.read(found))
+                    return next(file.read(found), None)
         return None
 
     def sleep(self, number: int) -> SleepRecord:
@@ -332,8 +349,14 @@ class RunData:
         for record in self.sleeps:
             if record.sleep == number:
                 return record
-        there = f"{sleep_key(1)} to {sleep_key(self.sleeps[-1].sleep)}" if self.sleeps else "none yet"
-        raise RunDirectoryError(f"{self.path} has no {sleep_key(number)}; it has {there}")
+        numbers = [record.sleep for record in self.sleeps]
+        there = f"{sleep_key(numbers[0])} to {sleep_key(numbers[-1])}" if numbers else "none yet"
+        problems = [f"{self.path} has no readable {sleep_key(number)}; it has {there}"]
+        raise RunDirectoryError("; ".join(problems + (self.left_out or [])))
+
+    def _describe_missing(self, episode: str) -> str:
+        found = f"{self.path} has a row of {episode}, and not the episode"
+        return "; ".join([found, *(self.left_out or [])])
 
     def frame(self, table: Table) -> pandas.DataFrame:
         """Return a table as a flat data frame; docs/data.md lists the tables and their columns.
@@ -346,7 +369,7 @@ class RunData:
 
     def _episode_file(self, phase: Phase, number: int) -> EpisodeFile:
         path = self.files.numbered(phase, number)
-        return self._episode_files.setdefault((phase, number), EpisodeFile(path))
+        return self._episode_files.setdefault((phase, number), EpisodeFile(path, self.left_out))
 
     def _limit_rows(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Return rows that are few enough to be resampled and drawn. Raises `RunDirectoryError` otherwise."""
@@ -360,7 +383,7 @@ class RunData:
 
     def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
         with as_run_directory_error(self.path):
-            return files.read_records(path, type_)
+            return files.read_records(path, type_, self.left_out)
 
 
 def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import LibraryConfig
-from speedrunner.results.checkpoints import average_tests, frame_episodes
+from speedrunner.results.checkpoints import list_test_points
 from speedrunner.results.skill_evolution import follow_skills, list_changes
 from speedrunner.results.skill_table import SkillHistory
 from speedrunner.store.discovery import DAMAGED
@@ -35,14 +35,14 @@ def find_best(runs: Mapping[str, Path]) -> dict[str, list[tuple[str, float | Non
     best: dict[str, dict[tuple[str, str], tuple[str, float | None]]] = {}
     for slug, path in runs.items():
         try:
-            run = load(path)
+            run = load(path, skip_broken=True)
             if run.settings.library != LibraryConfig():  # shows a part of another run's library
                 continue
             named = condition_name(run.settings)
-            scores = average_tests(frame_episodes(run.rows))["score"].dropna()
+            scores = [each.score for each in list_test_points(run.rows) if each.score is not None]
         except DAMAGED:
             continue
-        score = float(scores.iloc[-1]) if len(scores) else None
+        score = scores[-1] if scores else None
         own = best.setdefault(named.env, {})
         before = own.get((named.method, named.model))
         if before is None or _rank(score) > _rank(before[1]):

@@ -22,6 +22,7 @@ from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
+from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.paging import NotFound, page_part
 from speedrunner.view.pictures import PICTURED, SYMBOLS, picture
 from speedrunner.view.search import Query, search
@@ -56,6 +57,7 @@ def heading(run: RunData) -> Context:
         "status": _status(run, owner),
         "growing": SOON_S if owner else LATER_S,
         "caveats": caveats(run.processes),
+        "left_out": run.left_out,  # grows until the page is rendered
     }
 
 
@@ -87,7 +89,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
     top = os.path.commonpath([path.resolve().parent for path in found.values()]) if found else ""
     for slug, path in found.items():
         try:
-            run = load(path)
+            run = load(path, skip_broken=True)
             points = list_test_points(run.rows)
             shown.append(
                 {
@@ -186,5 +188,7 @@ def find_episode(run: RunData, key: str) -> Trajectory:
     row = next((row for row in run.rows if row.episode == key), None)
     found = None if row is None else run.find(row)
     if found is None:
+        if row is not None and run.left_out:
+            raise RunDirectoryError(f"episode {key} cannot be shown: {'; '.join(run.left_out)}")
         raise NotFound(f"the run does not have episode {key} now")
     return found

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from math import isfinite, nan
 from typing import get_args
 
 import msgspec
 
 from speedrunner.agents.reading import write_call
-from speedrunner.store.files import as_record
-from speedrunner.store.records import EpisodeRow, Phase, Trajectory, Turn
+from speedrunner.store.files import StorageError, as_part, as_record, leave_out
+from speedrunner.store.records import EpisodeRow, Phase, Turn
 from speedrunner.store.run_data import RunData
 from speedrunner.view.turns import describe_result
 
@@ -97,25 +97,43 @@ def search(run: RunData, query: Query) -> list[Hit]:
         for key, line in run.lines(phase):
             turns.pop(key, None)  # only the last of several attempts counts
             if key in rows and all(each in line.lower() for each in wanted):
-                turn = _first(as_record(line, Trajectory, run.path), query)
+                try:
+                    turn = _first(line, query, wanted, f"{run.path}, {key}")
+                except StorageError as error:
+                    leave_out(error, run.left_out)
+                    continue
                 if turn is not None:
                     turns[key] = turn
     return [Hit(row, turns[key]) for key, row in rows.items() if key in turns]
 
 
-def _first(played: Trajectory, query: Query) -> int | None:
-    """Return the first turn that matches everything, from 1."""
+class _RawTurns(msgspec.Struct):
+    """A trajectory with turns that are not decoded."""
+
+    turns: list[msgspec.Raw]
+
+
+def _first(line: bytes, query: Query, wanted: Sequence[bytes], where: str) -> int | None:
+    """Return the first turn of an episode's line that matches everything, from 1.
+
+    Args:
+        wanted: what a matching turn contains, as lower-case JSON; other turns are not decoded.
+    """
     text = query.text.lower()
-    for number, turn in enumerate(played.turns, start=1):
+    for number, raw in enumerate(as_part(line, _RawTurns, where).turns, start=1):
+        content = bytes(raw)
+        if not all(each in content.lower() for each in wanted):
+            continue
+        turn = as_record(content, Turn, f"{where}, turn {number},")
         called = turn.executed
         if query.skill and (called is None or (called.kind, called.name) != ("skill", query.skill)):
             continue
-        if any(text in each.lower() for each in _texts(turn)):
+        if any(text in each.lower() for each in turn_texts(turn)):
             return number
     return None
 
 
-def _texts(turn: Turn) -> Iterator[str]:
+def turn_texts(turn: Turn) -> Iterator[str]:
     """Yield all texts that a page shows of a turn."""
     yield from (message.content for message in turn.messages)
     yield from (turn.text, turn.reasoning, turn.error or "")

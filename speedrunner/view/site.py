@@ -20,14 +20,17 @@ from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.view import most_called, pages
+from speedrunner.view import compare_page, live, most_called, pages
+from speedrunner.view.compare_page import CannotCompare, Comparable
 from speedrunner.view.library_history import history_page
 from speedrunner.view.library_page import Calls, count_calls, library_page
 from speedrunner.view.pages import Context
 from speedrunner.view.paging import NotFound
 from speedrunner.view.run_page import RunNumbers, read_numbers, run_page
 from speedrunner.view.search import InvalidQuery
+from speedrunner.view.search_index import SearchIndex, build_index
 from speedrunner.view.skills_page import skills_page
 from speedrunner.view.sleep_page import find_sleep, sleep_page
 from speedrunner.view.task_page import task_page, tasks_page
@@ -38,7 +41,8 @@ STATIC_EPISODES = 5_000
 """Maximum episodes of a run for static pages: each page reads its episode's file to the end."""
 
 HTML, JSON = "text/html; charset=utf-8", "application/json"
-ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": "text/javascript; charset=utf-8"}
+JAVASCRIPT = "text/javascript; charset=utf-8"
+ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": JAVASCRIPT}
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -47,15 +51,21 @@ POLICY = (
 """The Content-Security-Policy of every page."""
 
 RUN = r"runs/(?P<run>[\w.-]+)"
+SIDE = r"[\w.-]+(?:@\d{1,9})?"
 EPISODE = r"(?P<episode>train/\d{4,}|test/\d{4,}/\d{4,}|sleep/\d{4,}/again/\d{4,})"
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A page or file as it is sent."""
+    """A page or file as it is sent.
+
+    Attributes:
+        loads: addresses of the files that the page's scripts load when they are needed.
+    """
 
     content: bytes
     kind: str = HTML
     status: int = 200
+    loads: tuple[str, ...] = ()
 
 
 class Site:
@@ -76,9 +86,10 @@ class Site:
         }
         self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
         self._numbers = lru_cache(maxsize=8)(_numbers)
-        self._histories = lru_cache(maxsize=4)(_history)
+        self._histories = lru_cache(maxsize=16)(_history)
         self._savings = lru_cache(maxsize=4)(self._compute_savings)
         self._calls = lru_cache(maxsize=64)(_calls)
+        self._index = lru_cache(maxsize=1)(_index)
         self._reading = threading.Lock()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
             (re.compile(pattern, re.ASCII), answer)
@@ -86,8 +97,13 @@ class Site:
                 (r"index\.html", self._runs),
                 (r"(?P<asset>view\.css|view\.js)", self._asset),
                 (r"skills/(?P<place>[\w.-]+)\.html", self._most_called),
+                (r"live\.html", self._live),
+                (r"compare\.html", self._compare),
+                (r"compare-runs\.html", self._compare_runs),
+                (rf"compare/(?P<first>{SIDE})/(?P<second>{SIDE})\.html", self._comparison),
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
+                (rf"{RUN}/search/(?P<shard>\d{{1,2}})\.js", self._search_shard),
                 (rf"{RUN}/skills\.html", self._skills),
                 (rf"{RUN}/library\.html", self._library_history),
                 (rf"{RUN}/tasks\.html", self._tasks),
@@ -107,7 +123,7 @@ class Site:
                 if match := pattern.fullmatch(path):
                     return answer(query=query, **match.groupdict())
             raise NotFound("no such page")
-        except NotFound as error:
+        except (NotFound, CannotCompare) as error:
             return self._problem(path, 404, error)
         except InvalidQuery as error:
             return self._problem(path, 400, error)
@@ -143,6 +159,28 @@ class Site:
         left = max(len(best[env]) - most_called.RUNS, 0)
         return self._page("most_called.jinja", 1, context | {"left": left})
 
+    def _live(self, query: Mapping[str, str]) -> Answer:
+        context = live.live_page(self._folder, self.runs())
+        return self._page("live.jinja", 0, context | {"time": live.describe_time, "usd": live.describe_usd})
+
+    def _compare(self, query: Mapping[str, str]) -> Answer:
+        found = Comparable(self.runs(), _address)
+        if query.get("first") and query.get("second"):
+            sides = (
+                query[side] + (f"@{query[f'{side}_at']}" if query.get(f"{side}_at") else "")
+                for side in ("first", "second")
+            )
+            return self._page("comparison.jinja", 0, compare_page.comparison_page(found, *sides))
+        return self._page("compare.jinja", 0, compare_page.conditions_page(found))
+
+    def _compare_runs(self, query: Mapping[str, str]) -> Answer:
+        context = compare_page.conditions_page(Comparable(self.runs(), _address), by_run=True)
+        return self._page("compare.jinja", 0, context)
+
+    def _comparison(self, query: Mapping[str, str], first: str, second: str) -> Answer:
+        context = compare_page.comparison_page(Comparable(self.runs(), _address), first, second)
+        return self._page("comparison.jinja", 2, context)
+
     def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
         content = (files(__package__) / "templates" / asset).read_text(encoding="utf-8")
         shared = stylesheet() if asset == "view.css" else ""
@@ -150,10 +188,26 @@ class Site:
 
     def _run(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
+        if owner_of(data.path / "lock") is None:
+            _ = data.missing_rows  # reads the index of all episodes, so that the page names broken lines
         return self._page("run.jinja", 2, run_page(data, self._read_numbers(data)))
 
     def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
-        return self._page("episodes.jinja", 2, pages.episodes_page(self._load(run), query))
+        data = self._load(run)
+        context = pages.episodes_page(data, query)
+        if not self._static:
+            return self._page("episodes.jinja", 2, context)
+        index = self._index(data.path, _stamp(data))
+        found = self._page("episodes.jinja", 2, context | {"index": index})
+        loads = tuple(f"runs/{run}/search/{shard}.js" for shard in index.shards)
+        return msgspec.structs.replace(found, loads=loads)
+
+    def _search_shard(self, query: Mapping[str, str], run: str, shard: str) -> Answer:
+        data = self._load(run)
+        content = self._index(data.path, _stamp(data)).shards.get(int(shard)) if self._static else None
+        if content is None:
+            raise NotFound("only static pages have a search index")
+        return Answer(content, JAVASCRIPT)
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
@@ -220,7 +274,7 @@ class Site:
         path = self.runs().get(slug)
         if path is None:
             raise NotFound(f"the folder does not have run {slug} now")
-        run = load(path)
+        run = load(path, skip_broken=True)
         if self._static and len(run.rows) > STATIC_EPISODES:
             raise RunDirectoryError(
                 f"{path} has {len(run.rows)} episodes, but static pages can show at most"
@@ -249,7 +303,7 @@ class _Seen:
     @classmethod
     def read(cls, path: Path, stamp: object, episode: str, attempt: int) -> _Seen:
         """Read one attempt, which never changes."""
-        run = load(path)
+        run = load(path, skip_broken=True)
         return cls(run, pages.find_episode(run, episode))
 
     @cached_property
@@ -274,7 +328,7 @@ def _stamp(run: RunData) -> object:
 
 def _numbers(path: Path, stamp: object, episodes: int, sleeps: int) -> RunNumbers:
     """Return the numbers up to these numbers of episodes and sleeps; reads the ledger."""
-    return read_numbers(load(path))
+    return read_numbers(load(path, skip_broken=True))
 
 
 def _snapshot(run: RunData) -> tuple[Path, object, int, int]:
@@ -282,11 +336,16 @@ def _snapshot(run: RunData) -> tuple[Path, object, int, int]:
     return run.path, _stamp(run), len(run.rows), len(run.sleeps)
 
 
+def _index(path: Path, stamp: object) -> SearchIndex:
+    """Return the index of a run's texts; reads all episodes."""
+    return build_index(load(path, skip_broken=True))
+
+
 def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:
     """Return the history up to these numbers of episodes and sleeps; reads all episodes."""
-    return skill_history(load(path))
+    return skill_history(load(path, skip_broken=True))
 
 
 def _calls(path: Path, stamp: object, version: int, episodes: int) -> Calls:
     """Return the calls in the episodes that were played with a library version."""
-    return count_calls(load(path), version)
+    return count_calls(load(path, skip_broken=True), version)

@@ -14,6 +14,7 @@ from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.site import Site
 from speedrunner.view.static import write
 from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
+from tests.speedrunner.results.small_runs import learnt as write_learnt
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.view.runs import CONFIG, append, hostile_run, long_run
 
@@ -25,6 +26,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("viewed")
     long_run(folder / "long", TURNS)
     hostile_run(folder / "hostile")
+    write_learnt(folder / "learnt")
     return folder
 
 
@@ -50,7 +52,7 @@ def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 PAGES = (
     *("index.html", "runs/long/index.html", "runs/long/episodes.html", "runs/long/train/0000/2.html"),
     *("runs/hostile/train/0000/1.html", "runs/hostile/library/0001.html", "runs/hostile/sleep/0001/1.html"),
-    "runs/hostile/skills.html",
+    *("runs/hostile/skills.html", "compare.html", "compare/learnt@0/learnt@4.html"),
 )
 
 
@@ -146,3 +148,66 @@ def test_a_run_that_goes_on_grows_before_one_s_eyes(served: str, folder: Path, p
         page.locator("h2").first.click()
         append(run, trajectory())
         page.get_by_role("region", name="Terminations").wait_for(timeout=20_000)
+
+
+def test_words_in_the_texts_of_written_pages_are_found_without_a_server(written: str, pages: Pages) -> None:
+    page = pages.open(urljoin(written, "runs/long/episodes.html"))
+    for text, count in (("nothere", 0), ("needle", 1), ("thought nee", 1), ("needle!", 1), ("nee!", 0)):
+        page.fill("#texts", text)
+        page.get_by_text(f"{count} of 1 episodes", exact=True).wait_for(timeout=10_000)
+    page.fill("#texts", "needle")
+    page.get_by_text(f"train/0000, turn {TURNS}").click()
+    page.wait_for_url(f"**/train/0000/2.html#turn-{TURNS}")
+    assert "needle" in page.locator(f"#turn-{TURNS}").inner_text()
+
+
+def test_an_update_loses_nothing_that_a_person_has_open(served: str, folder: Path, pages: Pages) -> None:
+    with RunDirectory.open_for_writing(folder / "open") as run:
+        run.write_config(CONFIG)
+        page = pages.open(urljoin(served, "runs/open/episodes.html"), width=NARROW)
+        page.fill("input[name=skill]", "typed")
+        page.evaluate("""() => {
+            document.querySelector("#episodes").scrollIntoView();
+            document.querySelector(".wide").scrollLeft = 60;
+            window.before = { table: document.querySelector("#episodes"), y: scrollY };
+        }""")
+        append(run, trajectory())
+        page.get_by_text("1 of 1 episodes").wait_for(timeout=20_000)
+        assert page.input_value("input[name=skill]") == "typed"
+        assert page.evaluate("document.activeElement.name") == "skill"
+        assert page.evaluate("document.querySelector('.wide').scrollLeft") == 60
+        assert page.evaluate("window.before.table === document.querySelector('#episodes')")
+
+
+def test_the_live_page_updates_while_a_sweep_runs(served: str, folder: Path, pages: Pages) -> None:
+    with RunDirectory.open_for_writing(folder / "live") as run:
+        run.write_config(CONFIG)
+        for width, dark in ((NARROW, True), (WIDE, False)):
+            page = pages.open(urljoin(served, "live.html"), width=width, dark=dark)
+            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
+        row = page.locator("#run-live")
+        assert "running" in row.inner_text()
+        append(run, trajectory())
+        row.get_by_text("1 of").wait_for(timeout=20_000)
+
+
+MERGED = """() => {
+    const make = (html) => {
+        const made = document.createElement("div");
+        made.innerHTML = html;
+        return made;
+    };
+    const now = make('<details><summary>s</summary>old</details><p id="b">two</p><input value="1">');
+    const [folded, row, field] = now.children;
+    folded.open = true;
+    field.value = "typed";
+    const rows = '<p id="a">one</p><p id="b">2</p>';
+    update(now, make(`<details><summary>s</summary>new</details>${rows}<input value="3">`));
+    const isKept = now.children[2] === row;
+    return [folded.open, folded.textContent, isKept, row.textContent, field.value, now.children.length];
+}"""
+
+
+def test_newer_content_leaves_open_parts_and_typed_text_in_their_elements(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "index.html"))
+    assert page.evaluate(MERGED) == [True, "snew", True, "2", "typed", 4]

@@ -72,7 +72,7 @@ NO_READERS = {
 """Commands that read no run."""
 
 OF_FOLDERS = {
-    "view": r"^\d\d pages",
+    "view": r"^\d+ pages",
     "report": r"(?m)^the report was written to",
     "status": r"(?m)^good +stopped",
     "export": r"^[24] conversations in",

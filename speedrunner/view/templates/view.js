@@ -10,35 +10,6 @@ async function addPictures(turns) {
   }
 }
 
-function inUse(part) {
-  const changed = [...part.querySelectorAll("input, select")].some((field) =>
-    field.options ? !field.options[field.selectedIndex].defaultSelected && field.selectedIndex > 0 : field.value !== field.defaultValue
-  );
-  return changed || (part.contains(document.activeElement) && document.activeElement.matches("a, input, select, button, summary"));
-}
-
-async function grow() {
-  try {
-    const answer = await fetch(location.href);
-    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
-    for (const part of ["header", "main"]) {
-      const now = document.querySelector(part), then = page.querySelector(part);
-      if (!then || now.innerHTML === then.innerHTML || inUse(now)) continue;
-      const scrolled = [...now.querySelectorAll(".wide")].map((wide) => wide.scrollLeft);
-      now.replaceWith(then);
-      then.querySelectorAll(".wide").forEach((wide, n) => (wide.scrollLeft = scrolled[n] || 0));
-    }
-    document.body.dataset.growing = page.body.dataset.growing || document.body.dataset.growing;
-  } catch {
-    // The server has ended, or does not answer now.
-  }
-  later();
-}
-
-function later() {
-  setTimeout(grow, 1000 * Number(document.body.dataset.growing));
-}
-
 function goTo(step) {
   const turns = [...document.querySelectorAll(".turn")];
   const at = turns.indexOf(document.activeElement.closest(".turn"));
@@ -63,21 +34,8 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-const rows = document.getElementById("rows");
-if (rows) {
-  rows.addEventListener("input", () => {
-    const wanted = rows.value.toLowerCase();
-    for (const row of document.querySelectorAll("#episodes tbody tr")) {
-      row.hidden = !row.textContent.toLowerCase().includes(wanted);
-    }
-    const left = document.querySelectorAll("#episodes tbody tr:not([hidden])").length;
-    const status = document.querySelector("[role=status]");
-    status.textContent = status.textContent.replace(/^\d+/, left);
-  });
-}
 const turns = document.querySelector("[data-pictures]");
 if (turns) addPictures(turns);
-if (document.body.dataset.growing) later();
 
 // Library, sleeps and tasks: tables that sort by a column, and folded parts that a link leads to.
 
@@ -123,3 +81,130 @@ function unfold() {
 }
 window.addEventListener("hashchange", unfold);
 unfold();
+// Updates: newer versions of a page arrive as server-sent events and change only what differs
+
+const BASE = new URL(".", document.currentScript.src).href;
+const OWN = ["open", "hidden", "value", "checked", "selected"]; // what a person may have changed
+
+function isSame(now, then) {
+  return now.nodeType === then.nodeType && now.nodeName === then.nodeName && (now.id || "") === (then.id || "");
+}
+
+function update(now, then) {
+  if (now.nodeType !== Node.ELEMENT_NODE) {
+    if (now.nodeValue !== then.nodeValue) now.nodeValue = then.nodeValue;
+    return;
+  }
+  for (const { name, value } of [...then.attributes])
+    if (!OWN.includes(name) && now.getAttribute(name) !== value) now.setAttribute(name, value);
+  for (const { name } of [...now.attributes])
+    if (!OWN.includes(name) && !then.hasAttribute(name)) now.removeAttribute(name);
+  if (now.nodeName === "PROGRESS") now.value = then.value;
+  let at = now.firstChild;
+  for (const child of [...then.childNodes]) {
+    const known = child.id && [...now.children].find((each) => each.id === child.id);
+    if (known && known !== at) now.insertBefore(known, at);
+    const match = known || (at && isSame(at, child) ? at : null);
+    if (match) update(match, child);
+    else now.insertBefore(child, at);
+    if (match) at = match.nextSibling;
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+let updates = null;
+
+function follow() {
+  if (document.hidden || updates || !document.body.dataset.growing) return;
+  updates = new EventSource(`${BASE}updates/${location.href.split("#")[0].slice(BASE.length)}`);
+  updates.addEventListener("page", (event) => {
+    const page = new DOMParser().parseFromString(JSON.parse(event.data), "text/html");
+    for (const part of ["header", "main"]) {
+      const then = page.querySelector(`body > ${part}`);
+      if (then) update(document.querySelector(`body > ${part}`), then);
+    }
+    document.dispatchEvent(new Event("updated")); // filters apply to what is new
+  });
+  updates.addEventListener("end", unfollow);
+}
+
+function unfollow() {
+  if (updates) updates.close();
+  updates = null;
+}
+
+document.addEventListener("visibilitychange", () => (document.hidden ? unfollow() : follow())); // browsers allow six streams
+follow();
+// Search on static pages: rows by what they show, and texts by a word index that comes in small scripts
+
+const rows = document.getElementById("rows"), texts = document.getElementById("texts");
+const SHARDS = 64, TURNS = 100, shards = new Map();
+
+function addShard(number, words) {
+  shards.get(number).resolve(words);
+}
+
+function loadShard(number) {
+  if (!document.getElementById("static-search").dataset.shards.split(" ").includes(String(number))) return {};
+  if (!shards.has(number)) {
+    const shard = {};
+    shard.words = new Promise((resolve) => (shard.resolve = resolve));
+    shards.set(number, shard);
+    const script = document.createElement("script");
+    script.src = `search/${number}.js`;
+    script.onerror = () => shard.resolve({});
+    document.head.append(script);
+  }
+  return shards.get(number).words;
+}
+
+async function findWord(word, isPrefix) {
+  // Returns the first turn of each episode that has the word.
+  const words = await loadShard((31 * word.charCodeAt(0) + word.charCodeAt(1)) % SHARDS);
+  const found = new Map();
+  const fitting = isPrefix ? Object.keys(words).filter((each) => each.startsWith(word)) : Object.hasOwn(words, word) ? [word] : [];
+  for (const each of fitting)
+    for (let n = 0; n < words[each].length; n += 2) {
+      const [episode, turn] = [words[each][n], words[each][n + 1]];
+      found.set(episode, Math.min(turn, found.get(episode) ?? turn));
+    }
+  return found;
+}
+
+async function findTexts(text) {
+  const words = (text.toLowerCase().match(/[\p{L}\p{N}_]+/gu) || []).filter((word) => word.length > 1);
+  if (!words.length) return null;
+  const isOpen = /[\p{L}\p{N}_]$/u.test(text);
+  const found = await Promise.all(words.map((word, n) => findWord(word, isOpen && n === words.length - 1)));
+  found.sort((one, other) => one.size - other.size);
+  return new Map([...found[0]].filter(([episode]) => found.every((each) => each.has(episode))));
+}
+
+async function filterRows() {
+  const [wanted, text] = [rows.value.toLowerCase(), texts.value];
+  const hits = await findTexts(text);
+  if (text !== texts.value) return; // a newer search follows
+  let left = 0;
+  document.querySelectorAll("#episodes tbody tr").forEach((row, n) => {
+    row.hidden = !row.textContent.toLowerCase().includes(wanted) || (hits !== null && !hits.has(n));
+    left += !row.hidden;
+    const link = row.querySelector("a"), turn = hits && hits.get(n);
+    if (link && !row.hidden) {
+      const folder = link.getAttribute("href").replace(/[^/]*$/, "");
+      link.setAttribute("href", folder + (turn ? `${Math.floor((turn - 1) / TURNS) + 1}.html#turn-${turn}` : "1.html"));
+      link.textContent = folder.slice(2, -1) + (turn ? `, turn ${turn}` : "");
+    }
+  });
+  const status = document.querySelector("[role=status]");
+  status.textContent = status.textContent.replace(/^\d+/, left);
+}
+
+if (rows && texts) {
+  for (const field of [rows, texts]) field.addEventListener("input", filterRows);
+  document.getElementById("static-search").addEventListener("submit", (event) => event.preventDefault());
+  filterRows();
+}

@@ -208,7 +208,9 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
 
 
 class TestHostile:
-    def test_damaged_runs_are_named_and_left_out(self, copied: Path, tmp_path: Path) -> None:
+    def test_damaged_runs_are_named_and_their_readable_records_are_shown(
+        self, copied: Path, tmp_path: Path
+    ) -> None:
         first, second, third, fourth = sorted(copied.iterdir())
         (first / "config.yaml").write_text("run: [")
         ledger = (second / "requests.jsonl").read_text()
@@ -221,7 +223,8 @@ class TestHostile:
             assert str(run) in line
         found = pandas.read_csv(tmp_path / "out" / "tables" / "performance.csv")
         assert set(found.seeds) == {1}
-        assert set(found.method) == {fourth.name.split("-")[1]}
+        assert set(found.method) == {run.name.split("-")[1] for run in (second, fourth)}
+        assert f"{second}/requests.jsonl, line 1, is not a valid LedgerRow" in done.stderr
 
     def test_names_with_special_characters(self, copied: Path, tmp_path: Path) -> None:
         run = next(copied.iterdir())

@@ -25,6 +25,7 @@ from speedrunner.store.files import (
     read_content,
     read_record,
     read_records,
+    read_tail,
     remove_leftovers,
     repair,
     temporary_name,
@@ -120,6 +121,28 @@ class TestTornTails:
         with pytest.raises(StorageError) as error:
             read_records(path, Note)
         assert f"{path}, line 2" in one_line(error)
+        for read in (read_records, iterate_records):
+            left_out: list[str] = []
+            assert len(list(read(path, Note, left_out))) == 2
+            (line,) = left_out
+            assert line.startswith(f"{path}, line 2, is not a valid Note")
+
+    def test_the_end_of_a_growing_file_is_read_alone(self, tmp_path):
+        path = tmp_path / "notes.jsonl"
+        assert read_tail(path, Note, 100) == []
+        content = self.lines(path, 9)
+        path.write_bytes(content + b'{"text": "unfin')
+        whole = read_records(path, Note)
+        assert read_tail(path, Note, 10_000) == whole
+        tail = read_tail(path, Note, 100)
+        assert 0 < len(tail) < 9
+        assert tail == whole[-len(tail) :]
+
+    def test_another_format_is_never_left_out(self, tmp_path):
+        path = tmp_path / "notes.jsonl"
+        path.write_bytes(self.lines(path, 1).replace(b'"format":1', b'"format":9') * 2)
+        with pytest.raises(UnknownFormat):
+            read_records(path, Note, [])
 
     def test_a_last_line_of_another_type_is_no_torn_tail(self, tmp_path):
         path = tmp_path / "notes.jsonl"

@@ -8,6 +8,7 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
+from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow, Policy, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
@@ -161,3 +162,50 @@ class TestBadInput:
         with pytest.raises(RunDirectoryError, match=r"config\.yaml") as error:
             _ = load(run.path).config
         assert "\n" not in str(error.value)
+
+
+class TestBrokenLines:
+    """A line in the middle of a file is cut off."""
+
+    @pytest.fixture
+    def broken(self, run):
+        for name in ("episodes.jsonl", "trajectories/batch_0000.jsonl"):
+            first, second, *rest = (run.path / name).read_bytes().splitlines(keepends=True)
+            (run.path / name).write_bytes(first + second[:40] + b"\n" + b"".join(rest))
+        return run.path
+
+    def test_they_are_errors_for_whatever_needs_all_records(self, broken):
+        with pytest.raises(StorageError, match=r"episodes\.jsonl, line 2"):
+            _ = load(broken).rows
+        with pytest.raises(StorageError, match=r"batch_0000\.jsonl, line 2"):
+            load(broken).trajectories()
+
+    def test_readers_may_leave_them_out_and_name_them(self, broken):
+        data = load(broken, skip_broken=True)
+        assert [each.episode for each in data.trajectories(0)] == ["train/0000", "train/0002"]
+        assert "train/0001" not in {row.episode for row in data.episodes}
+        assert [line.partition(" is not")[0] for line in data.left_out] == [
+            f"{broken}/{name}, line 2," for name in ("trajectories/batch_0000.jsonl", "episodes.jsonl")
+        ]
+
+    def test_a_lost_row_is_made_from_its_episode(self, run):
+        before = {row.episode for row in load(run.path).episodes}
+        rows = (run.path / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+        (run.path / "episodes.jsonl").write_bytes(rows[0][:40] + b"\n" + b"".join(rows[1:]))
+        assert {row.episode for row in load(run.path, skip_broken=True).episodes} == before
+
+
+def test_outlines_have_the_calls_of_the_episodes(run):
+    data = load(run.path)
+    for outline, whole in zip(data.outlines("train"), data.played("train"), strict=True):
+        assert (outline.episode, outline.policy) == (whole.episode, whole.policy)
+        assert outline.outcome.score == whole.outcome.score
+        for light, turn in zip(outline.turns, whole.turns, strict=True):
+            assert light.role == turn.role
+            calls = [
+                [each.executed, *each.executed.below()] if each.executed else [] for each in (light, turn)
+            ]
+            ours, theirs = (
+                [(call.name, call.kind, call.error, call.actions) for call in each] for each in calls
+            )
+            assert ours == theirs

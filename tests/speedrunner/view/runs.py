@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from envs import Outcome, Task
+from serving.model_configs import load_model_config
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.config.compose import compose
@@ -24,7 +27,7 @@ from speedrunner.store.records import (
 )
 from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import HOSTILE
-from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.run_samples import process, request, trajectory
 
 CONFIG = to_yaml(compose(["env=babyai", "method=react", "model=tiny-random", "run.dir=somewhere"]))
 
@@ -93,8 +96,25 @@ def hostile_run(folder: Path) -> Path:
     )
     with RunDirectory.open_for_writing(folder) as run:
         run.write_config(CONFIG)
+        run.append_process(
+            replace(
+                process(replace(load_model_config("tiny-random"), caveat=HOSTILE)),
+                host=HOSTILE, versions={HOSTILE: HOSTILE}, sandbox=HOSTILE, changes=[HOSTILE],
+            )
+        )  # fmt: skip
+        run.append_request(replace(request(), model=HOSTILE, error=HOSTILE, labels={HOSTILE: HOSTILE}))
         run.write_policy(Policy(version=0))
         append(run, played)
         run.write_sleep(record)
         run.write_policy(Policy(version=1, module=source, skills=(skill,), notes=HOSTILE))
     return folder
+
+
+def break_line(file: Path) -> None:
+    """Cut off the second half of a file's first record, or of the second line of a whole file."""
+    first, *rest = file.read_bytes().splitlines(keepends=True)
+    if file.suffix == ".json":
+        rest = [rest[0][: len(rest[0]) // 2] + b"\n", *rest[1:]]
+    else:
+        first = first[: len(first) // 2] + b"\n"
+    file.write_bytes(first + b"".join(rest))

@@ -21,7 +21,7 @@ from tests.page_elements import HOSTILE, Elements
 from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.results.small_runs import learnt as write_learnt
 from tests.speedrunner.run_samples import trajectory
-from tests.speedrunner.view.runs import CONFIG, append, hostile_run, long_run
+from tests.speedrunner.view.runs import CONFIG, append, break_line, hostile_run, long_run
 
 
 def page(site: Site, path: str, **query: str) -> str:
@@ -289,9 +289,33 @@ class TestBadInput:
         text = page(site, "index.html")
         assert 'href="runs/good/index.html"' in text
         assert "is not a valid EpisodeRow" in text
+        (tmp_path / "bad/config.yaml").write_text("[")
         status, told = problem(site, "runs/bad/index.html")
         assert (status, told.count("\n")) == (500, 0)
-        assert "episodes.jsonl, line 1" in told
+        assert "config.yaml" in told
+
+    @pytest.mark.parametrize(
+        ("file", "hidden"),
+        [
+            ("episodes.jsonl", []),  # the page of its episode is not linked
+            ("evaluations/0002.jsonl", ["test/0002/0000"]),
+            ("trajectories/batch_0001.jsonl", ["train/0002"]),
+            ("sleeps/0001.json", ["sleep/0001"]),
+        ],
+    )
+    def test_a_broken_line_is_named_and_hides_only_its_record(
+        self, tmp_path: Path, file: str, hidden: list[str]
+    ) -> None:
+        write_learnt(tmp_path / "run")
+        break_line(tmp_path / "run" / file)
+        site = Site(tmp_path)
+        assert file in page(site, "runs/run/index.html").partition("(this record is left out)")[0]
+        shown = {path: answer for path, answer in pages(site) if answer.kind == HTML}
+        failed = [path for path, answer in shown.items() if answer.status != 200]
+        assert failed == [f"runs/run/{key}/1.html" for key in hidden]
+        for path in failed:
+            assert file in problem(site, path)[1]
+        assert len(shown) > 15
 
     def test_records_nested_beyond_all_measure_are_told_as_damaged(self, tmp_path: Path) -> None:
         deep = CallNode("walk", "skill", {})

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import http.client
+import json
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
+from urllib.request import urlopen
 
 import pytest
 
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import complaint, in_process
-from tests.speedrunner.view.runs import long_run
+from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.view.runs import CONFIG, append, long_run
 
 pytestmark = pytest.mark.process
 
@@ -33,12 +37,23 @@ class Server:
         self, path: str, *, method: str = "GET", token: str | None = None, **headers: str
     ) -> http.client.HTTPResponse:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-        sent = {"EnvWorker": f"127.0.0.1:{self.port}", "Connection": "close"} | headers
+        sent = {"Host": f"127.0.0.1:{self.port}", "Connection": "close"} | headers
         connection.request(method, f"/{self.token if token is None else token}/{path}", headers=sent)
         answer = connection.getresponse()
         answer.text = answer.read().decode()  # type: ignore[attr-defined]
         connection.close()
         return answer
+
+    def open(self, path: str) -> http.client.HTTPResponse:
+        """A stream of events."""
+        return urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20)
+
+
+def next_page(stream: http.client.HTTPResponse) -> str:
+    """The HTML of the next event."""
+    while (line := stream.readline()) != b"event: page\n":
+        assert line, "the stream has ended"
+    return json.loads(stream.readline().removeprefix(b"data: "))
 
 
 @pytest.fixture(scope="module")
@@ -109,11 +124,41 @@ def test_a_port_in_use_is_told_in_a_line(server: Server, tmp_path: Path) -> None
     )
 
 
-def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
+class TestUpdates:
+    def test_a_page_is_sent_now_and_after_each_change(self, tmp_path: Path) -> None:
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            run.write_config(CONFIG)
+            server = Server(tmp_path / "run")
+            try:
+                with server.open(f"/{server.token}/updates/runs/run/index.html") as stream:
+                    assert stream.headers["Content-Type"].startswith("text/event-stream")
+                    assert "No episode is finished yet" in next_page(stream)
+                    append(run, trajectory())
+                    assert "train, success" in next_page(stream)
+            finally:
+                server.process.kill()
+                server.process.wait()
+
+    def test_a_page_that_cannot_grow_ends_its_stream(self, server: Server) -> None:
+        text = server.ask("updates/runs/run/train/0000/1.html").text
+        assert text.startswith("event: page\ndata: ")
+        assert text.endswith("event: end\ndata:\n\n")
+
+    def test_streams_need_the_token_too(self, server: Server) -> None:
+        assert server.ask("updates/index.html", token="x").status == 403
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, streams: bool) -> None:
     server = Server(long_run(tmp_path / "run", 1))
+    stream = server.open(f"/{server.token}/updates/index.html") if streams else None
+    if stream is not None:
+        next_page(stream)
     server.process.send_signal(signal.SIGINT)
     _, said = server.process.communicate(timeout=20)
     assert (server.process.returncode, said) == (0, "Press Ctrl-C to stop\n")
+    if stream is not None:
+        stream.close()
 
 
 def test_a_folder_without_runs_and_none_at_all_are_refused(tmp_path: Path) -> None:
@@ -125,8 +170,14 @@ class TestFiles:
     def test_all_pages_are_written_for_their_owner_alone(self, tmp_path: Path) -> None:
         run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
         done = in_process("view", str(run), "--static", str(out))
-        assert (done.returncode, done.stdout) == (0, f"11 pages: open {out / 'index.html'}\n")
+        assert done.returncode == 0
+        count = sum(path.is_file() for path in out.rglob("*"))
+        assert done.stdout == f"{count} pages: open {out / 'index.html'}\n"
         assert "thought 1" in (out / "runs/run/train/0000/1.html").read_text()
+        assert (out / "compare.html").exists()
+        assert not (out / "live.html").exists()
+        indexed = "".join(path.read_text() for path in out.glob("runs/run/search/*.js"))
+        assert '"needle":[0,1]' in indexed
         for path in (out, *out.rglob("*")):
             assert path.stat().st_mode & 0o077 == 0
 

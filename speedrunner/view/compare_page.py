@@ -1,0 +1,329 @@
+"""The pages that compare runs: all conditions of a folder, and two runs, checkpoints or conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import msgspec
+
+from speedrunner.config.names import ConditionName
+from speedrunner.config.schema import differences
+from speedrunner.results.comparison import list_changes, list_world_differences
+from speedrunner.results.conditions import group_by_condition
+from speedrunner.results.inference import Estimate
+from speedrunner.results.paired import (
+    METRICS,
+    EvaluatedRun,
+    Points,
+    Side,
+    estimate_difference,
+    list_task_differences,
+    pair_runs,
+)
+from speedrunner.store.discovery import DAMAGED, damage
+from speedrunner.store.run_data import load
+from speedrunner.view.overlay import SERIES, CurvePoint, Series, draw_overlay
+
+CONDITION = "condition-"
+"""Begins the name of a condition in addresses."""
+
+LINKS = 100
+"""Maximum number of comparisons that the list of conditions links to, so that static pages are bounded."""
+
+BASELINE = "react"
+"""The method with which others are compared, if it was played; otherwise the first by name."""
+
+TASKS = 30
+"""Tasks that differ most which are shown."""
+
+CURVES = ("score", "output tokens")
+
+DIGITS = {"score": 3, "LLM calls": 1, "actions": 1}
+"""Decimals of a metric; other metrics have none."""
+
+BETTER = {"score": True, "LLM calls": False, "uncached prompt tokens": False, "output tokens": False}
+"""Metrics of which a higher (or lower) value is better; of the others neither is."""
+
+Context = dict[str, Any]
+Addressed = Callable[[tuple[str, ...]], str]
+
+
+class CannotCompare(Exception):
+    """The chosen sides do not exist or have nothing in common."""
+
+
+class Comparable:
+    """All readable runs of a folder with the conditions that they form.
+
+    Args:
+        found: runs by their names in addresses.
+        address: makes a name for addresses from parts.
+    """
+
+    def __init__(self, found: Mapping[str, Path], address: Addressed) -> None:
+        self.runs: dict[str, EvaluatedRun] = {}
+        self.problems: list[str] = []
+        for slug, path in found.items():
+            try:
+                run = EvaluatedRun(slug, load(path, skip_broken=True))
+                _ = run.condition_name, run.rows
+                self.runs[slug] = run
+            except DAMAGED as error:
+                self.problems.append(damage(path, error))
+        groups, self.notes = group_by_condition([*self.runs.values()])
+        self.conditions: dict[str, tuple[ConditionName, dict[int, EvaluatedRun]]] = {}
+        for name, seeds in groups.items():
+            parts = name.env, name.method, name.model
+            slug = CONDITION + address(("-".join(parts),))
+            if slug in self.conditions:
+                slug = CONDITION + address(parts)
+            self.conditions[slug] = name, seeds
+
+    def find(self, name: str) -> tuple[Side, int | None]:
+        """Return the side that `RUN`, `RUN@CHECKPOINT`, `CONDITION` or `CONDITION@CHECKPOINT` names, with
+        its checkpoint. Raises `CannotCompare`.
+        """
+        slug, _, point = name.partition("@")
+        if slug in self.runs:
+            run = self.runs[slug]
+            side = Side(slug, {run.seed: run})
+        elif slug in self.conditions:
+            condition, seeds = self.conditions[slug]
+            side = Side(f"{condition.method}, {condition.model}", seeds)
+        else:
+            raise CannotCompare(f"{slug or 'nothing'} is not a run or condition of this folder")
+        if point and (not point.isdecimal() or int(point) not in side.checkpoints):
+            known = ", ".join(map(str, side.checkpoints)) or "none"
+            raise CannotCompare(f"{slug} has not finished checkpoint {point}: it has {known}")
+        return side, int(point) if point else None
+
+
+def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
+    """Return the conditions of each environment with their curves, scores and comparisons.
+
+    Args:
+        by_run: whether each run has its own curve, in the color of its condition.
+    """
+    places: dict[str, list[tuple[str, ConditionName, dict[int, EvaluatedRun]]]] = {}
+    for slug, (name, seeds) in found.conditions.items():
+        places.setdefault(name.env, []).append((slug, name, seeds))
+    room = LINKS
+    shown = []
+    for env, conditions in sorted(places.items()):
+        rows = []
+        finished = [each for each in conditions if Side("", each[2]).checkpoints]
+        finished.sort(key=lambda each: not each[1].method.startswith(BASELINE))
+        first = finished[0][0] if finished else None
+        for slug, name, seeds in conditions:
+            side = Side(f"{name.method}, {name.model}", seeds)
+            last = side.checkpoints[-1] if side.checkpoints else None
+            links = []
+            if first is not None and last is not None and slug != first:
+                links.append((f"with {finished[0][1].method}", f"{first}/{slug}"))
+            if len(side.checkpoints) > 1:
+                early, late = side.checkpoints[0], side.checkpoints[-1]
+                links.append((f"checkpoint {early} with {late}", f"{slug}@{early}/{slug}@{late}"))
+            links, room = links[:room], max(room - len(links), 0)
+            scores = [] if last is None else _seed_means(side, last, "score")
+            outputs = [] if last is None else _seed_means(side, last, "output tokens")
+            rows.append(
+                {
+                    "name": side.title,
+                    "runs": [(run.name, seed) for seed, run in seeds.items()],
+                    "last": last,
+                    "score": _spread(scores, 3),
+                    "output": _spread(outputs, 0),
+                    "links": links,
+                }
+            )
+        curves = {
+            metric: draw_overlay(
+                f"{metric} of test episodes, {env}",
+                [
+                    each
+                    for _, name, seeds in conditions[:SERIES]
+                    for each in _list_curves(Side(f"{name.method}, {name.model}", seeds), metric, by_run)
+                ],
+            )
+            for metric in CURVES
+        }
+        shown.append(
+            {"env": env, "rows": rows, "curves": curves, "omitted": max(len(conditions) - SERIES, 0)}
+        )
+    return {
+        "places": shown,
+        "by_run": by_run,
+        "choices": [*found.conditions, *found.runs],
+        "problems": found.problems,
+        "notes": found.notes,
+    }
+
+
+def comparison_page(found: Comparable, first: str, second: str) -> Context:
+    """Return two sides with their curves, differences, tasks and configurations. Raises `CannotCompare`."""
+    (one, own_point), (other, other_point) = found.find(first), found.find(second)
+    points = _choose_points(one, own_point, other, other_point)
+    pairs = [*pair_runs(one, other).values()]
+    if not pairs:
+        raise CannotCompare(f"{first} and {second} have no seed in common")
+    if unlike := list_world_differences(pairs[0][0].run, pairs[0][1].run):
+        raise CannotCompare(f"{first} and {second} play different environments: {'; '.join(unlike)}")
+    titles = [_title(side, point, points) for side, point in zip((one, other), points, strict=True)]
+    rows = [_metric_row(one, other, points, metric) for metric in METRICS]
+    same = one.runs == other.runs
+    tasks = list_task_differences(one, other, points)
+    return {
+        "titles": titles,
+        "first": first,
+        "second": second,
+        "points": points,
+        "rows": rows,
+        "tiles": [_tile(rows, metric) for metric in ("score", "LLM calls", "output tokens")],
+        "curves": {
+            metric: draw_overlay(
+                metric, [_interval_curve(side, metric) for side in ((one,) if same else (one, other))]
+            )
+            for metric in CURVES
+        },
+        "along": [] if same else _score_rows(one, other),
+        "tasks": tasks[:TASKS],
+        "omitted": max(len(tasks) - TASKS, 0),
+        "paired": [(own.name, their.name) for own, their in pairs],
+        "config": list(dict.fromkeys(line for own, their in pairs for line in _config_lines(own, their))),
+        "choices": [*found.conditions, *found.runs],
+        "problems": [line for pair in pairs for run in pair for line in run.run.left_out or ()],
+    }
+
+
+def _choose_points(one: Side, own: int | None, other: Side, their: int | None) -> Points:
+    """Return the given checkpoints; for missing ones the last that both sides have finished."""
+    common = [point for point in one.checkpoints if point in other.checkpoints]
+    wanted = own if own is not None else their
+    if own is None or their is None:
+        if wanted is None:
+            if not common:
+                raise CannotCompare(f"no checkpoint was finished by both {one.title} and {other.title}")
+            wanted = common[-1]
+        own, their = wanted if own is None else own, wanted if their is None else their
+    for side, point in ((one, own), (other, their)):
+        if point not in side.checkpoints:
+            raise CannotCompare(f"{side.title} has not finished checkpoint {point}")
+    return own, their
+
+
+def _title(side: Side, point: int, points: Points) -> str:
+    return f"{side.title} after {point} rollouts" if points[0] != points[1] else side.title
+
+
+def _metric_row(one: Side, other: Side, points: Points, metric: str) -> Context:
+    found = one.estimate(points[0], metric), other.estimate(points[1], metric)
+    difference = estimate_difference(one, other, points, metric)
+    digits = DIGITS.get(metric, 0)
+    return {
+        "metric": metric,
+        "means": [_cell(each, digits) for each in found],
+        "difference": _cell(difference, digits, "+"),
+        "verdict": _judge(metric, difference),
+    }
+
+
+def _score_rows(one: Side, other: Side) -> list[Context]:
+    """Return the paired difference of scores at each common checkpoint."""
+    common = [point for point in one.checkpoints if point in other.checkpoints]
+    return [
+        {"point": point, **_metric_row(one, other, (point, point), "score")}
+        for point in common[-12:]  # the pages of long runs stay fast
+    ]
+
+
+def _cell(estimate: Estimate | None, digits: int, sign: str = "") -> Context | None:
+    if estimate is None:
+        return None
+    ends = estimate.low, estimate.high
+    low, high = (None if end is None else f"{end:{sign},.{digits}f}" for end in ends)
+    return {
+        "mean": f"{estimate.mean:{sign},.{digits}f}",
+        "interval": f"{low} to {high}" if low is not None else "",
+        "count": estimate.count,
+    }
+
+
+def _judge(metric: str, difference: Estimate | None) -> tuple[str, str]:
+    """Return the kind of a badge and its text."""
+    if difference is None or difference.low is None or difference.high is None:
+        return "plain", "not known"
+    if difference.low <= 0 <= difference.high:
+        return "plain", "no clear difference"
+    higher = difference.mean > 0
+    text = "higher" if higher else "lower"
+    if metric not in BETTER:
+        return "plain", text
+    return ("good" if higher == BETTER[metric] else "bad"), text
+
+
+def _tile(rows: Sequence[Context], metric: str) -> Context:
+    row = next(row for row in rows if row["metric"] == metric)
+    one, other = row["means"]
+    difference = row["difference"]
+    change = "no task was played by both"
+    if difference:
+        interval = f" ({difference['interval']})" if difference["interval"] else ""
+        change = f"{difference['mean']}{interval} over {difference['count']} pairs"
+    return {
+        "label": metric,
+        "value": f"{one['mean'] if one else '–'} → {other['mean'] if other else '–'}",
+        "change": change,
+        "spark": "",
+    }
+
+
+def _interval_curve(side: Side, metric: str) -> Series:
+    points = []
+    for point in side.checkpoints:
+        if found := side.estimate(point, metric):
+            points.append(CurvePoint(point, found.mean, found.low, found.high))
+    return Series(side.title, points)
+
+
+def _list_curves(side: Side, metric: str, by_run: bool) -> list[Series]:
+    if not by_run:
+        return [_average_curve(side, metric)]
+    return [
+        msgspec.structs.replace(
+            _average_curve(Side(run.name, {seed: run}), metric), name=run.name, group=side.title
+        )
+        for seed, run in side.runs.items()
+    ]
+
+
+def _average_curve(side: Side, metric: str) -> Series:
+    """Return the mean over seeds; its band is one standard deviation."""
+    points = []
+    for point in side.checkpoints:
+        values = _seed_means(side, point, metric)
+        if values:
+            mean, sd = fmean(values), stdev(values) if len(values) > 1 else None
+            ends = (None, None) if sd is None else (mean - sd, mean + sd)
+            points.append(CurvePoint(point, mean, *ends))
+    return Series(side.title, points)
+
+
+def _seed_means(side: Side, point: int, metric: str) -> list[float]:
+    found = [run.average_tasks(point, metric) for run in side.runs.values() if point in run.checkpoints]
+    return [fmean(values.values()) for values in found if values]
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    if not values:
+        return "–"
+    deviation = f" ± {stdev(values):,.{digits}f}" if len(values) > 1 else ""
+    return f"{fmean(values):,.{digits}f}{deviation}"
+
+
+def _config_lines(one: EvaluatedRun, other: EvaluatedRun) -> list[str]:
+    """Return the differences of two runs' configurations, models and code."""
+    lines = [line for line in differences(one.config, other.config) if not line.startswith("run.start_from")]
+    return lines + list_changes(one.run, other.run)

@@ -1,0 +1,142 @@
+"""The page of a running sweep."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from serving.engine.metrics import Counters
+from serving.reconciliation import Reconciliation
+from serving.usage import Usage
+from speedrunner.store.records import EpisodeRow, Termination
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
+from speedrunner.view.live import describe_time, describe_usd, live_page
+from speedrunner.view.site import Site
+from tests.page_elements import HOSTILE, Elements
+from tests.speedrunner.results.ledgers import row
+from tests.speedrunner.results.small_runs import TURN_USD, SmallRun
+from tests.speedrunner.run_samples import trajectory
+
+
+@pytest.fixture
+def sweep(tmp_path: Path) -> Iterator[Path]:
+    """One run that a process plays, one that stopped, one that is planned."""
+    stopped = SmallRun(tmp_path / "stopped")
+    stopped.policy(0, {})
+    stopped.test(0, 0, [0.5])
+    playing = SmallRun(tmp_path / "playing")
+    playing.policy(0, {})
+    playing.test(0, 0, [0.5, 1.0])
+    playing.train(0, [None, None])
+    planned = [PlannedRun(str(tmp_path / name)) for name in ("stopped", "playing", "planned")]
+    note_sweep(tmp_path, SweepPlan("speedrunner sweep experiment=main", planned))
+    with RunDirectory.open_for_writing(tmp_path / "playing") as run:
+        yield run.path
+
+
+def play(run: Path, *, error: str | None = None) -> None:
+    """Two requests of this process within the last minute, and a fault."""
+    now = time.time()
+    with (run / "requests.jsonl").open("ab") as file:
+        for ago, usage in ((30.0, Usage(1000, 600, 200)), (10.0, Usage(1000, 600, 200)), (1.0, None)):
+            request = row(now - ago, usage, status="ok" if usage else "failed")
+            file.write(msgspec.json.encode(replace(request, error=None if usage else error)) + b"\n")
+    counters = Counters(prompt=2000, cached=1500, generated=400)
+    reading = Reconciliation(
+        model="m", ledger=counters, engine=counters, unreported=0, at_most=Counters(), ours=True, since=now,
+        time=now, clients=1, in_passing=True,
+    )  # fmt: skip
+    (run / "reading.json").write_bytes(msgspec.json.encode([reading]))
+
+
+def shown(folder: Path) -> str:
+    answer = Site(folder).answer("live.html", {})
+    assert answer.status == 200, answer.content
+    found = Elements(answer.content.decode())
+    assert found.names.count("script") == 1
+    assert "img" not in found.names
+    return " ".join(found.text.split())
+
+
+def test_each_run_has_its_state_running_ones_first(sweep: Path) -> None:
+    found = live_page(sweep.parent, {"playing": sweep})
+    assert [Path(each["status"].dir).name for each in found["runs"]] == ["playing", "stopped", "planned"]
+    assert [each["status"].state for each in found["runs"]] == ["running", "stopped", "waiting"]
+    assert found["growing"] == 4
+    text = shown(sweep.parent)
+    assert "3 of 10" in text
+    assert "speedrunner sweep experiment=main: 1 stopped, 1 running, 1 waiting" in text
+
+
+def test_a_server_has_the_rates_of_its_clients_and_what_its_engine_counted(sweep: Path) -> None:
+    play(sweep)
+    (server,) = live_page(sweep.parent, {"playing": sweep})["servers"]
+    rates = server["rates"]
+    assert (rates.requests, rates.failed, rates.cached) == (3, 1, 0.6)
+    assert rates.output == pytest.approx(400 / rates.seconds)
+    assert 30 <= rates.seconds < 300
+    assert "75% of 2,000" in shown(sweep.parent)
+
+
+def test_what_is_long_ago_is_in_no_rate(sweep: Path) -> None:
+    assert live_page(sweep.parent, {"playing": sweep})["servers"] == []
+    assert "No run has had an answer in the last 5 minutes" in shown(sweep.parent)
+
+
+def test_time_left_follows_from_requests_and_is_not_guessed_from_few_episodes(sweep: Path) -> None:
+    play(sweep)
+    (first, *_) = live_page(sweep.parent, {"playing": sweep})["runs"]
+    rates = first["rates"]
+    # 4 requests in 3 episodes; 7 of 10 are left.
+    assert first["left"] == pytest.approx(7 * (4 / 3) * rates.seconds / rates.requests)
+    rows = (sweep / "episodes.jsonl").read_bytes().splitlines(keepends=True)
+    (sweep / "episodes.jsonl").write_bytes(rows[0])
+    (first, *_) = live_page(sweep.parent, {"playing": sweep})["runs"]
+    assert first["left"] is None
+
+
+def test_cost_is_that_of_finished_episodes_at_the_actor_s_prices(sweep: Path) -> None:
+    content = (sweep / "processes.jsonl").read_text().replace('"m":{', '"tiny-random":{', 1)
+    (sweep / "processes.jsonl").write_text(content)
+    (first, *_) = live_page(sweep.parent, {"playing": sweep})["runs"]
+    assert first["usd"] == pytest.approx(4 * TURN_USD)
+
+
+def test_faults_have_their_reasons_and_hostile_text_stays_text(sweep: Path) -> None:
+    fault = trajectory(
+        "train/0001", termination=Termination.ENGINE_ERROR, outcome=None, error=f"Traceback\n{HOSTILE}"
+    )
+    with (sweep / "trajectories/batch_0000.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(fault) + b"\n")
+    with (sweep / "episodes.jsonl").open("ab") as file:
+        file.write(msgspec.json.encode(EpisodeRow.of(fault, "train", 0)) + b"\n")
+    play(sweep, error=HOSTILE)
+    text = shown(sweep.parent)
+    assert "playing, train/0001 : engine error" in text.replace("0001:", "0001 :")
+    assert "1 request failed in the last 5 minutes" in text
+    assert text.count("alert(1)") >= 2
+
+
+def test_a_damaged_run_says_why_and_hides_no_other(sweep: Path) -> None:
+    (sweep.parent / "stopped/config.yaml").write_text("[")
+    text = shown(sweep.parent)
+    assert "config.yaml" in text
+    assert "playing" in text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(5.4, "5 s"), (90, "2 min"), (3600, "60 min"), (7500, "2 h 05 min")]
+)
+def test_durations_are_short(seconds: float, text: str) -> None:
+    assert describe_time(seconds) == text
+
+
+@pytest.mark.parametrize(("amount", "text"), [(0.0, "$0.00"), (0.00021, "$0.00021"), (1234.5, "$1,234.50")])
+def test_money_has_two_digits(amount: float, text: str) -> None:
+    assert describe_usd(amount) == text
