@@ -46,6 +46,9 @@ settings.load_profile("tests")
 
 # Where Python may not write bytecode, each of the hundreds of processes that tests start would compile anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+# Readline sets the terminal's size in the environment of every process that imports it, and of its children.
+for name in ("COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 sys.dont_write_bytecode = False
 
 

@@ -351,7 +351,7 @@ class RunData:
                 return record
         numbers = [record.sleep for record in self.sleeps]
         there = f"{sleep_key(numbers[0])} to {sleep_key(numbers[-1])}" if numbers else "none yet"
-        problems = [f"{self.path} has no readable {sleep_key(number)}; it has {there}"]
+        problems = [f"{self.path} has no {sleep_key(number)}; it has {there}"]
         raise RunDirectoryError("; ".join(problems + (self.left_out or [])))
 
     def _describe_missing(self, episode: str) -> str:

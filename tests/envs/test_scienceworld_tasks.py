@@ -78,6 +78,6 @@ class TestSplits:
     def test_without_a_family_there_is_no_split(self, family: int | None) -> None:
         make("scienceworld", family=family)
         with pytest.raises(
-            InvalidOption, match=rf"'family' .* 3 \(electricity\) or 4 .* 1 to 10, not {family}"
+            InvalidOption, match=rf"family=3 \(electricity\) or family=4 .* 1 to 10, not {family}"
         ):
             splits("scienceworld", family=family)

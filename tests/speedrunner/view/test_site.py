@@ -297,10 +297,10 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("file", "hidden"),
         [
-            ("episodes.jsonl", []),  # the page of its episode is not linked
+            ("episodes.jsonl", []),  # no page links to its episode
             ("evaluations/0002.jsonl", ["test/0002/0000"]),
             ("trajectories/batch_0001.jsonl", ["train/0002"]),
-            ("sleeps/0001.json", ["sleep/0001"]),
+            ("sleeps/0001.json", []),
         ],
     )
     def test_a_broken_line_is_named_and_hides_only_its_record(

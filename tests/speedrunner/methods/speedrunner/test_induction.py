@@ -203,9 +203,7 @@ def flat(node: CallNode) -> Iterator[CallNode]:
         yield from flat(below)
 
 
-async def test_a_run_that_stops_in_the_middle_of_a_sleep_repeats_that_sleep_only(
-    corridor: Runs, tmp_path: Path
-) -> None:
+async def test_a_run_that_stops_in_the_middle_of_a_sleep_continues_it(corridor: Runs, tmp_path: Path) -> None:
     written = call("write_skill", source=TO_FLAG, public=True)
     run = corridor(script(inducer=(written, refuse(404, "the model is gone"))))
     with pytest.raises(RequestRefused, match="the model is gone"):
@@ -219,7 +217,7 @@ async def test_a_run_that_stops_in_the_middle_of_a_sleep_repeats_that_sleep_only
     await run.play()
     check_whole(run)
     first, second = run.data.sleeps
-    assert (first.attempt, second.attempt) == (2, 1)
+    assert (first.attempt, second.attempt) == (1, 1)
     assert [edit.action for edit in first.edits] == ["write"]
     again = {each.episode: each.started for each in run.data.trajectories() if each.episode in played}
     assert again == played
