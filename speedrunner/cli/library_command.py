@@ -16,8 +16,9 @@ from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
+from speedrunner.results.blame import blame_lines
 from speedrunner.results.libraries import library_statistics
-from speedrunner.results.skill_table import blame_lines
+from speedrunner.results.skill_savings import Amount
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.files import StorageError, read_given, reason
@@ -117,16 +118,30 @@ def stats(
         say(f"{name:11} {'-' if value is None else f'{value:.4g}'}")
 
 
-def blame(run: RunPath) -> None:
-    """Print which sleep made or changed each skill, and its calls.
+def blame(
+    run: RunPath,
+    sort: Annotated[
+        Amount | None,
+        typer.Option(
+            metavar="AMOUNT",
+            help="Show first what saved most: llm_calls, uncached, cached, output, usd, score.",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Print the changes, calls and savings of each skill.
 
     Calls are those of all finished episodes, test episodes included. The score is the mean over the episodes
-    in which the actor called the skill.
+    in which the actor called the skill. Saved is the difference between episodes of the same task without
+    and with a call, with its 95% interval over tasks. It is an observation, not an effect of the skill alone
+    (docs/results.md).
 
-    Example: speedrunner library blame runs/demo
+    Examples:
+      speedrunner library blame runs/demo
+      speedrunner library blame runs/demo --sort usd
     """
     data = load(run)
-    say(*blame_lines(data), *caveats(data.processes))
+    say(*blame_lines(data, sort), *caveats(data.processes))
 
 
 def read_module(file: Path) -> str:

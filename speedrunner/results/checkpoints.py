@@ -63,21 +63,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
     nan = float("nan")
     found = []
     for row in sorted(rows, key=lambda row: row.episode):
-        usage = row.usage
-        tokens = {"uncached": usage.uncached, "cached": usage.cached, "output": usage.completion, "usd": nan}
-        line = Line()
-        if costs is not None:
-            line = costs.episodes.get(row.episode, Line())
-            useful = line.useful
-            tokens = {
-                "uncached": useful.computed,
-                "cached": useful.cached,
-                "output": useful.reasoning + useful.action,
-                "usd": nan if costs.unpriced else line.useful_usd,
-            }
-        amounts = {"llm_calls": row.llm_calls, **tokens}
-        if not row.llm_calls:
-            amounts = dict.fromkeys(amounts, nan)
+        line = Line() if costs is None else costs.episodes.get(row.episode, Line())
         found.append(
             {
                 "episode": row.episode,
@@ -91,7 +77,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
                 "success": nan if row.success is None else float(row.success),
                 "actions": row.actions,
                 "skill_calls": row.skill_calls,
-                **amounts,
+                **episode_amounts(row, costs),
                 "seconds": row.seconds,
                 "unreported": line.unreported,
                 "at_most": line.at_most.total,
@@ -104,6 +90,28 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
     columns += ["answers", "thought_cut"]
     numbers = ["score", "success", *COSTS, "at_most"]
     return pandas.DataFrame(found, columns=columns).astype(dict.fromkeys(numbers, float))
+
+
+def episode_amounts(row: EpisodeRow, costs: RunCosts | None = None) -> dict[str, float]:
+    """Return the values `COSTS` of an episode; NaN if they are unknown, and for an episode without a request.
+
+    Args:
+        costs: as for `frame_episodes`.
+    """
+    nan, usage = float("nan"), row.usage
+    if not row.llm_calls:
+        return dict.fromkeys(COSTS, nan)
+    tokens = {"uncached": usage.uncached, "cached": usage.cached, "output": usage.completion, "usd": nan}
+    if costs is not None:
+        line = costs.episodes.get(row.episode, Line())
+        useful = line.useful
+        tokens = {
+            "uncached": useful.computed,
+            "cached": useful.cached,
+            "output": useful.reasoning + useful.action,
+            "usd": nan if costs.unpriced else line.useful_usd,
+        }
+    return {"llm_calls": row.llm_calls, **tokens}
 
 
 def _number(episode: str) -> int:

@@ -143,7 +143,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
     return found, notes
 
 
-Frame = Literal["checkpoints", "episodes", "sleeps", "skills"]
+Frame = Literal["checkpoints", "episodes", "sleeps", "skills", "savings"]
 
 
 def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFrame:

@@ -8,6 +8,7 @@ test treats all pairs of seed and episode as independent. It is included for com
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -71,6 +72,29 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
         values: values of the test episodes, by seed.
     """
     return bootstrap_statistic(as_samples(values), _first)
+
+
+def bootstrap_columns(rows: Sequence[Sequence[float]]) -> list[Estimate | None]:
+    """Return the mean of each column of independent rows with its percentile bootstrap interval.
+
+    Rows are drawn together. A column with an unknown value (NaN) is `None`.
+
+    Args:
+        rows: at least one.
+    """
+    import numpy
+
+    values = numpy.asarray(rows, dtype=float)
+    count, means = len(values), values.mean(axis=0).tolist()
+    if count == 1:
+        return [None if math.isnan(mean) else Estimate(mean, None, None, 1) for mean in means]
+    tail = (1 - CONFIDENCE) / 2
+    drawn = _resample_means([values], numpy.random.default_rng(SEED))
+    ends = numpy.quantile(drawn, [tail, 1 - tail], axis=1).tolist()
+    return [
+        None if math.isnan(mean) else Estimate(mean, low, high, count)
+        for mean, low, high in zip(means, *ends, strict=True)
+    ]
 
 
 Statistic = Callable[["ndarray"], "ndarray"]

@@ -21,6 +21,7 @@ from speedrunner.results.pricing import OWN, price_book
 from speedrunner.results.server_time import ServerUse, server_uses
 from speedrunner.results.skill_costs import SkillCost, skill_costs
 from speedrunner.results.skill_evolution import Evolution, count_edited_combat, follow_skills, frame_calls
+from speedrunner.results.skill_savings import frame_savings, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Process
@@ -44,6 +45,7 @@ class RunResult:
         unfinished: planned checkpoints that are not whole.
         episodes, sleeps: see `speedrunner.results.checkpoints`.
         skills: one row per skill, with the fields of `SkillCost`.
+        savings: one row per skill; see `frame_savings`.
         skill_calls: one row per skill and training batch; see `frame_calls`.
         processes: oldest first.
         taken: amounts that the run used, by measure of `forecast_records`; without engine time, which depends
@@ -61,6 +63,7 @@ class RunResult:
     episodes: pandas.DataFrame
     sleeps: pandas.DataFrame
     skills: pandas.DataFrame
+    savings: pandas.DataFrame
     skill_calls: pandas.DataFrame
     processes: list[Process] = field(default_factory=list)
     taken: dict[str, float] = field(default_factory=dict)
@@ -99,13 +102,14 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     run = load(path)
     config = run.settings
     if not run.processes:  # it was created and has not started
-        costs, history, name = None, SkillHistory({}, [], []), prices or OWN
+        costs, history, name = None, SkillHistory({}, [], [], []), prices or OWN
         episodes = frame_episodes([])
     else:
         (costs,) = run_costs([run], [price_book(run, prices)])
         history, name = skill_history(run), costs.book.name
         episodes = frame_episodes(run.episodes, costs)
     skills = [] if costs is None else skill_costs(run, costs, history)
+    savings = [] if costs is None else skill_savings(run, history, costs)
     sleeps = frame_sleeps(run, costs)
     evolutions = follow_skills(history)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history, evolutions)
@@ -121,6 +125,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         episodes=episodes,
         sleeps=sleeps,
         skills=frame_skills(skills),
+        savings=frame_savings(savings),
         skill_calls=frame_calls(evolutions),
         processes=run.processes,
         taken={measure: amount for measure, amount in taken.items() if measure != "engine_s"},

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -64,7 +64,7 @@ class SkillVersion(msgspec.Struct):
 
 
 class Use(msgspec.Struct, frozen=True):
-    """One training episode.
+    """One episode.
 
     Attributes:
         turns: turns of the actor.
@@ -87,11 +87,13 @@ class SkillHistory:
         libraries: by version of the policy.
         versions: versions of all skills, in the order in which sleeps made them.
         uses: the training episodes, in order.
+        tests: the held-out episodes, in the order in which they ended.
     """
 
     libraries: dict[int, Library]
     versions: list[SkillVersion]
     uses: list[Use]
+    tests: list[Use]
 
 
 def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
@@ -142,22 +144,11 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
                 versions.append(there[name])
         before, current[number] = library, dict(there)
     if not versions:
-        return SkillHistory(libraries, [], [])  # no skills, so no episode needs to be read
+        return SkillHistory(libraries, [], [], [])  # no skills, so no episode needs to be read
     uses = [_count_uses(played, current.get(played.policy, {})) for played in run.played("train")]
-    for played in run.played("test") if held_out else ():
-        _count_uses(played, current.get(played.policy, {}))
-    return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode))
-
-
-def blame_lines(run: RunData) -> Iterator[str]:
-    """Yield each skill's versions as text, in order of creation. Raises the errors of `skill_history`."""
-    history = skill_history(run)
-    if not history.versions:
-        yield "(no sleep has made a skill yet)"
-    last = {each.name: each for each in history.versions}
-    for name, events in skill_events(run, history).items():
-        yield f"{name} ({'public' if last[name].public else 'private'})"
-        yield from (f"  {event}" for event in events)
+    held = run.played("test") if held_out else ()
+    tests = [_count_uses(played, current.get(played.policy, {})) for played in held]
+    return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode), tests)
 
 
 def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:

@@ -13,6 +13,7 @@ from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, st
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, bootstrap_seeds
 from speedrunner.results.run_result import LIBRARY
 from speedrunner.results.seed_tests import TESTED, make_test_tables, select_tests
+from speedrunner.results.skill_savings import CAPTION
 from speedrunner.results.writing import Table, table_of
 
 MEASURES = ("score", "llm_calls", "actions", "uncached", "cached", "output", "cost_usd", "thought_cut")
@@ -45,6 +46,7 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
         _terminations(stack_frames(conditions, "episodes")),
         _sleeps(stack_frames(conditions, "sleeps")),
         _skills(stack_frames(conditions, "skills")),
+        _savings(stack_frames(conditions, "savings")),
     ]
 
 
@@ -160,3 +162,8 @@ def _skills(skills: pandas.DataFrame) -> Table:
         " it had cost."
     )
     return table_of("skills", text, skills.drop(columns="run"))
+
+
+def _savings(savings: pandas.DataFrame) -> Table:
+    ordered = savings.sort_values([*KEYS, "seed", "output"], ascending=[True] * 4 + [False], kind="stable")
+    return table_of("skill_savings", CAPTION, ordered.drop(columns="run"))

@@ -72,7 +72,7 @@ def test_the_files_are_there_in_both_kinds(made: Path) -> None:
             "terminations",
             "sleeps",
         ),
-        *("skills", "forecast", "intervals", "cache", "cache_shares"),
+        *("skills", "skill_savings", "forecast", "intervals", "cache", "cache_shares"),
         *("combined_performance", "complexity_summary", "complexity_global", "zombie_library_methods"),
         *("voyager_truncation", "prose", "claims", "claim_comparisons"),
         *("attribution", "shapley", "transfer"),

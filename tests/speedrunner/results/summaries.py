@@ -16,6 +16,7 @@ from speedrunner.results.checkpoints import SPENT, average_tests, frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
 from speedrunner.results.skill_evolution import frame_calls
+from speedrunner.results.skill_savings import frame_savings
 from speedrunner.store.records import EpisodeRow, Termination
 
 EMPTY = LibraryStatistics(0, 0, None, 0.0, None, None)
@@ -86,6 +87,7 @@ def summary(
         episodes=episodes,
         sleeps=pandas.DataFrame(),
         skills=frame_skills([]),
+        savings=frame_savings([]),
         skill_calls=frame_calls([]),
     )
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.skill_costs import SkillCost, skill_costs
-from speedrunner.results.skill_table import SkillVersion, blame_lines, skill_history
+from speedrunner.results.skill_table import SkillVersion, skill_history
 from speedrunner.store.policies import InvalidPolicy, PolicyStore
 from speedrunner.store.records import CallNode, Policy, PrefixChange
 from speedrunner.store.run_data import load
@@ -79,20 +79,6 @@ class TestHistory:
             "home", 2, "edited", True, calls=2, actions=8, episodes=2, scored=2, score=2.0
         )
 
-    def test_it_is_told_in_words(self, tmp_path: Path) -> None:
-        learnt(tmp_path / "run")
-        assert list(blame_lines(load(tmp_path / "run"))) == [
-            "home (public)",
-            "  written in sleep 1, after train/0000 to train/0001: called 4 times by the actor, 0 by other"
-            " code, 1 failed, 3.5 actions a call, score 0.875 in 4 episodes",
-            "  edited in sleep 2, after train/0002 to train/0003: called 2 times by the actor, 0 by other"
-            " code, 0 failed, 4.0 actions a call, score 1.000 in 2 episodes",
-            "_step (private)",
-            "  written in sleep 1, after train/0000 to train/0001: called 0 times by the actor, 2 by other"
-            " code, 2 failed",
-            "  removed in sleep 2, after train/0002 to train/0003",
-        ]
-
     def test_renames_visibility_and_what_was_there_from_the_start(self, tmp_path: Path) -> None:
         run = SmallRun(tmp_path / "run")
         run.policy(0, {"one": "return walk()", "two": "return look()"})
@@ -111,11 +97,6 @@ class TestHistory:
         run.train(0, [CallNode("program", "tool", {}, actions=2, calls=[skill("one", 2)])])
         (one,) = skill_history(load(run.path)).versions
         assert (one.calls, one.inner_calls, one.episodes) == (0, 1, 0)
-
-    def test_a_run_without_skills(self, tmp_path: Path) -> None:
-        run = SmallRun(tmp_path / "run")
-        run.policy(0, {})
-        assert list(blame_lines(load(run.path))) == ["(no sleep has made a skill yet)"]
 
     def test_a_policy_that_was_played_with_and_is_gone(self, tmp_path: Path) -> None:
         run = SmallRun(tmp_path / "run")
