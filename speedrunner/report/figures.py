@@ -51,8 +51,15 @@ def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
     models = sorted(played_models(groups))
     main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
     others = (*OTHERS.values(), _spend, _tokens, _cache)
-    made = (make(groups, model, options) for makers in (main, others) for model in models for make in makers)
-    return [*name_apart(figure for figure in made if figure is not None)]
+    experiments = (_learning, *OTHERS.values())
+    made = (
+        msgspec.structs.replace(figure, is_experiment=make in experiments)
+        for makers in (main, others)
+        for model in models
+        for make in makers
+        if (figure := make(groups, model, options)) is not None
+    )
+    return [*name_apart(made)]
 
 
 def missing_experiments(groups: Sequence[Condition], options: str = "") -> list[str]:

@@ -82,6 +82,8 @@ class Figure(msgspec.Struct, frozen=True):
         rows: rows of panels.
         runs: the runs behind it.
         missing: missing values, and the command that fills them.
+        is_experiment: whether it shows the scores and costs of an experiment; see
+            `speedrunner.report.camera_ready`.
     """
 
     name: str
@@ -90,6 +92,7 @@ class Figure(msgspec.Struct, frozen=True):
     rows: list[list[Panel]]
     runs: list[str]
     missing: str
+    is_experiment: bool = False
 
 
 class FigureBuilder:

@@ -40,8 +40,10 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     done = in_process("report", str(learnt.dir), "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
     assert (
-        done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 25 tables, 5 figures"
+        done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 26 tables, 5 figures"
     )
+    papers = {path.name for path in (out / "paper").iterdir()}
+    assert papers == {f"combined_performance_scripted.{kind}" for kind in ("tex", "pdf")}
     text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
     assert process.machine is not None
