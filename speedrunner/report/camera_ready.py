@@ -48,7 +48,7 @@ CAPTION = 86
 """Maximum characters of a caption, which fit on two lines of a column after `Table 1:`."""
 
 NAME, LONG_NAME = 14, 45
-"""Maximum characters of a method's name in front of `MANY` measures, and in a row of its own."""
+"""Maximum characters of a method's name in front of `MANY` measures, and in a separate row."""
 
 MANY = 3
 
@@ -165,7 +165,7 @@ def _cell(value: tuple[float, float | None] | None) -> str:
 
 
 def _rows(method: str, cells: Sequence[str], width: int) -> list[str]:
-    """Return a method's rows. A long name has a row of its own if there are many columns."""
+    """Return a method's rows. A long name has a separate row if there are many columns."""
     name = latex(_shorten(method, LONG_NAME))
     if len(method) <= NAME or len(cells) < MANY:
         return [" & ".join([name, *cells]) + r" \\"]
