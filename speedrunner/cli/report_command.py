@@ -12,6 +12,7 @@ from speedrunner.bench.gpu.record import is_record
 from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.report.camera_ready import write_camera_ready
 from speedrunner.report.collected import collect, describe
 from speedrunner.report.facts import facts
 from speedrunner.report.figures import figures, name_apart
@@ -40,8 +41,9 @@ def report(
     """Write results of runs: report.html, tables (CSV, LaTeX), figures.
 
     Runs may be unfinished. Runs that differ only in their seed are grouped. OUT gets report.html for a
-    browser, tables/ and figures/ (PDF, SVG, PNG). A folder of `speedrunner bench gpu` among the DIRs adds its
-    tables to the page. Exit status 1: a run or a record is damaged and left out, or a folder has no run.
+    browser, tables/, figures/ (PDF, SVG, PNG) and paper/: one table and one figure per experiment, as wide as
+    a column. A folder of `speedrunner bench gpu` among the DIRs adds its tables to the page. Exit status 1: a
+    run or a record is damaged and left out, or a folder has no run.
 
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
@@ -76,6 +78,7 @@ def report(
         status("writing tables and figures")
         write(out / "tables", found.tables, found.caveats)
         write_figures(made, out / "figures")
+        write_camera_ready(made, out / "paper")
         write_shared(out / "report.html", text.encode())
     gaps = [f"{'; '.join(missing)}: {command}" for command, missing in found.gaps.items()]
     say(*describe(found), *found.notes, *gaps, *found.caveats)
@@ -92,7 +95,7 @@ def _own_folder(folders: list[Path]) -> Path:
     The folder may be someone else's: a link in it must not choose which of the user's files are written.
     """
     out = next(folder for folder in folders if folder.is_dir()) / "report"
-    for place in (out, out / "tables", out / "figures"):
+    for place in (out, out / "tables", out / "figures", out / "paper"):
         if place.is_symlink():
             raise StorageError(f"{place} is a link: name a folder for the report with --out")
     return out

@@ -88,16 +88,21 @@ def drawing_settings(own: Mapping[str, Any]) -> Iterator[None]:
         yield
 
 
-def draw_panel(axes: Axes, panel: Panel) -> Drawn:
-    """Draw the marks, ticks and grid of a panel. The caller adds its title and the names of its axes."""
+def draw_panel(axes: Axes, panel: Panel, ticks: int = TICKS) -> Drawn:
+    """Draw the marks, ticks and grid of a panel. The caller adds its title and the names of its axes.
+
+    Args:
+        ticks: maximum number of checkpoints with a number at the axis.
+    """
     panel, drawn = _without_extremes(panel), Drawn({}, {})
     if panel.kind == "dots":
         return Drawn(*draw_dots(axes, panel))
     if panel.kind == "matrix":
         return Drawn({}, draw_matrix(axes, panel))
-    draw = {"lines": _draw_lines, "points": _draw_points, "bars": _draw_bars, "stack": _draw_stack}[
-        panel.kind
-    ]
+    if panel.kind == "lines":
+        _draw_lines(axes, panel, drawn, ticks)
+        return drawn
+    draw = {"points": _draw_points, "bars": _draw_bars, "stack": _draw_stack}[panel.kind]
     draw(axes, panel, drawn)
     return drawn
 
@@ -162,7 +167,7 @@ def _finite(ends: tuple[float, float] | None) -> tuple[float, float] | None:
     return ends if ends is not None and all(abs(end) < MOST for end in ends) else None
 
 
-def _draw_lines(axes: Axes, panel: Panel, drawn: Drawn) -> None:
+def _draw_lines(axes: Axes, panel: Panel, drawn: Drawn, most_ticks: int) -> None:
     for number, line in enumerate(panel.lines):
         x, y = np.array(line.x, dtype=float), np.array(line.y)
         low, high = np.array(_band(line)).T
@@ -173,7 +178,7 @@ def _draw_lines(axes: Axes, panel: Panel, drawn: Drawn) -> None:
             f"{line.name}: {value}\nafter {exact_number(at, '')} {panel.x}"
             for value, at in zip(_values(line, panel.y), x, strict=True)
         ]
-    ticks = _checkpoint_ticks([float(x) for line in panel.lines for x in line.x])
+    ticks = _checkpoint_ticks([float(x) for line in panel.lines for x in line.x], most_ticks)
     axes.set_xticks(ticks, short_numbers(ticks, panel.x))
     _scale(axes, panel.lines, panel.y, "y")
 
@@ -290,14 +295,14 @@ def _scale(axes: Axes, lines: Sequence[Line], label: str, which: str) -> None:
     set_limits(ticks[0], ticks[-1])
 
 
-def _checkpoint_ticks(places: Sequence[float]) -> list[float]:
+def _checkpoint_ticks(places: Sequence[float], most: int) -> list[float]:
     """Return the checkpoints that get a number: evenly thinned, with the last one, and none too close
     together."""
     known = sorted(set(places))
-    known = known[:: -ceil(len(known) / TICKS)] if known else []
+    known = known[:: -ceil(len(known) / most)] if known else []
     ticks: list[float] = []
     for place in known:
-        if not ticks or ticks[-1] - place >= (max(places) - min(places)) / (TICKS + 1):
+        if not ticks or ticks[-1] - place >= (max(places) - min(places)) / (most + 1):
             ticks.append(place)
     return ticks[::-1]
 

@@ -50,9 +50,16 @@ def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
     """
     models = sorted(played_models(groups))
     main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
-    others = (_ablations, _interpreter, _zombies, _shift, _replay, _spend, _tokens, _cache)
-    made = (make(groups, model, options) for makers in (main, others) for model in models for make in makers)
-    return [*name_apart(figure for figure in made if figure is not None)]
+    experiments = (_ablations, _interpreter, _zombies, _shift, _replay)
+    others = (*experiments, _spend, _tokens, _cache)
+    made = (
+        msgspec.structs.replace(figure, is_experiment=make in (_learning, *experiments))
+        for makers in (main, others)
+        for model in models
+        for make in makers
+        if (figure := make(groups, model, options)) is not None
+    )
+    return [*name_apart(made)]
 
 
 def name_apart(figures: Iterable[Figure]) -> Iterator[Figure]:

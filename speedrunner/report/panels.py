@@ -84,6 +84,8 @@ class Figure(msgspec.Struct, frozen=True):
         rows: rows of panels.
         runs: the runs behind it.
         missing: what is missing, by the command that fills it.
+        is_experiment: whether it shows the scores and costs of an experiment; see
+            `speedrunner.report.camera_ready`.
     """
 
     name: str
@@ -92,6 +94,7 @@ class Figure(msgspec.Struct, frozen=True):
     rows: list[list[Panel]]
     runs: list[str]
     missing: dict[str, list[str]]
+    is_experiment: bool = False
 
 
 class FigureBuilder:

@@ -11,12 +11,15 @@ from typing import Any
 
 from matplotlib.figure import Figure as Canvas
 
-from speedrunner.report.drawing import draw_panel, drawable, drawing_settings
+from speedrunner.report.drawing import TICKS, draw_panel, drawable, drawing_settings
 from speedrunner.report.panels import Figure, Panel
 from speedrunner.store import files
 
-COLUMN, PAGE, ROW = 3.3, 7.0, 1.55
+COLUMN, PAGE, ROW = 3.25, 7.0, 1.55
 """Inches: widths of one column and of two, height of a row of panels."""
+
+NARROW = 2.0
+"""Inches of a panel, below which fewer checkpoints have a number."""
 
 NAME = 0.14
 """Inches of a line of names or of texts in cells."""
@@ -37,6 +40,8 @@ PAPER = {
     "axes.linewidth": 0.6,
     "xtick.major.width": 0.6,
     "xtick.major.size": 2,
+    "xtick.minor.width": 0.6,
+    "xtick.minor.size": 2,
     "grid.linewidth": 0.4,
     "lines.linewidth": 1.0,
     "lines.markersize": 3.5,
@@ -67,17 +72,38 @@ def write_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
     return written
 
 
-def _canvas(figure: Figure) -> Canvas:
-    """Draw all panels and one legend; titles and names of axes appear once in each column and row."""
+def column_pdf(figure: Figure, names: Mapping[str, str]) -> bytes:
+    """Return a figure as a PDF that is one column wide. The same figure gives the same bytes.
+
+    Args:
+        names: names in the legend, by the names of lines. Others stay as they are.
+    """
+    content = io.BytesIO()
+    with drawing_settings(PAPER):
+        canvas = _canvas(figure, COLUMN, names)
+        canvas.savefig(content, format="pdf", metadata=METADATA["pdf"])
+    return content.getvalue()
+
+
+def _canvas(figure: Figure, width: float | None = None, names: Mapping[str, str] = {}) -> Canvas:
+    """Draw all panels and one legend; titles and names of axes appear once in each column and row.
+
+    Args:
+        width: inches; `None`: one column or the page, for one column of panels or several.
+        names: as for `column_pdf`.
+    """
     columns = max(map(len, figure.rows))
-    width = COLUMN if columns == 1 else PAGE
+    width = width or (COLUMN if columns == 1 else PAGE)
+    ticks = TICKS if width / columns >= NARROW else TICKS - 2
     canvas = Canvas((width, ROW), layout="constrained")
     handles: dict[str, Any] = {}
     for number, (row, next_row) in enumerate(pairwise([*figure.rows, []])):
         for place, panel in enumerate(row):
             axes = canvas.add_subplot(len(figure.rows), columns, number * columns + place + 1)
-            for name, handle in draw_panel(axes, panel).handles.items():
-                handles.setdefault(name, handle)
+            for name, handle in draw_panel(axes, panel, ticks).handles.items():
+                handles.setdefault(names.get(name, name), handle)
+            if panel.kind == "lines":
+                axes.set_xticks(sorted({x for line in panel.lines for x in line.x}), minor=True)
             above = figure.rows[number - 1][place : place + 1] if number else []
             if not above or above[0].title != panel.title:
                 axes.set_title(textwrap.fill(drawable(panel.title), int(LETTERS * width / columns)))

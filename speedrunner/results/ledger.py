@@ -196,7 +196,8 @@ def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCo
 def ledger(run: RunData) -> list[LedgerRow]:
     """Return a run's requests. Raises `StorageError`, also if the ledger is unexpectedly empty."""
     if run.episodes and not run.requests:
-        raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
+        why = "; ".join(run.left_out or []) or "is requests.jsonl missing?"
+        raise RunDirectoryError(f"{run.path} has episodes but no ledger: {why}")
     return run.requests
 
 

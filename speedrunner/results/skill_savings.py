@@ -1,4 +1,4 @@
-"""What episodes that used a skill took, compared with other episodes of the same task.
+"""Compare episodes in which a skill ran with other episodes of the same task.
 
 An observation, not an effect of the skill: an episode that calls it was usually played later, with a larger
 library, and the actor chose to call it. `speedrunner.results.attribution` compares evaluations that differ
@@ -31,7 +31,7 @@ _Played = tuple[frozenset[str], list[float]]
 """The skills that ran in an episode, and its `AMOUNTS`."""
 
 _Comparison = tuple[int, int, list[float]]
-"""One task's episodes with a skill, those without it, and the differences of their `AMOUNTS`."""
+"""The number of a task's episodes with a call, of those without a call, and the differences of `AMOUNTS`."""
 
 
 class SkillSaving(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,12 +44,12 @@ class SkillSaving(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         skill: its name. Versions and renamed skills count as in `SkillCost`.
-        tasks: number of tasks that were played both with and without it.
+        tasks: number of tasks that were played both with and without a call.
         episodes_with, episodes_without: number of episodes of these tasks.
         llm_calls: saved steps of the agent: LLM calls per episode.
         uncached, cached, output: saved prompt and output tokens per episode, of all roles.
         usd: saved USD per episode.
-        score: score with the skill minus the score without it. A skill that ends episodes early and without
+        score: score with a call minus the score without a call. A skill that ends episodes early and without
             success saves tokens, too.
     """
 

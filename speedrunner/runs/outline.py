@@ -31,10 +31,12 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
     yield f"{path}: {config.method.name} on {config.env.name} with {setup.model_config.name}"
     if (path / "config.yaml").exists():
         stored = load(path)
-        check_configuration(stored, setup)
+        extension = check_configuration(stored, setup)
         identify_process(stored, setup, lambda line: None)
         plan = setup.plan(stored.training_end)
         left = unfinished_steps(plan, stored, retry_faults=config.run.retry_faults)
+        if extension:
+            yield f"it is extended: {extension}"
         yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; remaining:"
     elif after is not None:
         yield f"it starts from the newest policy of {after}"

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from serving.deployment import Deployment, check_keys, deploy, server_gpus
@@ -23,6 +24,7 @@ from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due, count_parts, unfinished_steps
 from speedrunner.runs.executor import Executor
+from speedrunner.runs.extension import extend_config, find_extension
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.plan import Evaluate, Wake
@@ -213,6 +215,9 @@ class OpenRun:
         async with engines.models(setup, write_row, spent) as (model, others):
             await engines.check(model, others)
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
+            stored = directory.read().settings
+            if stored.run.rollouts < setup.config.run.rollouts:  # recorded in the changes of the process
+                directory.replace_config(to_yaml(extend_config(stored, setup.config.run.rollouts)))
             self.progress.begin(model.engine.meter, lambda: engines.actor.queued)
             executor = Executor(
                 directory=directory,
@@ -259,8 +264,7 @@ async def open_run(
     initial = None if (path / "config.yaml").exists() else setup.initial_policy()
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
-        if stored.files.config.exists():
-            check_configuration(stored, setup)
+        extension = check_configuration(stored, setup) if stored.files.config.exists() else None
         steps = setup.plan(stored.training_end)
         left = unfinished_steps(steps, stored, retry_faults=options.retry_faults)
         if not left:
@@ -281,16 +285,27 @@ async def open_run(
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
             if process.changes:
                 progress.say(f"warning: changed since the last process: {'; '.join(process.changes)}")
+            if extension:
+                progress.say(f"the run is extended: {extension}")
+                process = msgspec.structs.replace(process, changes=[extension, *process.changes])
             yield OpenRun(setup, directory, process, left, ledger, progress)
 
 
-def check_configuration(run: RunData, setup: Setup) -> None:
-    """Raise `RunDirectoryError` if a stored run has another configuration."""
+def check_configuration(run: RunData, setup: Setup) -> str | None:
+    """Return the change if a configuration extends a stored run; `None` if it is the same.
+
+    Raises:
+        RunDirectoryError: the stored run has another configuration, or cannot be extended.
+        InvalidPlan: the environment has too few training tasks.
+    """
+    if extension := find_extension(run, setup):
+        return extension
     if changed := differences(run.settings, setup.config):
         raise RunDirectoryError(
             f"{run.path} has another configuration: {'; '.join(changed)}; undo the change, or start"
             " another run with run.dir=NEW"
         )
+    return None
 
 
 def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:

@@ -19,7 +19,7 @@ from speedrunner.store.records import EpisodeRow, Phase, Policy, Process, SleepR
 from speedrunner.store.run_data import RunData
 from speedrunner.store.run_lock import RunLock
 from speedrunner.store.sleep_journal import SleepJournal, SleepStep
-from speedrunner.store.stored_run import FOLDERS, RunFiles, as_run_directory_error
+from speedrunner.store.stored_run import FOLDERS, RunFiles, State, as_run_directory_error
 
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
@@ -88,6 +88,16 @@ class RunDirectory:
         """Write `config.yaml`, which makes the folder a run."""
         self._own()
         files.write_atomic(self.files.config, text.encode())
+
+    def replace_config(self, text: str) -> None:
+        """Replace `config.yaml` and its checksum. A kill in between leaves one of both texts, without a
+        checksum."""
+        checksums = {
+            name: each for name, each in self.state.checksums.items() if name != self.files.config.name
+        }
+        self._store(msgspec.structs.replace(self.state, checksums=checksums))
+        self.write_config(text)
+        self._write_state()
 
     def write_secret(self) -> None:
         """Draw the secret of a new run, unless it has one. See `State.skill_seed`."""
@@ -191,10 +201,11 @@ class RunDirectory:
             self._write_state()
 
     def _write_state(self, **changes: Any) -> None:
+        checksums = self._checksums.checksums(self.state.checksums)
+        self._store(msgspec.structs.replace(self.state, **changes, checksums=checksums))
+
+    def _store(self, state: State) -> None:
         self._own()
-        state = msgspec.structs.replace(
-            self.state, **changes, checksums=self._checksums.checksums(self.state.checksums)
-        )
         state.digest = state.own_digest
         files.write_atomic(self.files.state, state)
         self.state = state

@@ -46,6 +46,8 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     assert (
         done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 26 tables, 3 figures"
     )
+    papers = {path.name for path in (out / "paper").iterdir()}
+    assert papers == {f"combined_performance_scripted.{kind}" for kind in ("tex", "pdf")}
     text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
     assert process.machine is not None

@@ -13,7 +13,7 @@ from speedrunner.report.printing import DPI, write_figures
 from tests.speedrunner.report.panel_samples import BARS, DOTS, MATRIX, ODD, POINTS, STACK, curves, figure
 
 
-@pytest.mark.parametrize(("panels", "inches"), [((curves("react"),), 3.3), ((BARS, POINTS), 7.0)])
+@pytest.mark.parametrize(("panels", "inches"), [((curves("react"),), 3.25), ((BARS, POINTS), 7.0)])
 def test_a_panel_is_as_wide_as_a_column_and_several_as_the_page(
     tmp_path: Path, panels: tuple[Panel, ...], inches: float
 ) -> None:

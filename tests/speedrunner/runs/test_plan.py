@@ -178,9 +178,23 @@ class TestKeys:
         assert len({step_key(step) for step in same_name}) == 4
         assert step_key(Sleep(3, 10)) != step_key(Sleep(3, 9))
 
-    def test_of_finished_steps_stay_when_a_run_is_planned_longer(self) -> None:
-        short, long = plan(rollouts=50), plan(rollouts=100)
-        assert [step_key(step) for step in long[: len(short)]] == [step_key(step) for step in short]
+
+@pytest.mark.parametrize("trains", [True, False])
+@pytest.mark.parametrize(("rollouts", "longer"), [(0, 10), (50, 60), (50, 100), (100, 200)])
+def test_a_longer_plan_begins_with_the_whole_shorter_one(rollouts: int, longer: int, trains: bool) -> None:
+    short, long = plan(rollouts=rollouts, trains=trains), plan(rollouts=longer, trains=trains)
+    assert long[: len(short)] == short
+    assert len(long) > len(short)
+
+
+@pytest.mark.parametrize(("rollouts", "fresh"), [(45, 0), (40, 0), (50, 1)])
+def test_a_longer_plan_is_another_one(rollouts: int, fresh: int) -> None:
+    """Of a partial last batch, of a last checkpoint between two others, and of tasks that sleeps reserve."""
+    short, long = (
+        plan_run(SPLIT, RunConfig("runs/one", rollouts=each), trains=True, fresh=fresh)
+        for each in (rollouts, 100)
+    )
+    assert long[: len(short)] != short
 
 
 class TestNewTasksForSleeps:

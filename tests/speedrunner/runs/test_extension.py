@@ -1,0 +1,177 @@
+"""A run that is extended to more training rollouts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.errors import SpendingCapReached
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import to_yaml
+from speedrunner.runs.extension import find_extension
+from speedrunner.runs.outline import outline
+from speedrunner.runs.setup import set_up
+from speedrunner.store.process_notes import process_lines
+from speedrunner.store.run_data import RunData
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.verification.verify import verify
+from tests.scripted_runs import (
+    LEARN,
+    PLANNED,
+    Runs,
+    ScriptedRun,
+    check_finished,
+    check_whole,
+    script,
+    walker,
+)
+from tests.tampered_runs import names
+
+
+async def verified_levels(folder: Path) -> set[str]:
+    """Verify a run, and return the levels of its findings."""
+    found = await verify(folder, lambda line: None, lambda check: None, names(folder))
+    return {check.level for check in found.findings}
+
+
+def content(run: RunData) -> list[tuple[object, ...]]:
+    """What was played, without times: each episode with its policy, prompt, answers and outcome."""
+    played = [*run.trajectories(), *run.evaluations()]
+    return sorted(
+        (each.episode, each.task.index, each.policy, each.prompt_hash, [turn.text for turn in each.turns],
+         each.termination.value)
+        for each in played
+    )  # fmt: skip
+
+
+class TestFinishedRun:
+    async def test_grows_into_the_run_that_was_planned_longer_from_the_start(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN))
+        await run.play("run.rollouts=2")
+        before = {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()}
+        await run.play("run.rollouts=4")
+        assert "the run is extended: run.rollouts: 2 -> 4" in run.printed
+        check_whole(run)
+        for file, text in before.items():
+            if file.name not in ("config.yaml", "state.json"):
+                assert file.read_bytes().startswith(text), file
+        old, new = before[run.dir / "config.yaml"], (run.dir / "config.yaml").read_bytes()
+        assert new == old.replace(b"rollouts: 2\n", b"rollouts: 4\n") != old
+        assert [process.changes for process in run.data.processes] == [[], ["run.rollouts: 2 -> 4"]]
+        (line,) = process_lines(run.data.processes)
+        assert line.endswith("differs from the one before it: run.rollouts: 2 -> 4.")
+        assert await verified_levels(run.dir) == {"ok"}
+
+        whole = corridor(script(walker, LEARN))
+        whole.name = "whole"
+        await whole.play()
+        assert content(run.data) == content(whole.data)
+        extended, planned = ([each.policies.load(n) for n in range(3)] for each in (run.data, whole.data))
+        assert extended == planned
+
+    async def test_is_not_played_again_with_the_longer_configuration(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN), "run.rollouts=2")
+        await run.play()
+        await run.play("run.rollouts=4")
+        asked = len(run.server.requests)
+        await run.play("run.rollouts=4")
+        assert "is finished: nothing to play" in run.printed
+        assert len(run.server.requests) == asked
+
+    async def test_of_a_method_that_does_not_learn_gets_evaluations(self, corridor: Runs) -> None:
+        run = corridor(script(walker), "method=react", "run.rollouts=2")
+        await run.play()
+        await run.play("run.rollouts=4")
+        assert run.data.checkpoints == [0, 2, 4]
+        check_finished(run.dir, [key for key in PLANNED if key.startswith("test")], sleeps=0)
+        assert await verified_levels(run.dir) == {"ok"}
+
+    async def test_says_before_it_starts_what_the_extension_plays(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN), "run.rollouts=2")
+        await run.play()
+        lines = [*outline(set_up(compose(run.overrides("run.rollouts=4"))))]
+        assert lines[1:3] == [
+            "it is extended: run.rollouts: 2 -> 4",
+            "it exists; 4 of its 7 steps are finished; remaining:",
+        ]
+        assert run.data.settings.run.rollouts == 2
+
+    async def test_is_whole_if_a_kill_interrupts_the_change_of_its_configuration(
+        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = corridor(script(walker, LEARN), "run.rollouts=2")
+        await run.play()
+
+        def kill(directory: RunDirectory, text: str) -> None:
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RunDirectory, "write_config", kill)
+            patch.setattr(RunDirectory, "_update_checksums", lambda directory: None)
+            with (
+                RunDirectory.open_for_writing(run.dir) as directory,
+                pytest.raises(KeyboardInterrupt),
+            ):
+                directory.replace_config("another")
+        assert "config.yaml" not in run.data.state.checksums
+        assert await verified_levels(run.dir) == {"ok"}
+        await run.play("run.rollouts=4")
+        assert "config.yaml" in run.data.state.checksums
+        assert await verified_levels(run.dir) == {"ok"}
+
+
+async def test_an_unfinished_run_is_extended_as_well(corridor: Runs) -> None:
+    run = corridor(script(), api="chat")
+    with pytest.raises(SpendingCapReached):
+        await run.play("run.rollouts=2", "serving.spending_cap_usd=0.001")
+    await run.play("run.rollouts=4")
+    check_whole(run)
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        (("run.eval_every=3",), "run.rollouts=2 is not a multiple of run.eval_every=3"),
+        (("run.sleep_every=4",), "run.rollouts=2 is not a multiple of run.sleep_every=4"),
+        (("method.guard=heldback", "method.guard_episodes=2"),
+         "its sleeps use the training tasks that follow those of its rollouts"),
+    ],
+)  # fmt: skip
+def test_a_run_whose_longer_plan_is_another_is_refused(
+    corridor: Runs, settings: tuple[str, ...], reason: str
+) -> None:
+    run = corridor(script(), "env.train=16", "run.rollouts=2", *settings)
+    write_config(run)
+    longer = set_up(compose(run.overrides("run.rollouts=4")))
+    with pytest.raises(RunDirectoryError) as error:
+        find_extension(run.data, longer)
+    assert str(error.value) == (
+        f"{run.dir} cannot be extended to 4 rollouts: {reason}; continue in another run:"
+        f" run.start_from={run.dir} run.dir=NEW"
+    )
+
+
+def test_an_evaluation_that_would_have_carried_history_is_refused(
+    corridor: Runs, learnt: ScriptedRun
+) -> None:
+    run = corridor(script(), "run.rollouts=0", f"run.start_from={learnt.dir}")
+    write_config(run)
+    longer = set_up(compose(run.overrides("run.rollouts=4")))
+    with pytest.raises(RunDirectoryError, match="has no copy of the training history; continue in"):
+        find_extension(run.data, longer)
+    assert find_extension(run.data, set_up(compose(run.overrides()))) is None
+
+
+async def test_a_run_that_its_budget_ended_is_refused(corridor: Runs) -> None:
+    run = corridor(script(walker), "run.rollouts=2", "run.budget_tokens=1")
+    await run.play()
+    with pytest.raises(RunDirectoryError, match=r"run\.budget_tokens=1 ended its training after 0 rollouts"):
+        await run.play("run.rollouts=4")
+
+
+def write_config(run: ScriptedRun) -> None:
+    """Write the configuration of a run that has played nothing."""
+    with RunDirectory.open_for_writing(run.dir) as directory:
+        directory.write_config(to_yaml(compose(run.overrides())))
