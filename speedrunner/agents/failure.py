@@ -1,0 +1,90 @@
+"""Why an episode failed, in one line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from speedrunner.agents.reading import write_call
+from speedrunner.store.records import Termination, Trajectory, Turn
+
+CALL_CHARS, ERROR_CHARS = 80, 160
+"""Most characters of a call and of an error in the line."""
+
+ROUNDS, PERIODS = 3, range(1, 5)
+"""A loop repeats one to four calls at least three times, always with the same results."""
+
+
+def describe_failure(trajectory: Trajectory) -> str:
+    """Return why an episode failed in one line: how it ended, then the most likely cause.
+
+    The cause is a loop of equal calls at the end, or else the first error. "" if the episode succeeded.
+    """
+    outcome, ended = trajectory.outcome, trajectory.termination
+    if ended.is_fault:
+        return f"Infrastructure error: {_shorten(trajectory.error or str(ended), ERROR_CHARS)}"
+    if outcome is not None and outcome.success:
+        return ""
+    cause = _describe_loop(trajectory.turns) or _describe_first_error(trajectory.turns)
+    return "; ".join(filter(None, (_describe_end(trajectory), cause)))
+
+
+def find_first_error(turns: list[Turn]) -> int | None:
+    """Return the index of the first turn without a valid call, or whose call raised; `None` without one."""
+    return next((index for index, turn in enumerate(turns) if _error_of(turn)), None)
+
+
+def _describe_end(trajectory: Trajectory) -> str:
+    turns, outcome = trajectory.turns, trajectory.outcome
+    score = 0.0 if outcome is None else outcome.score
+    actions = sum(turn.executed.actions for turn in turns if turn.executed is not None)
+    last = next((turn for turn in reversed(turns) if turn.executed is not None), None)
+    return {
+        Termination.CALL_LIMIT: f"Reached the limit of LLM calls after {len(turns)}",
+        Termination.ACTION_LIMIT: f"Reached the limit of actions after {actions}",
+        Termination.WALL_CLOCK: f"Reached the time limit after {trajectory.seconds:,.0f} s",
+        Termination.CONTEXT_OVERFLOW: f"Outgrew the context after {len(turns)} LLM calls",
+        Termination.SUBMITTED: f"Submitted with score {score:.3g}",
+        Termination.FAILURE: "The environment ended the episode" + (f" at {_call_of(last)}" if last else ""),
+    }.get(trajectory.termination, f"Ended by {trajectory.termination}")
+
+
+def _describe_loop(turns: list[Turn]) -> str:
+    """Return the loop that the episode ends with, "" if there is none."""
+    made = [(_call_of(turn), _error_of(turn), _result_of(turn)) for turn in turns]
+    for period in PERIODS:
+        same = next(
+            (count for count in range(len(made) - period) if made[-1 - count] != made[-1 - count - period]),
+            max(len(made) - period, 0),
+        )
+        rounds = (same + period) // period
+        if rounds >= ROUNDS:
+            calls = ", ".join(call for call, _, _ in made[len(made) - period :])
+            return f"repeated {calls} {rounds} times with the same results, until the end"
+    return ""
+
+
+def _describe_first_error(turns: list[Turn]) -> str:
+    index = find_first_error(turns)
+    if index is None:
+        return ""
+    turn = turns[index]
+    return f"first error in turn {index + 1}: {_call_of(turn)}: {_shorten(_error_of(turn), ERROR_CHARS)}"
+
+
+def _call_of(turn: Turn) -> str:
+    node = turn.executed or turn.call
+    return "no valid call" if node is None else _shorten(write_call(node.name, node.arguments), CALL_CHARS)
+
+
+def _error_of(turn: Turn) -> str:
+    return turn.error or (turn.executed.error if turn.executed is not None else None) or ""
+
+
+def _result_of(turn: Turn) -> Any:
+    return None if turn.executed is None else turn.executed.result
+
+
+def _shorten(text: str, limit: int) -> str:
+    """Return the first line of a text with single spaces, cut to `limit` characters."""
+    line = " ".join(text.strip().partition("\n")[0].split())
+    return line if len(line) <= limit else f"{line[: limit - 3]}..."
