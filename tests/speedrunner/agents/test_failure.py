@@ -105,4 +105,5 @@ def test_the_line_stays_one_short_line_whatever_the_call_holds() -> None:
 
 
 def test_an_episode_without_turns_is_described() -> None:
-    assert describe_failure(failed(by=Termination.CONTEXT_OVERFLOW)) == "Outgrew the context after 0 LLM calls"
+    line = describe_failure(failed(by=Termination.CONTEXT_OVERFLOW))
+    assert line == "Outgrew the context after 0 LLM calls"
