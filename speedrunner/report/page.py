@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import msgspec
 from markupsafe import Markup
 
-from speedrunner.markup import templates
+from speedrunner.markup import stylesheet, templates
 from speedrunner.report.facts import Facts
 from speedrunner.report.inline import draw_inline
 from speedrunner.report.panels import Figure
@@ -84,7 +84,7 @@ def page(
         problems=problems,
         not_begun=not_begun,
         policy=_digest(script),
-        style=Markup(palette_css() + (here / "report.css").read_text(encoding="utf-8")),
+        style=Markup(stylesheet() + palette_css() + (here / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
     )
 

@@ -66,4 +66,4 @@ def style(name: str) -> Style:
 def palette_css() -> str:
     """Return CSS variables of the palette, such as `--navy`, for light and for dark pages."""
     light, dark = (" ".join(f"--{name}: {colors[n]};" for name, colors in PALETTE.items()) for n in range(2))
-    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"
+    return f":root {{ {light} }}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"

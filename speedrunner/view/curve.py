@@ -27,7 +27,9 @@ def curve(measure: str, points: Sequence[tuple[int, float]]) -> Markup:
     ]
     for share in (0.0, 0.5, 1.0):
         (left, high), (right, _) = place(0, share * most), place(last, 0)
-        line = '<line class="grid" x1="{}" y1="{}" x2="{}" y2="{}"/><text class="y" x="{}" y="{}">{:g}</text>'
+        line = (
+            '<line class="lines" x1="{}" y1="{}" x2="{}" y2="{}"/><text class="y" x="{}" y="{}">{:g}</text>'
+        )
         parts.append(Markup(line).format(left, high, right, high, left - 6, high + 4, share * most))
     for x in sorted({0, last // 2, last} if last > 1 else {0, last}):
         parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 20, x))

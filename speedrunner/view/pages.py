@@ -69,12 +69,34 @@ def heading(run: RunData) -> Context:
     owner = owner_of(run.path / "lock")
     return {
         "name": run.path.name,
+        "current": "",
         "env": env,
         "condition_name": named,
-        "state": f"played by {owner}" if owner else "not running now",
+        "status": _status(run, owner),
         "growing": SOON_S if owner else LATER_S,
         "caveats": caveats(run.processes),
     }
+
+
+def _status(run: RunData, owner: str | None) -> Context:
+    """Return the text of a run's badge, its kind, and who plays it or why it is unknown."""
+    if owner:
+        return {"kind": "good", "text": "running", "note": f"played by {owner}"}
+    try:
+        end = run.training_end
+        trained = sum(row.phase == "train" for row in run.rows)
+        tested = Counter(row.checkpoint for row in run.rows if row.phase == "test")
+        plan = run.settings.run
+        is_finished = trained >= (plan.rollouts if end is None else end.rollouts) and all(
+            tested[each] >= plan.test_episodes for each in run.checkpoints
+        )
+    except DAMAGED as error:
+        return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}
+    if is_finished:
+        return {"kind": "plain", "text": "finished", "note": "all planned episodes are finished"}
+    if not run.rows:
+        return {"kind": "warn", "text": "not started", "note": "no finished episode, no process"}
+    return {"kind": "warn", "text": "stopped", "note": "unfinished, no process"}
 
 
 def runs_page(found: Mapping[str, Path]) -> Context:

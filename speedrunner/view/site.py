@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.markup import templates
+from speedrunner.markup import stylesheet, templates
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.records import Trajectory
@@ -130,8 +130,9 @@ class Site:
         return self._page("most_called.jinja", 1, context | {"left": left})
 
     def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
-        content = (files(__package__) / "templates" / asset).read_bytes()
-        return Answer(content, ASSETS[asset])
+        content = (files(__package__) / "templates" / asset).read_text(encoding="utf-8")
+        shared = stylesheet() if asset == "view.css" else ""
+        return Answer((shared + content).encode(), ASSETS[asset])
 
     def _run(self, query: Mapping[str, str], run: str) -> Answer:
         return self._page("run.jinja", 2, pages.run_page(self._load(run)))

@@ -1,0 +1,29 @@
+"""The look of all pages: templates, one stylesheet, and parts that report and viewer share.
+
+Templates escape every text and remove control characters.
+"""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+import jinja2
+
+from speedrunner.console import visible
+
+
+def templates(package: str) -> jinja2.Environment:
+    """Return the templates in a package; they can import the shared macros of `parts.jinja`."""
+    return jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, ".") for name in (package, __name__)]),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=lambda value: visible(value) if type(value) is str else value,
+    )
+
+
+def stylesheet() -> str:
+    """Return the CSS that every page starts with: colors, type, spacing and shared classes."""
+    return (files(__name__) / "shared.css").read_text(encoding="utf-8")
