@@ -29,13 +29,12 @@ from speedrunner.runs.stored_setup import usable
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.records import Policy, SleepRecord, Termination, Trajectory, Turn
+from speedrunner.store.records import Policy, SleepRecord, Termination, Turn
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.curve import curve
 from speedrunner.view.graph import call_graph
-from speedrunner.view.pictures import PICTURED, SYMBOLS, picture
 from speedrunner.view.search import Query, search
 
 TURNS = 100
@@ -243,25 +242,6 @@ def _primitives(name: str, options: bytes) -> tuple[Primitive, ...]:
     return env.primitives
 
 
-def episode_page(run: RunData, trajectory: Trajectory, page: int) -> Context:
-    """Return some turns of an episode. Raises `NotFound`."""
-    keys = sorted(row.episode for row in run.rows)
-    at = keys.index(trajectory.episode) if trajectory.episode in keys else None
-    return {
-        **heading(run),
-        "growing": 0,
-        "trajectory": trajectory,
-        "detail": ""
-        if trajectory.outcome is None
-        else msgspec.json.encode(trajectory.outcome.detail).decode(),
-        "before": keys[at - 1] if at else None,
-        "after": keys[at + 1] if at is not None and at + 1 < len(keys) else None,
-        "pictured": trajectory.task.env in PICTURED,
-        "symbols": SYMBOLS,
-        **_part(trajectory.turns, page),
-    }
-
-
 def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
     """Return a sleep's edits and some turns of its agents. Raises `NotFound`."""
     turns = [turn for agent in record.agents for turn in agent.turns]
@@ -287,31 +267,6 @@ def _part(turns: Sequence[Turn], page: int) -> Context:
         "page": page,
         "pages": pages,
     }
-
-
-def pictures(trajectory: Trajectory, seen: Mapping[int, Mapping[str, Any]], page: int) -> dict[int, Markup]:
-    """Draw the world before each turn of a page, by the turn's number, and after the last one.
-
-    Args:
-        seen: the snapshots from `snapshots`.
-    """
-    end = len(trajectory.turns) + 1  # the world after the last turn
-    turns = range((page - 1) * TURNS + 1, min(page * TURNS, end) + 1)
-    return {turn: picture(trajectory.task.env, seen[turn - 1]) for turn in turns if turn - 1 in seen}
-
-
-def find_episode(run: RunData, key: str) -> Trajectory:
-    """Return a finished episode, or one that was played in a sleep. Raises `NotFound`."""
-    if key.startswith("sleep/"):
-        for record in run.sleeps:
-            for again in reversed(record.attempts):
-                if again.episode == key:
-                    return again
-    row = next((row for row in run.rows if row.episode == key), None)
-    found = None if row is None else run.find(row)
-    if found is None:
-        raise NotFound(f"the run does not have episode {key} now")
-    return found
 
 
 def find_sleep(run: RunData, number: int) -> SleepRecord:

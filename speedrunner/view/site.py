@@ -6,8 +6,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -17,20 +16,20 @@ import msgspec
 from speedrunner.markup import stylesheet, templates
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.discovery import DAMAGED, runs_below
-from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import most_called, pages
+from speedrunner.view.calls_page import calls_page
+from speedrunner.view.episode_page import ViewedEpisode, episode_page, pictures_data
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.turns import show_calls
-from speedrunner.view.worlds import snapshots
 
 STATIC_EPISODES = 5_000
 """Maximum episodes of a run for static pages: each page reads its episode's file to the end."""
 
-HTML, JSON = "text/html; charset=utf-8", "application/json"
-ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": "text/javascript; charset=utf-8"}
+HTML, JSON, SCRIPT = "text/html; charset=utf-8", "application/json", "text/javascript; charset=utf-8"
+ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": SCRIPT, "playback.js": SCRIPT}
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -66,14 +65,14 @@ class Site:
             "highlighted": pages.highlight,
             "capped": pages.cap_text,
         }
-        self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
+        self._episodes_seen = lru_cache(maxsize=4)(ViewedEpisode.read)
         self._histories = lru_cache(maxsize=4)(_history)
         self._reading = threading.Lock()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
             (re.compile(pattern, re.ASCII), answer)
             for pattern, answer in (
                 (r"index\.html", self._runs),
-                (r"(?P<asset>view\.css|view\.js)", self._asset),
+                (r"(?P<asset>view\.css|view\.js|playback\.js)", self._asset),
                 (r"skills/(?P<place>[\w.-]+)\.html", self._most_called),
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
@@ -81,7 +80,9 @@ class Site:
                 (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", self._library),
                 (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>[1-9]\d{{0,8}})\.html", self._sleep),
                 (rf"{RUN}/{EPISODE}/(?P<page>[1-9]\d{{0,8}})\.html", self._episode),
+                (rf"{RUN}/{EPISODE}/calls-(?P<turn>[1-9]\d{{0,8}})-(?P<page>[1-9]\d{{0,8}})\.html", self._calls),
                 (rf"{RUN}/{EPISODE}/pictures-(?P<page>[1-9]\d{{0,8}})\.json", self._pictures),
+                (rf"{RUN}/{EPISODE}/playback-(?P<piece>[1-9]\d{{0,8}})\.js", self._playback),
             )
         ]
 
@@ -154,25 +155,29 @@ class Site:
 
     def _episode(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
         data = self._load(run)
-        seen = self._find_episode(data, episode)
-        context = pages.episode_page(data, seen.trajectory, int(page))
-        drawn = pages.pictures(seen.trajectory, seen.world, int(page)) if self._static else {}
-        return self._page("episode.jinja", 3 + episode.count("/"), context | {"pictures": drawn})
+        context = episode_page(data, self._find_episode(data, episode), int(page), static=self._static)
+        return self._page("episode.jinja", 3 + episode.count("/"), context)
+
+    def _calls(self, query: Mapping[str, str], run: str, episode: str, turn: str, page: str) -> Answer:
+        data = self._load(run)
+        context = calls_page(data, self._find_episode(data, episode), int(turn), int(page))
+        return self._page("calls.jinja", 3 + episode.count("/"), context)
 
     def _pictures(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
-        seen = self._find_episode(self._load(run), episode)
-        drawn = pages.pictures(seen.trajectory, seen.world, int(page))
-        return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
+        return Answer(msgspec.json.encode(pictures_data(self._find_episode(self._load(run), episode), int(page))), JSON)
+
+    def _playback(self, query: Mapping[str, str], run: str, episode: str, piece: str) -> Answer:
+        return Answer(self._find_episode(self._load(run), episode).piece(int(piece)), SCRIPT)
 
     def _history(self, run: RunData) -> SkillHistory:
         with self._reading:  # one at a time: all episodes are read
             return self._histories(run.path, _stamp(run), len(run.rows), len(run.sleeps))
 
-    def _find_episode(self, run: RunData, episode: str) -> _Seen:
+    def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
         row = next((row for row in run.rows if row.episode == episode), None)
         if row is None:
-            return _Seen.read(run.path, _stamp(run), episode, 0)
+            return ViewedEpisode.read(run.path, _stamp(run), episode, 0)
         return self._episodes_seen(run.path, _stamp(run), episode, row.attempt)
 
     def _load(self, slug: str) -> RunData:
@@ -196,25 +201,6 @@ class Site:
         made: dict[str, Any] = {"root": "../" * depth, "static": self._static, "policy": POLICY}
         text = self._templates.get_template(template).render(made | {"growing": 0} | context)
         return Answer(text.encode(), status=status)
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A viewed episode."""
-
-    run: RunData
-    trajectory: Trajectory
-
-    @classmethod
-    def read(cls, path: Path, stamp: object, episode: str, attempt: int) -> _Seen:
-        """Read one attempt, which never changes."""
-        run = load(path)
-        return cls(run, pages.find_episode(run, episode))
-
-    @cached_property
-    def world(self) -> dict[int, dict[str, Any]]:
-        """Return its snapshots, by turn."""
-        return snapshots(self.run, self.trajectory)
 
 
 def _address(parts: tuple[str, ...]) -> str:

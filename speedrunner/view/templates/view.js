@@ -1,15 +1,6 @@
 "use strict";
 // What pages do once they are there: pictures that come later, pages that grow, rows that are looked for, keys.
 
-async function addPictures(turns) {
-  const answer = await fetch(turns.dataset.pictures);
-  if (!answer.ok) return;
-  for (const [turn, picture] of Object.entries(await answer.json())) {
-    const place = turns.querySelector(`[data-turn="${turn}"]`);
-    if (place) place.innerHTML = picture; // drawn by the server: shapes, and texts that it has escaped
-  }
-}
-
 function inUse(part) {
   const changed = [...part.querySelectorAll("input, select")].some((field) =>
     field.options ? !field.options[field.selectedIndex].defaultSelected && field.selectedIndex > 0 : field.value !== field.defaultValue
@@ -75,6 +66,4 @@ if (rows) {
     status.textContent = status.textContent.replace(/^\d+/, left);
   });
 }
-const turns = document.querySelector("[data-pictures]");
-if (turns) addPictures(turns);
 if (document.body.dataset.growing) later();
