@@ -119,7 +119,7 @@ def pictures_data(seen: ViewedEpisode, page: int) -> dict[str, Any]:
     env = seen.trajectory.task.env
     return {
         "tiles": {name: tile_image(env, name) for name in sorted(_tiles(shown.values()))},
-        "pictures": {turn: picture.draw() for turn, picture in shown.items()},
+        "pictures": {turn: str(picture.draw()) for turn, picture in shown.items()},
     }
 
 
@@ -168,7 +168,7 @@ def _numbers(trajectory: Trajectory) -> list[Context]:
         (
             "Actions",
             f"{sum(node.actions for node in executed):,}",
-            f"{kinds['skill']:,} calls of skills, {kinds['primitive']:,} of primitives",
+            f"calls: {kinds['skill']:,} of skills, {kinds['primitive']:,} of primitives",
         ),
         ("Output tokens", f"{usage.completion:,}", f"{usage.reasoning:,} reasoning"),
         ("Prompt tokens", f"{usage.prompt:,}", cached),

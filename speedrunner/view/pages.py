@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -11,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-from markupsafe import Markup, escape
 
 import envs
 from envs import Primitive
@@ -36,6 +34,7 @@ from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.curve import curve
 from speedrunner.view.graph import call_graph
 from speedrunner.view.search import Query, search
+from speedrunner.view.turns import highlight
 
 TURNS = 100
 """Turns of an episode on one page."""
@@ -213,19 +212,6 @@ def cap_text(text: str) -> str:
     return (
         text if more <= 0 else f"{text[:CHARS]}\n[{more:,} further characters: `speedrunner show` prints all]"
     )
-
-
-def highlight(text: str) -> Markup:
-    """Return a text as HTML, with syntax highlighting if it is Python."""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import PythonLexer
-
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return escape(visible(text))
-    return Markup(highlight(visible(text), PythonLexer(), HtmlFormatter(nowrap=True)))
 
 
 @lru_cache(maxsize=8)

@@ -13,23 +13,23 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.agents.reading import result_text, write_call
+from speedrunner.agents.reading import result_text
 from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Module, Trajectory
 from speedrunner.store.run_data import RunData
-from speedrunner.view.pages import highlight
 from speedrunner.view.pictures import Picture
 from speedrunner.view.tile_images import tile_image
+from speedrunner.view.turns import highlight
 from speedrunner.view.worlds import Worlds, group_calls
 
 PIECE = 200
 """Steps of one piece."""
 
-CALL_CHARS, RESULT_CHARS, SOURCE_CHARS = 300, 800, 20_000
-"""Most characters of a call, of its result, and of a skill's source."""
+ARGUMENT_CHARS, CALL_CHARS, RESULT_CHARS, SOURCE_CHARS = 60, 300, 800, 20_000
+"""Most characters of an argument, of a call, of its result, and of a skill's source."""
 
 LABEL = -1
 """The number of a picture's description among its parts."""
@@ -123,7 +123,7 @@ class _Piece:
             "positions": positions,
             **self._shared,
             "texts": list(self._texts),
-            "picture": shown[0].draw() if shown else "",
+            "picture": str(shown[0].draw()) if shown else "",
             "tiles": {name: tile_image(shown[0].kind, name) for name in tiles},
         }
 
@@ -134,7 +134,7 @@ class _Piece:
         return {
             "turn": max(step.turn, 1),
             "frame": self._frame(step.callers, step.module),
-            "call": _cut(write_call(node.name, node.arguments), CALL_CHARS),
+            "call": _write_call(node),
             "result": _cut(result, RESULT_CHARS),
         } | _mark(node)
 
@@ -147,7 +147,7 @@ class _Piece:
             up = self._frame(callers[:-1], module)
             frame = {
                 "up": up,
-                "call": _cut(write_call(node.name, node.arguments), CALL_CHARS),
+                "call": _write_call(node),
                 "source": self._source(node.name, module),
             }
             self._shared["frames"].append(frame | _mark(node))
@@ -160,7 +160,7 @@ class _Piece:
             text = _functions(self._modules[module].source).get(name) if module < len(self._modules) else None
             if text is None:
                 return None
-            lines = str(highlight(text[:SOURCE_CHARS])).split("\n")
+            lines = str(highlight(text[:SOURCE_CHARS])).rstrip("\n").split("\n")
             self._shared["sources"].append({"name": name, "lines": lines})
             self._sources[module, name] = len(self._shared["sources"]) - 1
         return self._sources[module, name]
@@ -174,7 +174,7 @@ class _Piece:
         return changed
 
     def _text(self, text: str) -> int:
-        return self._texts.setdefault(text, len(self._texts))
+        return self._texts.setdefault(str(text), len(self._texts))
 
 
 def _mark(node: CallNode) -> Json:
@@ -196,6 +196,16 @@ def _functions(source: str) -> dict[str, str]:
         for each in found
         if isinstance(each, ast.FunctionDef)
     }
+
+
+def _write_call(node: CallNode) -> str:
+    """Return a call in Python syntax with short arguments."""
+    given = (f"{name}={_shorten(repr(value))}" for name, value in node.arguments.items())
+    return _cut(f"{node.name}({', '.join(given)})", CALL_CHARS)
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= ARGUMENT_CHARS else f"{text[: ARGUMENT_CHARS - 1]}…"
 
 
 def _cut(text: str, chars: int) -> str:

@@ -23,7 +23,7 @@ from speedrunner.view.calls_page import calls_page
 from speedrunner.view.episode_page import ViewedEpisode, episode_page, pictures_data
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
-from speedrunner.view.turns import show_calls
+from speedrunner.view.turns import highlight, show_calls
 
 STATIC_EPISODES = 5_000
 """Maximum episodes of a run for static pages: each page reads its episode's file to the end."""
@@ -62,7 +62,7 @@ class Site:
         self._templates = templates(f"{__package__}.templates")
         self._templates.filters |= {
             "shown": show_calls,
-            "highlighted": pages.highlight,
+            "highlighted": highlight,
             "capped": pages.cap_text,
         }
         self._episodes_seen = lru_cache(maxsize=4)(ViewedEpisode.read)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 CELL = 10
 """A tile's side in a picture's own units."""
 
+OVERLAP = 0.25
+"""Overlap of a tile with those to its right and below, so that no gap is visible at any scale."""
+
 BABYAI_PIXELS, CRAFTER_PIXELS = 24, 16
 """A tile's side in pixels; Crafter's textures have this size."""
 
@@ -48,7 +51,8 @@ def tile_image(env: str, name: str) -> str:
 def tile_symbols(env: str, names: Iterable[str]) -> Markup:
     """Return the SVG symbols of tiles, which pictures refer to as `w-NAME`."""
     symbol = Markup('<symbol id="w-{}"><image width="{}" height="{}" href="{}"/></symbol>')
-    found = (symbol.format(name, CELL, CELL, tile_image(env, name)) for name in sorted(set(names)))
+    side = CELL + OVERLAP
+    found = (symbol.format(name, side, side, tile_image(env, name)) for name in sorted(set(names)))
     return Markup("").join(found)
 
 

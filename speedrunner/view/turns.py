@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
 import msgspec
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from speedrunner.agents.reading import result_text, write_call
+from speedrunner.console import visible
 from speedrunner.store.records import CallNode
-from speedrunner.view.pages import highlight
 
 CALLS = 200
 """Maximum calls below a turn's call on the page of its turn; pages of their own show all."""
@@ -84,6 +85,19 @@ def show_calls(node: CallNode, room: Room | None = None) -> Shown:
 def show_call(node: CallNode, room: Room) -> Shown:
     """Return a call without those below it."""
     return _show(node, room, [], 1, 0, False)
+
+
+def highlight(text: str) -> Markup:
+    """Return a text as HTML, with syntax highlighting if it is Python."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return escape(visible(text))
+    return Markup(highlight(visible(text), PythonLexer(), HtmlFormatter(nowrap=True)))
 
 
 def describe_result(node: CallNode) -> str:

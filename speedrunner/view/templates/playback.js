@@ -6,7 +6,7 @@ const tiles = document.querySelector("svg.symbols");
 function addTiles(images) {
   for (const [name, image] of Object.entries(images)) {
     if (document.getElementById(`w-${name}`)) continue;
-    tiles.insertAdjacentHTML("beforeend", `<symbol id="w-${name}"><image width="10" height="10" href="${image}"/></symbol>`);
+    tiles.insertAdjacentHTML("beforeend", `<symbol id="w-${name}"><image width="10.25" height="10.25" href="${image}"/></symbol>`);
   }
 }
 
