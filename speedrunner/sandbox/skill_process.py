@@ -191,7 +191,11 @@ class Skills:
                 match said:
                     case Call():
                         in_time = time.monotonic() < due
-                        answer = self._world.call(said.name, said.args, said.kwargs, said.line) if in_time else stopped
+                        answer = (
+                            self._world.call(said.name, said.args, said.kwargs, said.line)
+                            if in_time
+                            else stopped
+                        )
                         child.channel.send(_words(answer), deadline)
                         if isinstance(answer, Refused) and answer.final and refusal is None:
                             refusal, deadline = answer, min(deadline, time.monotonic() + UNWIND_S)

@@ -11,7 +11,7 @@ from speedrunner.view.episode_page import ViewedEpisode
 from speedrunner.view.pages import TURNS, Context, NotFound, heading
 from speedrunner.view.turns import Room, describe_result, show_call
 
-PAGE_CALLS, PAGE_CHARS = 500, 400_000
+PAGE_CALLS, PAGE_CHARS = 500, 150_000
 """Most calls on one page, and characters of calls and results after which a page ends."""
 
 DEEPEST = 12
@@ -29,13 +29,15 @@ def calls_page(run: RunData, seen: ViewedEpisode, turn: int, page: int) -> Conte
         raise NotFound(f"it has {len(pages)} pages")
     first, calls = pages[page - 1]
     room = Room(PAGE_CHARS)
+    shown = [(min(depth, DEEPEST), show_call(node, room)) for depth, node in calls]
     return {
         **heading(run),
         "growing": 0,
         "trajectory": seen.trajectory,
         "number": turn,
         "back": f"{(turn - 1) // TURNS + 1}.html#turn-{turn}",
-        "calls": [(first + at, min(depth, DEEPEST), show_call(node, room)) for at, (depth, node) in enumerate(calls)],
+        "first": first,
+        "calls": shown,
         "count": sum(len(calls) for _, calls in pages),
         "page": page,
         "pages": len(pages),

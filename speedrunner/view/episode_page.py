@@ -178,7 +178,7 @@ def _numbers(trajectory: Trajectory) -> list[Context]:
 
 
 def _show_turns(trajectory: Trajectory, first: int) -> Iterator[tuple[int, Turn, Shown | None, str]]:
-    """Yield the turns of a page: number, turn, its calls, and the address of all of them if some are left out."""
+    """Yield each turn of a page with its number, its calls, and the address of all calls if some are cut."""
     room = Room()
     for number, turn in enumerate(trajectory.turns[first : first + TURNS], start=first + 1):
         room.cut = False

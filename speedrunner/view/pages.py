@@ -17,7 +17,6 @@ from envs.env_registry import ENVIRONMENTS
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
 from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes

@@ -1,4 +1,4 @@
-"""Pictures of worlds, in parts: few parts change from one moment to the next, so playback sends only these."""
+"""Pictures of worlds, in parts: playback sends only the parts that change."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def _draw_items(items: Iterable[tuple[str, str]], columns: int) -> Markup:
 
 
 def join_words(parts: Iterable[str]) -> str:
+    """Return words as an enumeration; "nothing" if there are none."""
     *most, last = list(parts) or ["nothing"]
     return f"{', '.join(most)} and {last}" if most else last
 
@@ -119,7 +120,7 @@ def draw_babyai(seen: Mapping[str, Any]) -> Picture:
 
 @lru_cache(maxsize=64)
 def _empty_rooms(columns: int, rows: int) -> tuple[str, ...]:
-    """Return the tiles of a level without things: outer walls, and walls between rooms if there are several."""
+    """Return the tiles of a level without things: outer walls, and walls between several rooms."""
     xs, ys = _walls(columns), _walls(rows)
     return tuple(
         "wall-grey" if column in xs or row in ys else "floor"

@@ -1,4 +1,4 @@
-"""Data for the playback of an episode: every primitive with its callers, their source, and the world after it.
+"""Data for an episode's playback: every primitive with its callers, their source, and the world after it.
 
 A page loads it in pieces of `PIECE` steps. A piece has one whole picture; for each further step it has only
 the parts of the picture that changed.
@@ -191,10 +191,11 @@ def _functions(source: str) -> dict[str, str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return {}
     lines = source.splitlines()
+    functions = [each for each in found if isinstance(each, ast.FunctionDef)]
+    starts = [min([each.lineno, *(it.lineno for it in each.decorator_list)]) for each in functions]
     return {
-        each.name: "\n".join(lines[min([each.lineno, *(it.lineno for it in each.decorator_list)]) - 1 : each.end_lineno])
-        for each in found
-        if isinstance(each, ast.FunctionDef)
+        each.name: "\n".join(lines[start - 1 : each.end_lineno])
+        for each, start in zip(functions, starts, strict=True)
     }
 
 

@@ -1,4 +1,4 @@
-"""Pictures of ScienceWorld: rooms as boxes with their objects, doors as lines, and the agent's room marked."""
+"""Pictures of ScienceWorld: boxes for rooms with their objects, lines for doors, a mark for the agent."""
 
 from __future__ import annotations
 
@@ -88,10 +88,11 @@ def _draw_door(one: Place, other: Place, is_open: bool) -> Markup:
 
 @lru_cache(maxsize=1024)
 def _draw_box(name: str, things: tuple[str, ...], is_here: bool) -> Markup:
-    box = Markup('<g class="{}"><rect width="{}" height="{}" rx="4"/><text x="4" y="9" class="name">{}</text>')
+    box = Markup('<g class="{}"><rect width="{}" height="{}" rx="4"/>{}{}{}</g>')
+    title = Markup('<text x="4" y="9" class="name">{}</text>').format(visible(name))
     mark = Markup('<circle cx="{}" cy="7" r="3"/>').format(WIDTH - 8) if is_here else Markup("")
     lines = _draw_lines(_wrap(", ".join(things), ROOM_CHARS, ROOM_LINES), 17, 4)
-    return box.format("here" if is_here else "room", WIDTH, HEIGHT, visible(name)) + mark + lines + Markup("</g>")
+    return box.format("here" if is_here else "room", WIDTH, HEIGHT, title, mark, lines)
 
 
 def _draw_room(name: str, things: Sequence[str], is_here: bool) -> Markup:

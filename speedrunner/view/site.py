@@ -38,6 +38,7 @@ POLICY = (
 """The Content-Security-Policy of every page."""
 
 RUN = r"runs/(?P<run>[\w.-]+)"
+NUMBER = r"[1-9]\d{0,8}"
 EPISODE = r"(?P<episode>train/\d{4,}|test/\d{4,}/\d{4,}|sleep/\d{4,}/again/\d{4,})"
 
 
@@ -78,11 +79,14 @@ class Site:
                 (rf"{RUN}/episodes\.html", self._episodes),
                 (rf"{RUN}/skills\.html", self._skills),
                 (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", self._library),
-                (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>[1-9]\d{{0,8}})\.html", self._sleep),
-                (rf"{RUN}/{EPISODE}/(?P<page>[1-9]\d{{0,8}})\.html", self._episode),
-                (rf"{RUN}/{EPISODE}/calls-(?P<turn>[1-9]\d{{0,8}})-(?P<page>[1-9]\d{{0,8}})\.html", self._calls),
-                (rf"{RUN}/{EPISODE}/pictures-(?P<page>[1-9]\d{{0,8}})\.json", self._pictures),
-                (rf"{RUN}/{EPISODE}/playback-(?P<piece>[1-9]\d{{0,8}})\.js", self._playback),
+                (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", self._sleep),
+                (rf"{RUN}/{EPISODE}/(?P<page>{NUMBER})\.html", self._episode),
+                (
+                    rf"{RUN}/{EPISODE}/calls-(?P<turn>{NUMBER})-(?P<page>{NUMBER})\.html",
+                    self._calls,
+                ),
+                (rf"{RUN}/{EPISODE}/pictures-(?P<page>{NUMBER})\.json", self._pictures),
+                (rf"{RUN}/{EPISODE}/playback-(?P<piece>{NUMBER})\.js", self._playback),
             )
         ]
 
@@ -164,7 +168,8 @@ class Site:
         return self._page("calls.jinja", 3 + episode.count("/"), context)
 
     def _pictures(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
-        return Answer(msgspec.json.encode(pictures_data(self._find_episode(self._load(run), episode), int(page))), JSON)
+        seen = self._find_episode(self._load(run), episode)
+        return Answer(msgspec.json.encode(pictures_data(seen, int(page))), JSON)
 
     def _playback(self, query: Mapping[str, str], run: str, episode: str, piece: str) -> Answer:
         return Answer(self._find_episode(self._load(run), episode).piece(int(piece)), SCRIPT)

@@ -15,11 +15,11 @@ from speedrunner.agents.reading import result_text, write_call
 from speedrunner.console import visible
 from speedrunner.store.records import CallNode
 
-CALLS = 200
+CALLS = 100
 """Maximum calls below a turn's call on the page of its turn; pages of their own show all."""
 
-ROOM_CHARS = 200_000
-"""Characters of arguments and results on a page; further texts are cut to `CUT_CHARS`."""
+ROOM_CHARS = 100_000
+"""Characters of calls and results on a page; texts after them are cut to `CUT_CHARS`."""
 
 CUT_CHARS, LONG_CHARS = 200, 80
 """Characters of a cut text; most characters of an argument that is shown within its call."""
@@ -27,7 +27,7 @@ CUT_CHARS, LONG_CHARS = 200, 80
 
 @dataclass
 class Room:
-    """Characters and calls that still fit a page.
+    """Characters that still fit a page.
 
     Attributes:
         cut: whether a text was cut.
@@ -38,12 +38,12 @@ class Room:
 
     def fit(self, text: str) -> str:
         """Return a text, cut if the page has no room for it."""
-        if len(text) <= max(self.chars, CUT_CHARS):
-            self.chars -= len(text)
+        most = max(self.chars, CUT_CHARS)
+        self.chars -= min(len(text), most)
+        if len(text) <= most:
             return text
         self.cut = True
-        self.chars -= CUT_CHARS
-        return f"{text[:CUT_CHARS]} … ({len(text):,} characters)"
+        return f"{text[:most]} … ({len(text):,} characters)"
 
 
 class Shown(msgspec.Struct, frozen=True):
@@ -120,9 +120,7 @@ def _show_call(
     return _show(node, room, below, times, counts[id(node)], is_cut)
 
 
-def _show(
-    node: CallNode, room: Room, below: list[Shown], times: int, calls: int, is_cut: bool
-) -> Shown:
+def _show(node: CallNode, room: Room, below: list[Shown], times: int, calls: int, is_cut: bool) -> Shown:
     texts = {
         name: value if isinstance(value, str) and "\n" in value else repr(value)
         for name, value in node.arguments.items()
