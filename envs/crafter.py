@@ -219,6 +219,11 @@ class Crafter(TextEnv):
         """
         return None if self._game is None else crafter_text.snapshot(self._game)
 
+    def textures(self) -> list[list[str]]:
+        """Return the names of upstream's textures for the cells of the snapshot's `window`, row by row:
+        `grass`, or `grass.cow` with a creature. Raises `EpisodeOver` before the first reset."""
+        return crafter_text.textures(self._started())
+
     def frame(self) -> NDArray[uint8]:
         """Draw what the player sees and has: 288 x 288 pixels, red, green and blue as [row, column, color].
         Raises `EpisodeOver` before the first reset."""

@@ -52,6 +52,17 @@ def snapshot(game: Game) -> dict[str, Any]:
     }
 
 
+def textures(game: Game) -> list[list[str]]:
+    """Return the names of upstream's textures for the cells of a snapshot's `window`, row by row: of the
+    material, and after a dot of the creature or thing on it."""
+    around = range(-SIGHT, SIGHT + 1)
+    cells = [[game.world[game.player.x + right, game.player.y + down] for right in around] for down in around]
+    return [
+        [".".join([material or OUTSIDE, *([obj.texture] if obj else [])]) for material, obj in row]
+        for row in cells
+    ]
+
+
 def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
     """Describe a snapshot in words.
 

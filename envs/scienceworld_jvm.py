@@ -8,12 +8,14 @@ lists all valid actions at every step.
 # mypy: disable-error-code="import-untyped"
 from __future__ import annotations
 
+import json
 import logging
 import os
 import signal
 import subprocess
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -52,6 +54,11 @@ JAVA_OPTIONS = [
     "-XX:+DisableAttachMechanism",  # otherwise -Xrs makes it listen from the start
 ]
 
+UNLISTED = ("air", "terminal", "anode", "cathode")
+"""Objects that viewers do not list."""
+
+Json = dict[str, Any]
+
 REMEDY = "install it, or set env.java to a `java` program of version 11 or later"
 
 logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it also logs the errors that it raises
@@ -80,6 +87,7 @@ class Simulator:
     def __init__(self, java: str | None = None) -> None:
         java = java or _packaged_java()
         port, token, self._process = _launch(java)
+        self._doors: list[tuple[str, str, Any]] = []
         parameters = GatewayParameters(port=port, auth_token=token, enable_memory_management=False)
         self._gateway = JavaGateway(gateway_parameters=parameters)
         try:
@@ -107,6 +115,7 @@ class Simulator:
 
     def load(self, task: str, variation: int) -> None:
         """Create a world, without simplifications and without a gold path. Raises `SimulatorFailed`."""
+        self._doors.clear()
         error = self._ask("load", task, variation, "", False)
         if error:
             raise SimulatorFailed(f"ScienceWorld cannot load {task}, variation {variation}: {error}")
@@ -131,14 +140,52 @@ class Simulator:
         """Return how many ticks the world has advanced since it was loaded. Raises `SimulatorFailed`."""
         return int(self._ask("getNumMoves"))
 
+    def house(self) -> Json:
+        """Return rooms, doors, the agent's room and inventory; see `ScienceWorld.house`. It takes about 50
+        ms. Raises `SimulatorFailed`."""
+        if not self._doors:
+            self._doors = self._guard("getPortals", self._find_doors)
+        universe = json.loads(self._ask("getObjectTree", ""))
+        named = {room for one, other, _ in self._doors for room in (one, other)}
+        place, agent, rooms = "", Json(contents={}), dict[str, list[str]]()
+        for room in _contents(universe):
+            things = _contents(room)
+            if here := next((each for each in things if each["name"] == "agent"), None):
+                place, agent = room["name"], here
+            if here or room["name"] in named:
+                rooms[room["name"]] = [_describe_thing(each) for each in things if each is not here]
+        return {
+            "room": place,
+            "rooms": rooms,
+            "doors": [[one, other, self._guard("isOpen", door.isOpen)] for one, other, door in self._doors],
+            "inventory": [_describe_thing(each) for part in _contents(agent) for each in _contents(part)],
+        }
+
+    def _find_doors(self) -> list[tuple[str, str, Any]]:
+        """Return each door between two rooms once, with their names."""
+        universe = self._interface.agentInterface().get().universe()
+        found: dict[tuple[str, ...], tuple[str, str, Any]] = {}
+        rooms = universe.getContainedObjects(False).iterator()
+        while rooms.hasNext():
+            doors = rooms.next().getPortals(False).iterator()
+            while doors.hasNext():
+                door = doors.next()
+                one, other = door.connectsFrom().name(), door.connectsTo().name()
+                found[tuple(sorted((one, other)))] = one, other, door.propPortal().get()
+        return list(found.values())
+
     def close(self) -> None:
         """End the process. A second call does nothing."""
         self._gateway.close()
         _end(self._process)
 
     def _ask(self, method: str, *arguments: Any) -> Any:
+        return self._guard(method, lambda: getattr(self._interface, method)(*arguments))
+
+    def _guard(self, method: str, request: Callable[[], Any]) -> Any:
+        """Return the answer to a request. Raises `SimulatorFailed`, which names the method."""
         try:
-            return getattr(self._interface, method)(*arguments)
+            return request()
         except Py4JJavaError as error:
             reason = str(error.java_exception)
             raise SimulatorFailed(f"ScienceWorld raised an error in {method}: {reason}") from None
@@ -200,6 +247,20 @@ def _launch(java: str) -> tuple[int, str, subprocess.Popen[bytes]]:
         finally:
             patience.cancel()
             patience.join()
+
+
+def _contents(thing: Json) -> list[Json]:
+    """Return what is in a room or thing, without air and electrical terminals."""
+    return [
+        each
+        for each in thing["contents"].values()
+        if not each["isDeleted"] and each["name"].removesuffix(" 1").removesuffix(" 2") not in UNLISTED
+    ]
+
+
+def _describe_thing(thing: Json) -> str:
+    inside = ", ".join(map(_describe_thing, _contents(thing)))
+    return f"{thing['name']} ({inside})" if inside else str(thing["name"])
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:

@@ -36,21 +36,24 @@ _REPLACED = "a new process replaces it, and values stored in the module are lost
 _KILLED = f"the skill process was killed; {_REPLACED}"
 
 Name = Annotated[str, msgspec.Meta(max_length=1_000)]
+Line = Annotated[int, msgspec.Meta(ge=1, le=10**6)] | None
 
 
 class Call(Said, tag="call"):
-    """A skill asks for a primitive."""
+    """A skill asks for a primitive in this line of the skill."""
 
     name: str
     args: list[Any]
     kwargs: dict[Name, Any]
+    line: Line = None
 
 
 class Enter(Said, tag="enter"):
-    """One skill called another."""
+    """One skill called another, in this line of the caller."""
 
     name: str
     arguments: Annotated[dict[Name, Any], msgspec.Meta(max_length=255)]
+    line: Line = None
 
 
 class Leave(Said, tag="leave"):
@@ -119,11 +122,13 @@ class World(Protocol):
     """The world that skills act upon; it also records their calls. If it raises an exception, the child is
     ended."""
 
-    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
-        """Run a primitive."""
+    def call(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
+    ) -> Granted | Refused:
+        """Run a primitive, which the running skill calls in this line."""
 
-    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Record that the running skill called another one."""
+    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
+        """Record that the running skill called another one in this line."""
 
     def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
         """Record how the skill at a depth (from 1) ended."""
@@ -186,14 +191,18 @@ class Skills:
                 match said:
                     case Call():
                         in_time = time.monotonic() < due
-                        answer = self._world.call(said.name, said.args, said.kwargs) if in_time else stopped
+                        answer = (
+                            self._world.call(said.name, said.args, said.kwargs, said.line)
+                            if in_time
+                            else stopped
+                        )
                         child.channel.send(_words(answer), deadline)
                         if isinstance(answer, Refused) and answer.final and refusal is None:
                             refusal, deadline = answer, min(deadline, time.monotonic() + UNWIND_S)
                     case Enter():
                         if said.name not in self._module.skills:
                             raise InvalidMessage(f"the call of a skill that is none ({said.name[:80]!r})")
-                        self._world.enter(said.name, said.arguments)
+                        self._world.enter(said.name, said.arguments, said.line)
                     case Leave():
                         self._world.leave(said.depth, said.omitted, said.result, said.error)
             child.pause()  # it may report that it has ended, and continue

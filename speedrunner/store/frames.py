@@ -79,6 +79,7 @@ class _CallRow(_Place, kw_only=True):
     actions: int
     seconds: float
     omitted: int
+    line: int | None
 
 
 class _SleepRow(msgspec.Struct, kw_only=True):
@@ -148,6 +149,7 @@ def _calls(run: RunData) -> Iterator[Row]:
                     "depth": depth,
                     "arguments": msgspec.json.encode(node.arguments).decode(),
                     "result": _text(node.result),
+                    "line": None if node.line is msgspec.UNSET else node.line,
                 }
 
 

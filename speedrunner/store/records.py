@@ -80,6 +80,8 @@ class CallNode(msgspec.Struct):
         seconds: wall clock, children included.
         omitted: number of calls below this one that ran without being recorded, because there were too many,
             they were too deep, or the record of the episode was full.
+        line: line of the calling skill that made the call, counted from its `def` as 1. Unset (and not in
+            the JSON) for an agent's own call and in runs that earlier versions played.
 
     Arguments, results and errors that did not fit are replaced by short descriptions or by their length.
     """
@@ -93,6 +95,7 @@ class CallNode(msgspec.Struct):
     seconds: Real = 0.0
     calls: list[CallNode] = []
     omitted: Whole = 0
+    line: Whole | msgspec.UnsetType = msgspec.UNSET
 
     def below(self) -> Iterator[CallNode]:
         """Yield every call below this one, in order."""

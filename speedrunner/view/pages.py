@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import ast
 import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from markupsafe import Markup, escape
-
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import visible
 from speedrunner.markup.tiles import draw_spark
 from speedrunner.results.checkpoints import list_test_points
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.records import Termination, Trajectory
+from speedrunner.store.records import Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
-from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.view.paging import NotFound, page_part
-from speedrunner.view.pictures import PICTURED, SYMBOLS, picture
 from speedrunner.view.search import Query, search
 
 TURNS = 100
@@ -131,64 +123,3 @@ def cap_text(text: str) -> str:
     return (
         text if more <= 0 else f"{text[:CHARS]}\n[{more:,} further characters: `speedrunner show` prints all]"
     )
-
-
-def highlight(text: str) -> Markup:
-    """Return a text as HTML, with syntax highlighting if it is Python."""
-    from pygments import highlight
-    from pygments.formatters import HtmlFormatter
-    from pygments.lexers import PythonLexer
-
-    try:
-        ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return escape(visible(text))
-    return Markup(highlight(visible(text), PythonLexer(), HtmlFormatter(nowrap=True)))
-
-
-def episode_page(run: RunData, trajectory: Trajectory, page: int) -> Context:
-    """Return some turns of an episode. Raises `NotFound`."""
-    part = page_part(trajectory.turns, page, TURNS)
-    keys = sorted(row.episode for row in run.rows)
-    at = keys.index(trajectory.episode) if trajectory.episode in keys else None
-    return {
-        **heading(run),
-        "growing": 0,
-        "trajectory": trajectory,
-        "detail": ""
-        if trajectory.outcome is None
-        else msgspec.json.encode(trajectory.outcome.detail).decode(),
-        "before": keys[at - 1] if at else None,
-        "after": keys[at + 1] if at is not None and at + 1 < len(keys) else None,
-        "pictured": trajectory.task.env in PICTURED,
-        "symbols": SYMBOLS,
-        **part,
-        "turns": list(enumerate(part["shown"], start=part["first"])),
-    }
-
-
-def pictures(trajectory: Trajectory, seen: Mapping[int, Mapping[str, Any]], page: int) -> dict[int, Markup]:
-    """Draw the world before each turn of a page, by the turn's number, and after the last one.
-
-    Args:
-        seen: the snapshots from `snapshots`.
-    """
-    end = len(trajectory.turns) + 1  # the world after the last turn
-    turns = range((page - 1) * TURNS + 1, min(page * TURNS, end) + 1)
-    return {turn: picture(trajectory.task.env, seen[turn - 1]) for turn in turns if turn - 1 in seen}
-
-
-def find_episode(run: RunData, key: str) -> Trajectory:
-    """Return a finished episode, or one that was played in a sleep. Raises `NotFound`."""
-    if key.startswith("sleep/"):
-        for record in run.sleeps:
-            for again in reversed(record.attempts):
-                if again.episode == key:
-                    return again
-    row = next((row for row in run.rows if row.episode == key), None)
-    found = None if row is None else run.find(row)
-    if found is None:
-        if row is not None and run.left_out:
-            raise RunDirectoryError(f"episode {key} cannot be shown: {'; '.join(run.left_out)}")
-        raise NotFound(f"the run does not have episode {key} now")
-    return found

@@ -6,8 +6,7 @@ import hashlib
 import re
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -18,12 +17,13 @@ from speedrunner.markup import stylesheet, templates
 from speedrunner.results.skill_savings import SkillSaving, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
-from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import compare_page, live, most_called, pages
+from speedrunner.view.calls_page import calls_page
 from speedrunner.view.compare_page import CannotCompare, Comparable
+from speedrunner.view.episode_page import ViewedEpisode, episode_page, pictures_data
 from speedrunner.view.library_history import history_page
 from speedrunner.view.library_page import Calls, count_calls, library_page
 from speedrunner.view.pages import Context
@@ -34,15 +34,13 @@ from speedrunner.view.search_index import SearchIndex, build_index
 from speedrunner.view.skills_page import skills_page
 from speedrunner.view.sleep_page import find_sleep, sleep_page
 from speedrunner.view.task_page import task_page, tasks_page
-from speedrunner.view.turns import show_calls
-from speedrunner.view.worlds import snapshots
+from speedrunner.view.turns import highlight, show_calls
 
 STATIC_EPISODES = 5_000
 """Maximum episodes of a run for static pages: each page reads its episode's file to the end."""
 
-HTML, JSON = "text/html; charset=utf-8", "application/json"
-JAVASCRIPT = "text/javascript; charset=utf-8"
-ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": JAVASCRIPT}
+HTML, JSON, SCRIPT = "text/html; charset=utf-8", "application/json", "text/javascript; charset=utf-8"
+ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": SCRIPT, "playback.js": SCRIPT}
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -52,6 +50,7 @@ POLICY = (
 
 RUN = r"runs/(?P<run>[\w.-]+)"
 SIDE = r"[\w.-]+(?:@\d{1,9})?"
+NUMBER = r"[1-9]\d{0,8}"
 EPISODE = r"(?P<episode>train/\d{4,}|test/\d{4,}/\d{4,}|sleep/\d{4,}/again/\d{4,})"
 
 
@@ -81,21 +80,21 @@ class Site:
         self._templates = templates(f"{__package__}.templates")
         self._templates.filters |= {
             "shown": show_calls,
-            "highlighted": pages.highlight,
+            "highlighted": highlight,
             "capped": pages.cap_text,
         }
-        self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
+        self._episodes_seen = lru_cache(maxsize=4)(ViewedEpisode.read)
         self._numbers = lru_cache(maxsize=8)(_numbers)
         self._histories = lru_cache(maxsize=16)(_history)
         self._savings = lru_cache(maxsize=4)(self._compute_savings)
-        self._calls = lru_cache(maxsize=64)(_calls)
+        self._library_calls = lru_cache(maxsize=64)(_count_library_calls)
         self._index = lru_cache(maxsize=1)(_index)
         self._reading = threading.Lock()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
             (re.compile(pattern, re.ASCII), answer)
             for pattern, answer in (
                 (r"index\.html", self._runs),
-                (r"(?P<asset>view\.css|view\.js)", self._asset),
+                (r"(?P<asset>view\.css|view\.js|playback\.js)", self._asset),
                 (r"skills/(?P<place>[\w.-]+)\.html", self._most_called),
                 (r"live\.html", self._live),
                 (r"compare\.html", self._compare),
@@ -109,9 +108,14 @@ class Site:
                 (rf"{RUN}/tasks\.html", self._tasks),
                 (rf"{RUN}/task/(?P<number>\d{{4,9}})\.html", self._task),
                 (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", self._library),
-                (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>[1-9]\d{{0,8}})\.html", self._sleep),
-                (rf"{RUN}/{EPISODE}/(?P<page>[1-9]\d{{0,8}})\.html", self._episode),
-                (rf"{RUN}/{EPISODE}/pictures-(?P<page>[1-9]\d{{0,8}})\.json", self._pictures),
+                (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", self._sleep),
+                (rf"{RUN}/{EPISODE}/(?P<page>{NUMBER})\.html", self._episode),
+                (
+                    rf"{RUN}/{EPISODE}/calls-(?P<turn>{NUMBER})-(?P<page>{NUMBER})\.html",
+                    self._calls,
+                ),
+                (rf"{RUN}/{EPISODE}/pictures-(?P<page>{NUMBER})\.json", self._pictures),
+                (rf"{RUN}/{EPISODE}/playback-(?P<piece>{NUMBER})\.js", self._playback),
             )
         ]
 
@@ -207,7 +211,7 @@ class Site:
         content = self._index(data.path, _stamp(data)).shards.get(int(shard)) if self._static else None
         if content is None:
             raise NotFound("only static pages have a search index")
-        return Answer(content, JAVASCRIPT)
+        return Answer(content, SCRIPT)
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
@@ -227,7 +231,7 @@ class Site:
     def _library(self, query: Mapping[str, str], run: str, version: str) -> Answer:
         data, number = self._load(run), int(version)
         played = sum(row.policy == number for row in data.rows)
-        calls = self._calls(data.path, _stamp(data), number, played)
+        calls = self._library_calls(data.path, _stamp(data), number, played)
         return self._page("library.jinja", 3, library_page(data, number, calls))
 
     def _tasks(self, query: Mapping[str, str], run: str) -> Answer:
@@ -242,15 +246,20 @@ class Site:
 
     def _episode(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
         data = self._load(run)
-        seen = self._find_episode(data, episode)
-        context = pages.episode_page(data, seen.trajectory, int(page))
-        drawn = pages.pictures(seen.trajectory, seen.world, int(page)) if self._static else {}
-        return self._page("episode.jinja", 3 + episode.count("/"), context | {"pictures": drawn})
+        context = episode_page(data, self._find_episode(data, episode), int(page), static=self._static)
+        return self._page("episode.jinja", 3 + episode.count("/"), context)
+
+    def _calls(self, query: Mapping[str, str], run: str, episode: str, turn: str, page: str) -> Answer:
+        data = self._load(run)
+        context = calls_page(data, self._find_episode(data, episode), int(turn), int(page))
+        return self._page("calls.jinja", 3 + episode.count("/"), context)
 
     def _pictures(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
         seen = self._find_episode(self._load(run), episode)
-        drawn = pages.pictures(seen.trajectory, seen.world, int(page))
-        return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
+        return Answer(msgspec.json.encode(pictures_data(seen, int(page))), JSON)
+
+    def _playback(self, query: Mapping[str, str], run: str, episode: str, piece: str) -> Answer:
+        return Answer(self._find_episode(self._load(run), episode).piece(int(piece)), SCRIPT)
 
     def _read_numbers(self, run: RunData) -> RunNumbers:
         with self._reading:
@@ -263,11 +272,11 @@ class Site:
     def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
         return skill_savings(load(path), self._histories(path, *snapshot))
 
-    def _find_episode(self, run: RunData, episode: str) -> _Seen:
+    def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
         row = next((row for row in run.rows if row.episode == episode), None)
         if row is None:
-            return _Seen.read(run.path, _stamp(run), episode, 0)
+            return ViewedEpisode.read(run.path, _stamp(run), episode, 0)
         return self._episodes_seen(run.path, _stamp(run), episode, row.attempt)
 
     def _load(self, slug: str) -> RunData:
@@ -291,25 +300,6 @@ class Site:
         made: dict[str, Any] = {"root": "../" * depth, "static": self._static, "policy": POLICY}
         text = self._templates.get_template(template).render(made | {"growing": 0} | context)
         return Answer(text.encode(), status=status)
-
-
-@dataclass(frozen=True)
-class _Seen:
-    """A viewed episode."""
-
-    run: RunData
-    trajectory: Trajectory
-
-    @classmethod
-    def read(cls, path: Path, stamp: object, episode: str, attempt: int) -> _Seen:
-        """Read one attempt, which never changes."""
-        run = load(path, skip_broken=True)
-        return cls(run, pages.find_episode(run, episode))
-
-    @cached_property
-    def world(self) -> dict[int, dict[str, Any]]:
-        """Return its snapshots, by turn."""
-        return snapshots(self.run, self.trajectory)
 
 
 def _address(parts: tuple[str, ...]) -> str:
@@ -346,6 +336,6 @@ def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHist
     return skill_history(load(path, skip_broken=True))
 
 
-def _calls(path: Path, stamp: object, version: int, episodes: int) -> Calls:
+def _count_library_calls(path: Path, stamp: object, version: int, episodes: int) -> Calls:
     """Return the calls in the episodes that were played with a library version."""
     return count_calls(load(path, skip_broken=True), version)

@@ -13,7 +13,8 @@ from posixpath import dirname, join, normpath
 from speedrunner.store.files import StorageError, explain_errors
 from speedrunner.view.site import ASSETS, HTML, Answer, Site
 
-LINK = re.compile(rb' href="([^"?#]+)')
+LINK = re.compile(rb' (?:href|data-piece)="([^"?#]+)')
+"""Addresses of pages, and of data that a page's script loads."""
 
 
 def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, list[str]]:

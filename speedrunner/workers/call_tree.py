@@ -79,15 +79,15 @@ class CallTree:
         self._open = [self.root]  # the recorded calls being executed, outermost first
         self._began = [time.perf_counter()]
 
-    def begin(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Record that a skill starts below the running call."""
+    def begin(self, name: str, arguments: Mapping[str, Any], line: int | None = None) -> None:
+        """Record that a skill starts below the running call, which calls it in this line."""
         parent = self._open[-1]
         if self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT or self._episode.left <= 0:
             parent.omitted += 1
             return
         self._nodes += 1
         self._episode.left -= CALL_CHARS + len(name)
-        node = CallNode(name, "skill", self._arguments(arguments))
+        node = CallNode(name, "skill", self._arguments(arguments), line=_recorded_line(line))
         parent.calls.append(node)
         self._open.append(node)
         self._began.append(time.perf_counter())
@@ -125,6 +125,7 @@ class CallTree:
         *,
         seconds: float,
         acted: bool,
+        line: int | None = None,
     ) -> None:
         """Record a primitive that ran, or was refused, below the running call.
 
@@ -135,6 +136,7 @@ class CallTree:
             error: why it was refused; `None` if it ran.
             seconds: time that it took.
             acted: whether it advanced the world.
+            line: line of the running skill that called it.
         """
         parent = self._open[-1]
         if acted:
@@ -148,7 +150,14 @@ class CallTree:
             parent.omitted += 1
             return
         self._episode.left -= CALL_CHARS + len(name)
-        node = CallNode(name, "primitive", self._arguments(arguments), actions=int(acted), seconds=seconds)
+        node = CallNode(
+            name,
+            "primitive",
+            self._arguments(arguments),
+            actions=int(acted),
+            seconds=seconds,
+            line=_recorded_line(line),
+        )
         if error is None:
             node.result = self._plain(result)
         else:
@@ -204,6 +213,10 @@ class CallTree:
     def _take(self, characters: int, plain: Any) -> None:
         self._room -= characters
         self._episode.left -= max(characters, len(msgspec.json.encode(plain)))
+
+
+def _recorded_line(line: int | None) -> int | msgspec.UnsetType:
+    return msgspec.UNSET if line is None else line
 
 
 def _describe_omitted(characters: int) -> str:

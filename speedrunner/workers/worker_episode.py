@@ -102,7 +102,9 @@ class WorkerEpisode:
             self._skills.close()
             self._skills = None
 
-    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
+    def call(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
+    ) -> Granted | Refused:
         """Run a primitive for a skill, and record it."""
         if (primitive := self._primitives.get(name)) is None:
             raise InvalidMessage(f"the call of a primitive that is none ({name[:80]!r})")
@@ -117,12 +119,12 @@ class WorkerEpisode:
         answer = problem or self._act(primitive, arguments)
         seconds = time.perf_counter() - began
         acted = primitive.advances and isinstance(answer, Granted)
-        self._tree.add(name, arguments, *_outcome(answer), seconds=seconds, acted=acted)
+        self._tree.add(name, arguments, *_outcome(answer), seconds=seconds, acted=acted, line=line)
         return answer
 
-    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
+    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
         """Record that another skill called this skill."""
-        self._tree.begin(name, arguments)
+        self._tree.begin(name, arguments, line)
 
     def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
         """Record how such a call ended."""

@@ -7,7 +7,7 @@ import inspect
 import random
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from .alarm import Alarm, TimeLimitReached
@@ -44,7 +44,8 @@ class Tracer:
         self._wire = wire
         self._alarm = alarm
         self._number = number
-        self._omitted = [0]  # unreported calls, for each reported skill that is running
+        self._running: list[Any] = []  # code objects of the reported skills that are running, outermost first
+        self._omitted = [0]  # unreported calls, for each of them
         self._nodes = 1
         self._room = TEXT_LIMIT
 
@@ -55,7 +56,7 @@ class Tracer:
 
     def primitive(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Ask the worker to run a primitive."""
-        body = encode(["call", self._number, name, args, kwargs])
+        body = encode(["call", self._number, name, args, kwargs, self._find_line()])
         if problem := excess(body):
             raise ValueError(f"the arguments of {name} are {problem}")
         self._nodes += 1
@@ -89,8 +90,9 @@ class Tracer:
         except TypeError as error:
             refusal = error
         told = {each: self.plain(value) for each, value in arguments.items()}
-        self._tell(["enter", self._number, name, told])
+        self._tell(["enter", self._number, name, told, self._find_line()])
         self._omitted.append(0)
+        self._running.append(getattr(function, "__code__", None))
         try:
             if refusal is not None:
                 raise refusal
@@ -102,6 +104,11 @@ class Tracer:
         self._leave(depth, plain, None)
         return result
 
+    def run(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        """Call the skill of the tool call itself; return its result in the form that is recorded."""
+        self._running.append(getattr(function, "__code__", None))
+        return self.plain(function(**arguments))
+
     def plain(self, value: Any) -> Any:
         """Return a value in the form that is recorded."""
         plain, size = to_json(value, min(self._room, VALUE_LIMIT))
@@ -110,8 +117,17 @@ class Tracer:
 
     def _leave(self, depth: int, result: Any, error: str | None) -> None:
         message = ["leave", self._number, depth, sum(self._omitted[depth:]), result, error]
-        del self._omitted[depth:]  # also calls below that an interruption left open
+        del self._omitted[depth:], self._running[depth:]  # also what an interruption left open
         self._tell(message)
+
+    def _find_line(self) -> int | None:
+        """Return the line that the running reported skill executes, counted from its first line as 1."""
+        running = self._running[-1] if self._running else None
+        frame: FrameType | None = sys._getframe() if running else None
+        while frame is not None and frame.f_code is not running:
+            frame = frame.f_back
+        line = None if frame is None else frame.f_lineno
+        return None if line is None or frame is None else line - frame.f_code.co_firstlineno + 1
 
     def _tell(self, message: list[Any]) -> None:
         with self._alarm:
@@ -178,7 +194,7 @@ class LoadedModule:
                 if self._failure is not None:
                     raise self._failure
                 function, signature = self._skills[name]
-                plain = self._tracer.plain(function(**bound(name, signature, (), arguments)))
+                plain = self._tracer.run(function, bound(name, signature, (), arguments))
             finally:
                 self._alarm.stop()
         except BaseException as error:  # anything that a skill raises is its own error, even SystemExit

@@ -1,14 +1,5 @@
 "use strict";
-// What pages do once they are there: pictures that come later, pages that grow, rows that are looked for, keys.
-
-async function addPictures(turns) {
-  const answer = await fetch(turns.dataset.pictures);
-  if (!answer.ok) return;
-  for (const [turn, picture] of Object.entries(await answer.json())) {
-    const place = turns.querySelector(`[data-turn="${turn}"]`);
-    if (place) place.innerHTML = picture; // drawn by the server: shapes, and texts that it has escaped
-  }
-}
+// What pages do once they are there: pages that grow, tables that sort, rows that are looked for, keys.
 
 function goTo(step) {
   const turns = [...document.querySelectorAll(".turn")];
@@ -33,9 +24,6 @@ document.addEventListener("keydown", (event) => {
     }
   }
 });
-
-const turns = document.querySelector("[data-pictures]");
-if (turns) addPictures(turns);
 
 // Library, sleeps and tasks: tables that sort by a column, and folded parts that a link leads to.
 

@@ -13,7 +13,9 @@ RUNNING_SKILLS = (
     b'["call",7,"walk",[1],{"direction":"left"}]',
     b'["call",7,"look",[],{}]',
     b'["call",7,"walk",["far",null,1.5,{"a":[true]}],{"steps":"x"}]',
+    b'["call",7,"look",[],{},12]',
     b'["enter",7,"helper",{"x":[1,2,{"y":null}]}]',
+    b'["enter",7,"helper",{},1]',
     b'["leave",7,1,0,"done",null]',
     b'["leave",7,3,2,null,"ValueError: no"]',
 )

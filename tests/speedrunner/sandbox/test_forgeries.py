@@ -129,13 +129,15 @@ class Flagless:
 
     calls: list[str]
 
-    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
+    def call(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
+    ) -> Granted | Refused:
         if name != "look":
             raise InvalidMessage("the call of a primitive that is none")
         self.calls.append(name)
         return Granted("a wall")
 
-    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
+    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
         pass
 
     def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:

@@ -35,10 +35,10 @@ SLOW_S, PLENTY_S = 1.5, 60.0
 class Still:
     """A world in which nothing changes."""
 
-    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted:
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None) -> Granted:
         return Granted("a wall")
 
-    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
+    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
         pass
 
     def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:

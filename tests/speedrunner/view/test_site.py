@@ -230,11 +230,13 @@ def test_pictures_come_by_themselves_and_stand_in_pages_that_are_files(tmp_path:
     path = "runs/run/train/0000/1.html"
     assert 'data-pictures="pictures-1.json"' in page(Site(folder), path)
     drawn = json.loads(Site(folder).answer("runs/run/train/0000/pictures-1.json", {}).content)
-    assert [*drawn] == ["1", "2", "3"]
-    assert drawn["1"].startswith("<svg")
+    assert [*drawn["pictures"]] == ["1", "2", "3"]
+    assert drawn["pictures"]["1"].startswith("<svg")
+    assert drawn["tiles"]["floor"].startswith("data:image/png;base64,")
     written = page(Site(folder, static=True), path)
     assert "data-pictures" not in written
-    assert drawn["3"] in written
+    assert drawn["pictures"]["3"] in written
+    assert drawn["tiles"]["floor"] in written
 
 
 @pytest.fixture(scope="module")
@@ -248,7 +250,9 @@ class TestHostileText:
             if answer.kind != HTML:
                 continue
             found = Elements(answer.content.decode())
-            assert found.names.count("script") == 1, path
+            sources = [own.get("src") or "" for name, own in found.elements if name == "script"]
+            assert {source.rpartition("/")[2] for source in sources} <= {"view.js", "playback.js"}, path
+            assert "".join(found.scripts).split() == [], path
             assert "img" not in found.names, path
             attributes = [name for _, own in found.elements for name in own]
             assert not any(name.startswith("on") or name == "style" for name in attributes), path
@@ -354,3 +358,38 @@ class TestBadInput:
         assert len(slugs) == 7
         for slug in slugs:
             assert "turn-1" in page(site, f"runs/{slug}/train/0000/1.html")
+
+
+def test_an_episode_shows_its_result_and_its_first_error(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        lost = {"termination": Termination.CALL_LIMIT, "outcome": Outcome(0.25, False, {})}
+        append(run, trajectory())
+        append(run, trajectory("train/0001", **lost))
+        append(
+            run, trajectory("train/0002", termination=Termination.ENGINE_ERROR, outcome=None, error="gone")
+        )
+    site = Site(tmp_path)
+    won, failed, broken = (page(site, f"runs/run/train/{number:04d}/1.html") for number in range(3))
+    assert '<span class="badge good">success, score 1</span>' in won
+    assert '<span class="badge bad">call limit, score 0.25</span>' in failed
+    assert '<span class="badge warn">engine error</span>' in broken
+    assert "Reached the limit of LLM calls after 2" in Elements(failed).text
+    assert '<a href="1.html#turn-2">First error: turn 2</a>' in failed
+    assert 'data-key="p" href="../../train/0000/1.html"' in failed
+    assert 'data-key="n" href="../../train/0002/1.html"' in failed
+
+
+def test_a_long_episode_s_playback_starts_at_the_page_s_first_turn(tmp_path: Path) -> None:
+    turns = [trajectory().turns[0]] * (TURNS + 1)
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        append(run, trajectory(turns=turns))
+    site = Site(tmp_path)
+    assert 'data-start="0"' in page(site, "runs/run/train/0000/1.html")
+    last = page(site, "runs/run/train/0000/2.html")
+    assert f'data-start="{3 * TURNS + 1}"' in last
+    assert f'data-last="{3 * TURNS + 3}"' in last
+    piece = site.answer("runs/run/train/0000/playback-2.js", {})
+    assert (piece.status, piece.content[:15]) == (200, b"addPlayback(2, ")
+    assert problem(site, "runs/run/train/0000/playback-3.js") == (404, "its playback has 2 pieces")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from speedrunner.store.records import CallNode
-from speedrunner.view.turns import CALLS, show_calls
+from speedrunner.view.turns import CALLS, Room, show_calls
+from tests.page_elements import Elements
 
 
 def step(text: str = "a wall") -> CallNode:
@@ -32,12 +33,39 @@ def test_of_very_many_calls_the_first_are_shown_and_the_rest_counted() -> None:
     many = [step(f"field {n}") for n in range(CALLS + 100)]
     tree = show_calls(CallNode("walk", "skill", {}, None, calls=many, omitted=5))
     assert (len(tree.below), tree.calls, tree.hidden) == (CALLS, CALLS + 105, 105)
+    assert (tree.is_cut, tree.unrecorded) == (True, 5)
 
 
-def test_texts_of_several_lines_stand_apart() -> None:
+def test_texts_of_several_lines_are_folded() -> None:
     tree = show_calls(CallNode("execute_code", "tool", {"code": "a = 1\nprint(a)", "n": 2}, "1"))
     assert tree.call == "execute_code(code=…, n=2)"
-    assert tree.texts == {"code": "a = 1\nprint(a)"}
+    assert Elements(tree.texts["code"]).text == "a = 1\nprint(a)\n"
+
+
+def test_a_long_argument_is_folded() -> None:
+    tree = show_calls(CallNode("go", "skill", {"path": [*range(40)], "far": True}))
+    assert tree.call == "go(path=…, far=True)"
+    assert Elements(tree.texts["path"]).text.strip() == repr([*range(40)])
+
+
+def test_texts_are_cut_when_a_page_has_no_room_left() -> None:
+    calls = [CallNode("note", "skill", {"text": f"{n}" * 400}, "done") for n in range(3)]
+    room = Room(chars=500)
+    tree = show_calls(CallNode("all", "skill", {}, calls=calls), room)
+    lengths = [len(Elements(each.texts["text"]).text) for each in tree.below]
+    assert lengths[0] > 400 > lengths[1]
+    assert room.cut
+
+
+def test_a_chain_of_calls_is_counted_at_each_level() -> None:
+    node = CallNode("go_forward", "primitive", {}, "a wall")
+    for _ in range(90):
+        node = CallNode("walk", "skill", {}, calls=[node])
+    shown, calls = show_calls(node), []
+    while shown.below:
+        calls.append(shown.calls)
+        shown = shown.below[0]
+    assert calls == [*range(90, 0, -1)]
 
 
 def test_an_error_stands_for_a_result() -> None:

@@ -195,6 +195,30 @@ class TestSkills:
         assert executed.observation == "You are at field 3. The flag is at field 10."
         assert executed.node.seconds >= executed.node.calls[0].seconds > 0
 
+    async def test_a_call_has_the_line_of_the_skill_that_made_it(self, pool: WorkerPool) -> None:
+        library = skills(
+            '''
+            def hop() -> None:
+                """Hop."""
+                walk(
+                    steps=1,
+                )
+
+            def outer() -> None:
+                """Hop in a loop, and look in a helper and in a comprehension."""
+                for _ in range(2):
+                    hop()
+                helper = lambda: look()
+                helper()
+                [look() for _ in range(1)]
+            '''
+        )
+        async with episode(pool, library) as call:
+            node = (await call("outer")).node
+        assert node.line is msgspec.UNSET
+        lines = [(each.name, each.line, [below.line for below in each.calls]) for each in node.calls]
+        assert lines == [("hop", 4, [3]), ("hop", 4, [3]), ("look", 6, []), ("look", 7, [])]
+
     async def test_private_skills_are_no_tools(self, pool: WorkerPool) -> None:
         library = skills('def _hop():\n    """Hop."""\n    walk()', private="_hop")
         async with episode(pool, library) as call:
