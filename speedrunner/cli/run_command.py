@@ -59,7 +59,7 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
         asked = [each for each in grid.runs() if each.asked]
         if len(asked) != 1:
             raise InvalidConfig(
-                f"{len(asked)} runs of {grid.file} match: play them with"
+                f"{len(asked)} runs of {grid.name} match: play them with"
                 f" `speedrunner sweep {shlex.join(given)}`, or choose one, such as"
                 f" {' '.join(asked[0].overrides)}"
             )

@@ -170,12 +170,12 @@ def _server_machines(member: Member, cluster: Cluster) -> Machines:
     gpus = sum(model_config.gpus_of_a_node for model_config in started.values())
     if gpus > cluster.gpus:
         raise InvalidConfig(
-            f"{run.place}: {gpus} GPUs on one node are needed for {' and '.join(started)}, and the"
+            f"{run.place}{gpus} GPUs on one node are needed for {' and '.join(started)}, and the"
             f" cluster's nodes have {cluster.gpus} (cluster.gpus)"
         )
     if len(spread := [name for name, model_config in started.items() if model_config.nodes > 1]) > 1:
         raise InvalidConfig(
-            f"{run.place}: {' and '.join(spread)} each need several nodes, but a job can have one such"
+            f"{run.place}{' and '.join(spread)} each need several nodes, but a job can have one such"
             " model: choose a smaller one for the actor or the inducer"
         )
     return Machines(max((model_config.nodes for model_config in started.values()), default=1), gpus)
