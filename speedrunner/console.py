@@ -42,6 +42,14 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
 
 
+def short_number(value: float) -> str:
+    """Return an amount with three digits; large ones are in thousands, millions or billions: `1.23M`."""
+    for sign, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g}{sign}"
+    return f"{value:.3g}"
+
+
 def prefix_status(status: Status, doing: str) -> Status:
     """Return the status of a part: its lines start with `doing`."""
     status(doing)

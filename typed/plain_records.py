@@ -127,7 +127,7 @@ NOUNS = {int: "an integer", float: "a number", str: "text", bool: "true or false
 
 
 def _describe(kind: Any) -> str:
-    """Return what a type accepts: `an integer, at least 1`, `a number, more than 0, or null`, `slow or fast`."""
+    """Return what a type accepts: `an integer, at least 1`, `slow or fast`, `a list or null`."""
     origin, inner = get_origin(kind), get_args(kind)
     if origin in (Union, UnionType):
         words = [_describe(each) for each in inner]

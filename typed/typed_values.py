@@ -40,7 +40,7 @@ def convert_value(value: object, annotation: Any) -> Any:
 
 
 def in_words(annotation: Any) -> str:
-    """Return what an annotation allows, in Python's words: `int >= 0`, `float > 0 or None`, `slow or fast`."""
+    """Return what an annotation allows, in Python's words: `int >= 0`, `float or None`, `slow or fast`."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(in_words(each) for each in inner)

@@ -158,10 +158,11 @@ class Grid:
         """
         if key != "method":
             return _text(key, cell[key])
-        own = {name: value for name, value in cell.items() if name.partition(".")[0] == "method"}
-        return name_method(
-            _texts({name: value for name, value in own.items() if name == "method" or name not in self._given})
-        )
+        own = {key: cell[key]}
+        for name, value in cell.items():
+            if name.startswith("method.") and name not in self._given:
+                own[name] = value
+        return name_method(_texts(own))
 
     def _full(self, cell: Cell) -> Cell:
         """Return the cell with the forced settings; a run that only evaluates still only evaluates."""

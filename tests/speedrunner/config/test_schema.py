@@ -95,7 +95,11 @@ class TestChecks:
             ("task.index", -1, "task.index must be at least 0 (got -1)"),
             ("prices.cached", -0.1, "prices.cached must be at least 0 (got -0.1)"),
             ("sandbox.call_wall_s", 0, "sandbox.call_wall_s must be more than 0 (got 0)"),
-            ("serving.port", "http", "serving.port must be an integer, at least 1, at most 65535, or null (got http)"),
+            (
+                "serving.port",
+                "http",
+                "serving.port must be an integer, at least 1, at most 65535, or null (got http)",
+            ),
             ("serving.port", 70000, "serving.port must be at most 65535 (got 70000)"),
             ("verbosity", "loud", "verbosity must be debug or info or warning or error (got loud)"),
             ("run", None, "run must be a mapping (got null)"),

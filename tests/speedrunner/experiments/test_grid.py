@@ -259,7 +259,10 @@ class TestSelectingMethods:
         assert Counter(condition_name(run.config).method for run in runs) == dict.fromkeys(selected, 3)
 
     def test_an_option_on_the_command_line_is_no_part_of_the_name(self) -> None:
-        for given in (("method=speedrunner", "method.interpreter=off"), ("method=speedrunner-no-interpreter",)):
+        for given in (
+            ("method=speedrunner", "method.interpreter=off"),
+            ("method=speedrunner-no-interpreter",),
+        ):
             for words in (given, given[::-1]):
                 runs = experiment("interpreter", *words, "env=babyai", "run.seed=0")
                 assert [condition_name(run.config).method for run in runs] == ["speedrunner-no-interpreter"]
@@ -276,7 +279,7 @@ class TestSelectingMethods:
             "no run of experiment=ablations has method=speedrunner-no-interpretr"
             " (did you mean speedrunner-no-interpreter?)"
         )
-        with pytest.raises(InvalidConfig, match="; choices: react, opo, asi, voyager, speedrunner$"):
+        with pytest.raises(InvalidConfig, match=r"; choices: react, opo, asi, voyager, speedrunner$"):
             experiment("main", "method=xyz")
 
     def test_a_method_that_the_experiment_lacks_replaces_all(self, tmp_path: Path) -> None:
@@ -297,9 +300,18 @@ class TestAnErrorOfTheCommandLine:
             ("run.rollouts=many", "run.rollouts must be an integer, at least 0, at most 1000000 (got many)"),
             ("run.rolouts=3", "unknown key `run.rolouts` (=3). Did you mean `run.rollouts`?"),
             ("verbosity=loud", "verbosity must be debug or info or warning or error (got loud)"),
-            ("env=babay", "env=babay is unknown (did you mean babyai?); choices: babyai, crafter, scienceworld, or"),
-            ("model=large", "model=large is unknown; choices: `speedrunner list models`, or model=PATH/TO/MODEL."),
-            ("run.dir=x", "run.dir=x is one directory for several runs: select one run, or use `speedrunner sweep"),
+            (
+                "env=babay",
+                "env=babay is unknown (did you mean babyai?); choices: babyai, crafter, scienceworld, or",
+            ),
+            (
+                "model=large",
+                "model=large is unknown; choices: `speedrunner list models`, or model=PATH/TO/MODEL.",
+            ),
+            (
+                "run.dir=x",
+                "run.dir=x is one directory for several runs: select one run, or use `speedrunner sweep",
+            ),
         ],
     )
     def test_names_only_what_was_typed(self, given: str, line: str) -> None:
