@@ -42,8 +42,10 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[str]:
     return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
 
 
-def short_number(value: float) -> str:
-    """Return an amount with three digits; large ones are in thousands, millions or billions: `1.23M`."""
+def short_number(value: float | None) -> str:
+    """Return three digits, in thousands, millions or billions if that is shorter: `1.23M`; `-` for `None`."""
+    if value is None:
+        return "-"
     for sign, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if value >= size:
             return f"{value / size:.3g}{sign}"

@@ -101,7 +101,7 @@ def _cells(found: Sequence[Forecast], sums: Mapping[str, Sum | None]) -> list[st
 def _amount(sums: Mapping[str, Sum | None], measure: str, which: str) -> str:
     found = sums[measure]
     value: float | None = None if found is None else getattr(found, which)
-    return "-" if value is None else short_number(value * SHOWN[measure][1])
+    return short_number(None if value is None else value * SHOWN[measure][1])
 
 
 def _notes(found: Sequence[Forecast], left_out: Sequence[str], again: str) -> Iterator[str]:

@@ -48,7 +48,8 @@ def sweep(
     """Play the runs of an experiment or a list, side by side.
 
     Runs of one model share a server. Finished runs are not played again, also where another experiment has
-    played them. A run that stops does not stop the others. Rerun the same command to resume.
+    played them. A run that stops does not stop the others. Rerun the same command to resume. method=NAME
+    selects exactly one method or variant of an experiment, such as speedrunner-no-interpreter.
 
     Example: speedrunner sweep experiment=main scale=smoke
     """
@@ -96,7 +97,7 @@ def _describe(outlines: Sequence[ConditionOutline], words: str) -> Iterator[str]
         counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
         row = [name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"]
         if has_estimates:
-            row += [_amount(each.estimate.tokens), _amount(each.estimate.engine_h)]
+            row += [short_number(each.estimate.tokens), short_number(each.estimate.engine_h)]
         rows.append(row)
     yield from align_columns(rows)
     *_, together = outlines
@@ -109,7 +110,3 @@ def _describe(outlines: Sequence[ConditionOutline], words: str) -> Iterator[str]
         yield "Tokens (prompt and output) and engine hours are means of the forecast for whole runs."
     else:
         yield f"No forecast yet: `speedrunner forecast {words}` estimates tokens and hours from a pilot."
-
-
-def _amount(value: float | None) -> str:
-    return "-" if value is None else short_number(value)

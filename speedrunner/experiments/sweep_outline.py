@@ -63,6 +63,12 @@ def outline_conditions(members: Sequence[Member]) -> list[ConditionOutline]:
     return [*found, _sum_up(None, everything, forecasts)]
 
 
+def estimate(members: Sequence[Member]) -> Estimate:
+    """Return what runs use, from forecasts of whole runs. Raises `StorageError`."""
+    forecasts = dict(_find_forecasts(members))
+    return _estimate(list(forecasts.values())) if len(forecasts) == len(members) else Estimate(None, None)
+
+
 def _sum_up(
     name: ConditionName | None, pairs: Sequence[tuple[Member, Outline]], forecasts: dict[str, Forecast]
 ) -> ConditionOutline:

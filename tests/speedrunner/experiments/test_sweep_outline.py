@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
-from speedrunner.config.names import condition_name
-from speedrunner.experiments.forecast import count_steps
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import Member, members
 from speedrunner.experiments.sweep_outline import ConditionOutline, Estimate, outline_conditions
-from speedrunner.results.forecast_records import MEASURES, Forecast, keep
 from tests.scripted_runs import in_process
+from tests.speedrunner.experiments.kept_forecasts import keep_forecasts
 
 RUNS = """
 - {env: babyai, method: [react, speedrunner], model: tiny-random, run.seed: [0, 1, 2]}
@@ -33,27 +30,6 @@ def outlines(folder: Path, *given: str) -> dict[str, ConditionOutline]:
     """Return the outlines by method, and `all`."""
     found = outline_conditions(planned(folder, *given))
     return {each.condition.method if each.condition else "all": each for each in found}
-
-
-def estimate(runs: list[Member], **measures: float) -> None:
-    """Store a forecast of each run with 10 of each measure, except for those that are named."""
-    mean = dict.fromkeys(MEASURES, 10.0) | measures
-    keep(
-        [
-            Forecast(
-                dir=each.path,
-                condition_name=condition_name(each.setup.config),
-                counts=count_steps(each.setup.plan()),
-                files=1,
-                mean=mean,
-                sd=dict.fromkeys(MEASURES, 0.0),
-                measured={"train": 5, "test": 5, "sleep": 5},
-                prices="model",
-                made=time.time(),
-            )
-            for each in runs
-        ]
-    )
 
 
 def test_a_condition_has_one_row_with_the_sums_of_its_runs(tmp_path: Path) -> None:
@@ -78,14 +54,14 @@ def test_methods_whose_sleeps_have_no_limit_are_named(tmp_path: Path) -> None:
 
 def test_a_forecast_gives_tokens_and_hours(tmp_path: Path) -> None:
     runs = planned(tmp_path)
-    estimate([each for each in runs if each.setup.config.method.name == "react"], engine_s=7200.0)
+    keep_forecasts([each for each in runs if each.setup.config.method.name == "react"], engine_s=7200.0)
     found = outlines(tmp_path)
     assert found["react"].estimate == Estimate(tokens=3 * 30.0, engine_h=3 * 2.0)
     assert found["speedrunner"].estimate == found["all"].estimate == Estimate(None, None)
 
 
 def test_a_forecast_of_another_length_is_not_used(tmp_path: Path) -> None:
-    estimate(planned(tmp_path))
+    keep_forecasts(planned(tmp_path))
     assert outlines(tmp_path, "method=react")["all"].estimate.tokens == 3 * 30.0
     assert outlines(tmp_path, "method=react", "run.test_episodes=6")["all"].estimate.tokens is None
 
@@ -98,7 +74,7 @@ def test_the_command_prints_a_row_for_each_condition_and_their_sum(tmp_path: Pat
     assert [line.split()[0] for line in lines[:5]] == ["runs", "babyai", "babyai", "babyai", "all"]
     assert lines[4].split() == ["all", "7", "150", "8", "4,536", "+"]
     assert any(line.startswith("No forecast yet: `speedrunner forecast ") for line in lines)
-    estimate(planned(tmp_path))
+    keep_forecasts(planned(tmp_path))
     lines = in_process(*command).stdout.splitlines()
     assert lines[0].split()[-3:] == ["tokens", "engine", "h"]
     assert lines[4].split()[-2:] == ["210", "0.0194"]
