@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import contextlib
 import hashlib
 import json
 import os
@@ -19,6 +20,8 @@ import re
 import shutil
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -26,7 +29,11 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 DOCS_VENV = ROOT / ".cache" / "docs-venv"
 LOG = ROOT / ".cache" / "install.log"
+PYPI = "https://pypi.org/simple"
 PYTORCH_CPU = "https://download.pytorch.org/whl/cpu"
+SILENT_S = 15.0
+"""Maximum seconds without output on a standard output that is not a terminal."""
+
 NEEDED_GB = {"cpu": 5, "gpu": 16, "docs": 0.5}
 
 
@@ -49,13 +56,8 @@ def lock_of(kind: str) -> Path:
     return ROOT / "requirements" / f"{kind}.lock"
 
 
-def pip_sources(kind: str) -> list[str]:
-    """Return the package sources of pip's configuration as options for uv, which does not read it.
-
-    Each package comes from one index, the configured one. Other indexes with a package of the same name are
-    not used (`extra-index-url`). Folders of wheels (`find-links`) are used only for the CPU build, since the
-    usual index lacks its torch.
-    """
+def pip_settings() -> dict[str, list[str]]:
+    """Return the values of pip's configuration, from its files and from the environment, by name."""
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     ).stdout
@@ -63,6 +65,16 @@ def pip_sources(kind: str) -> list[str]:
     for section in ("global", "install", ":env:"):  # in the order of pip's own precedence, lowest first
         for name, value in re.findall(rf"^{section}\.([\w-]+)=(.*)$", listing, re.MULTILINE):
             settings[name] = ast.literal_eval(value).split()
+    return settings
+
+
+def pip_sources(kind: str, settings: dict[str, list[str]]) -> list[str]:
+    """Return the package sources of pip's configuration as options for uv, which does not read it.
+
+    Each package comes from one index, the configured one. Other indexes with a package of the same name are
+    not used (`extra-index-url`). Folders of wheels (`find-links`) are used only for the CPU build, since the
+    usual index lacks its torch.
+    """
     options = {name: f"--{name}" for name in ("index-url", "find-links", "cert")}
     options["trusted-host"] = "--allow-insecure-host"
     if kind != "cpu":
@@ -84,20 +96,90 @@ def locked(kind: str, package: str) -> Path:
     return file
 
 
-def attempt(*command: str | Path) -> str | None:
-    """Run a command with its output in the log. Returns None, or why it failed, in one line."""
-    done = subprocess.run(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
-    )
+class InstalledCount:
+    """Shows how many packages an environment has: a live line on a terminal, otherwise one now and then.
+
+    Args:
+        venv: the environment; packages that it has already are not counted.
+        total: number of packages to install.
+    """
+
+    def __init__(self, venv: Path, total: int) -> None:
+        self._venv, self._total = venv, total
+        self._before = self._packages()
+        self._began = self._shown = time.monotonic()
+        self._width = 0
+
+    def show(self, line: str = "") -> None:
+        """Show the count and what the installer is doing now."""
+        is_terminal = sys.stdout.isatty()
+        if not is_terminal and time.monotonic() - self._shown < SILENT_S:
+            return
+        self._shown = time.monotonic()
+        text = self.describe() + (f": {line}" if line else "")
+        if is_terminal:
+            text = text[: shutil.get_terminal_size().columns - 1]
+            print(f"\r{text:{self._width}}", end="", flush=True)
+            self._width = len(text)
+        else:
+            print(text, flush=True)
+
+    def end(self) -> None:
+        """Show the final count in a line of its own."""
+        end_of_line = "\r" if sys.stdout.isatty() else ""
+        print(f"{end_of_line}{self.describe():{self._width}}", flush=True)
+
+    def describe(self) -> str:
+        """Return the count and the elapsed time: `installed 31 of 242 packages, 45 s`."""
+        count = min(len(self._packages() - self._before), self._total)
+        return f"installed {count} of {self._total} packages, {time.monotonic() - self._began:.0f} s"
+
+    def _packages(self) -> set[str]:
+        return {each.name for each in self._venv.glob("lib/python3*/site-packages/*.dist-info")}
+
+
+def attempt(*command: str | Path, show: Callable[[str], None] = lambda line: None) -> str | None:
+    """Run a command with its output in the log. Returns None, or why it failed, in one line.
+
+    Args:
+        show: called about twice a second with the last line of the output.
+    """
     with LOG.open("a", encoding="utf-8") as log:
-        log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}\n")
-    if done.returncode == 0:
+        log.write(f"$ {' '.join(map(str, command))}\n")
+        log.flush()
+        start = log.tell()
+        with subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT) as process:
+            try:
+                is_running = True
+                while is_running:
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.wait(0.5)
+                    is_running = process.poll() is None
+                    show(next(iter(_output(start).splitlines()[-1:]), "").strip())
+            except BaseException:
+                process.kill()
+                raise
+    output = _output(start)
+    if process.returncode == 0:
         return None
-    if "No space left on device" in done.stdout:
+    if "No space left on device" in output:
         raise NotPossibleHere("the disk is full: free some space and run this command again")
-    lines = [line.strip(" ×╰─▶│├") for line in done.stdout.splitlines() if line.strip()]
+    lines = [line.strip(" ×╰─▶│├") for line in output.splitlines() if line.strip()]
     telling = next((i for i, line in enumerate(lines) if re.match(r"(?i)error|no solution", line)), -1)
-    return re.sub(r"(?i)^error:\s*", "", " ".join(lines[telling:]))[:300] or f"exit status {done.returncode}"
+    reason = re.sub(r"(?i)^error:\s*", "", " ".join(lines[telling:])).partition(" ERROR: ")[0]
+    return without_passwords(reason)[:300] or f"exit status {process.returncode}"
+
+
+def _output(start: int) -> str:
+    """Return the log from a byte on."""
+    with LOG.open("rb") as log:
+        log.seek(start)
+        return log.read().decode(errors="replace")
+
+
+def without_passwords(text: str) -> str:
+    """Return text without the user names and passwords of its addresses."""
+    return re.sub(r"(?<=://)[^/\s@]+@", "", text)
 
 
 def must(or_else: str, *command: str | Path) -> None:
@@ -119,10 +201,10 @@ def check_machine(kind: str) -> None:
         )
 
 
-def failure(what: str, why: str) -> CannotInstall:
+def failure(text: str, why: str) -> CannotInstall:
     """Return the exception for packages that were not installed."""
     is_missing = re.search(UNREACHABLE, why) and not re.search(r"(?i)hash", why)
-    return (NotPossibleHere if is_missing else CannotInstall)(f"{what}: {why}")
+    return (NotPossibleHere if is_missing else CannotInstall)(text)
 
 
 def install_packages(kind: str, venv: Path) -> None:
@@ -131,28 +213,62 @@ def install_packages(kind: str, venv: Path) -> None:
     count = len(re.findall(r"^\S+==\S+", lock.read_text("utf-8"), re.MULTILINE))
     print(f"installing {count} packages into {venv} (details: {LOG})", flush=True)
     must(f"cannot make {venv}", sys.executable, "-m", "venv", "--clear", venv)
+    progress = InstalledCount(venv, count)
     python = venv / "bin" / "python"
     # Files that differ from their hashes in the lock are rejected, wherever they come from.
     checked = ("--no-deps", "--require-hashes")
     command: list[str | Path] = [python, "-m", "pip", "install", *checked]
-    sources: list[str] = []
+    settings, sources = pip_settings(), list[str]()
     if attempt(*command, "-r", locked(kind, "uv")) is None:
         # Compiled now, as pip does it: if Python cannot write bytecode later, every start would compile
         # again.
         uv = venv / "bin" / "uv"
         command = [uv, "pip", "install", "--python", python, *checked, "--compile-bytecode"]
         command += ["--build-constraints", lock]  # for the few packages that come as source
-        sources = pip_sources(kind)
+        sources = pip_sources(kind, settings)
     else:
         print("uv is not available: installing with pip, which is slower", flush=True)
     if kind == "cpu":
         # The CPU build first, since the default package index only has the CUDA build of the same version.
-        torch = locked(kind, "torch")
-        failed = attempt(*command, *sources, "-r", torch)
-        if failed and attempt(*command, "--index-url", PYTORCH_CPU, "-r", torch):
-            raise failure(f"{torch.read_text().split()[0]} cannot be installed", failed)
-    if failed := attempt(*command, *sources, "-r", lock):
-        raise failure("a package cannot be installed", failed)
+        install_torch(command, sources, settings, progress.show)
+    failed = attempt(*command, *sources, "-r", lock, show=progress.show)
+    progress.end()
+    if failed:
+        raise failure(f"a package cannot be installed: {failed}", failed)
+
+
+def install_torch(
+    command: Sequence[str | Path],
+    sources: Sequence[str],
+    settings: dict[str, list[str]],
+    show: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Install PyTorch's CPU build from the configured sources, or else from PyTorch's own index.
+
+    Args:
+        command: the installer's command, without packages.
+        sources: its options for the configured sources.
+        settings: pip's configuration.
+
+    Raises:
+        CannotInstall: no source has it; the message names all that were tried.
+    """
+    torch = locked("cpu", "torch")
+    configured = attempt(*command, *sources, "-r", torch, show=show)
+    if configured is None:
+        return
+    own = attempt(*command, "--index-url", PYTORCH_CPU, "-r", torch, show=show)
+    if own is None:
+        return
+    tried = [*settings.get("index-url", [PYPI]), *settings.get("find-links", [])]
+    package = torch.read_text("utf-8").split()[0]
+    raise failure(
+        f"{package} cannot be installed. Tried {without_passwords(' and '.join(tried))} ({configured}), then"
+        f" {PYTORCH_CPU} ({own}). Download the wheel for Python {sys.version_info[0]}.{sys.version_info[1]}"
+        f" from {PYTORCH_CPU} on another machine and run `PIP_FIND_LINKS=FOLDER make venv`, or use a mirror:"
+        " `PIP_FIND_LINKS=https://MIRROR/whl/cpu/torch/ make venv`",
+        f"{configured} {own}",
+    )
 
 
 def install_bubblewrap() -> None:

@@ -14,7 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from install import PYTORCH_CPU, ROOT, VENV, lock_of, pip_sources
+from install import PYTORCH_CPU, ROOT, VENV, lock_of, pip_settings, pip_sources
 
 
 def compile_lock(kind: str, *options: str) -> bool:
@@ -42,11 +42,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Regenerate the locks in requirements/ from pyproject.toml.")
     parser.add_argument("--upgrade", action="store_true", help="do not keep the pins of the present locks")
     upgrade = ["--upgrade"] if parser.parse_args().upgrade else []
-    cpu = [*upgrade, *pip_sources("cpu"), "--excludes", "requirements/cpu.excludes"]
+    settings = pip_settings()
+    cpu = [*upgrade, *pip_sources("cpu", settings), "--excludes", "requirements/cpu.excludes"]
     if not compile_lock("cpu", *cpu) and not compile_lock("cpu", *cpu, "--extra-index-url", PYTORCH_CPU):
         sys.exit("error: requirements/cpu.lock cannot be resolved")
     for kind in ("gpu", "docs"):
-        if not compile_lock(kind, *upgrade, *pip_sources(kind)):
+        if not compile_lock(kind, *upgrade, *pip_sources(kind, settings)):
             sys.exit(f"error: requirements/{kind}.lock cannot be resolved")
 
 

@@ -18,6 +18,7 @@ from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
 from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
+from serving.engine.start_phases import list_phases
 from serving.engine.watchdog import patience_for, watch
 from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
 from serving.gpu_check import require_gpus
@@ -247,9 +248,7 @@ class Deployment:
                 replica.ideal.forget()
         for model in self._models:
             model.forget_cache()
-        await server.start(
-            lambda seconds, phase: self._waiting(f"starting vLLM again, {seconds:.0f} s: {phase}")
-        )
+        await _start(server, self._say, lambda line: self._waiting(f"starting vLLM again, {line}"))
         meter = Meter(lambda row: None, self.model_config.prices)
         async with self._engine(meter, None):
             self._reconciliations.leave_out(meter.total)
@@ -298,7 +297,7 @@ async def deploy(
             endpoint = server.endpoint
             stack.push_async_callback(server.stop, grace_s=2.0)
             say(f"starting vLLM with {model_config.name} (log: {log})")
-            await server.start(lambda seconds, phase: waiting(f"starting vLLM, {seconds:.0f} s: {phase}"))
+            await _start(server, say, lambda line: waiting(f"starting vLLM, {line}"))
         deployment = Deployment(model_config, options, endpoint, server, tokenizer, say, waiting)
         stack.push_async_callback(deployment.close)
         if not model_config.hosted:
@@ -310,6 +309,14 @@ async def deploy(
             )
         await deployment.open()
         yield deployment
+
+
+async def _start(server: VllmServer, say: Say, waiting: Say) -> None:
+    """Start a server, and say how long each phase of the start took. Raises `ServerFailed`."""
+    began = time.monotonic()
+    await server.start(lambda seconds, phase: waiting(f"{seconds:.0f} s: {phase}"))
+    phases = list_phases(server.phases)
+    say(f"vLLM is ready after {time.monotonic() - began:.0f} s{f' ({phases})' if phases else ''}")
 
 
 async def server_gpus(

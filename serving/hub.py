@@ -7,7 +7,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
 from urllib.error import HTTPError
@@ -128,13 +128,12 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
         return folder
     require_hub(model, revision)
     from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
     from huggingface_hub.hf_api import RepoFile
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
     if not sys.stderr.isatty():
         disable_progress_bars()
-    try:
+    with _explain_refusals(model, revision):
         tree = HfApi().list_repo_tree(model, revision=revision)
         sizes = {Path(each.path): each.size for each in tree if isinstance(each, RepoFile)}
         weights = next((kind for kind in WEIGHTS if any(path.match(kind) for path in sizes)), WEIGHTS[0])
@@ -143,6 +142,40 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
         _require_room(model, size)
         say(f"fetching {model}, {size / 1e9:.3g} GB, into {cache_folder()}")
         snapshot_download(model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW)
+    try:
+        return complete_folder(model, revision)
+    except FilesMissing as error:
+        raise NotFetched(f"{_page(model)} is no model that can be served: {error}") from None
+
+
+def fetch_texts(model: str) -> tuple[str, Path]:
+    """Download the newest configuration, chat template and tokenizer of a model.
+
+    Returns:
+        The commit, and the folder of these files.
+
+    Raises:
+        NotFetched: the hub does not provide them, or the disk has no room for them.
+        InvalidModelConfig: the hub cannot be reached.
+    """
+    require_hub(model, None)
+    from huggingface_hub import HfApi, snapshot_download
+    from huggingface_hub.utils.tqdm import disable_progress_bars
+
+    disable_progress_bars()
+    with _explain_refusals(model, None):
+        commit = str(HfApi().model_info(model).sha)
+        folder = snapshot_download(model, revision=commit, allow_patterns=[*TEXTS], ignore_patterns=BELOW)
+    return commit, Path(folder)
+
+
+@contextmanager
+def _explain_refusals(model: str, revision: str | None) -> Iterator[None]:
+    """Raise `NotFetched` for the hub's errors."""
+    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+
+    try:
+        yield
     except GatedRepoError:
         raise NotFetched(
             f"{model} is given only to those who have accepted its licence: do so at {_page(model)}, then"
@@ -160,10 +193,6 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
             raise _no_room(f"{model} cannot be written: {error.strerror}") from None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise NotFetched(f"{model} cannot be fetched: {reason}; the same command goes on") from None
-    try:
-        return complete_folder(model, revision)
-    except FilesMissing as error:
-        raise NotFetched(f"{_page(model)} is no model that can be served: {error}") from None
 
 
 def missing_files(folder: Path) -> Iterator[str]:

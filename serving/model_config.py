@@ -83,7 +83,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     `load_model_config` rejects unknown fields. The records of older runs have some that no longer exist.
 
-    Exactly one of three fields names the weights: `path`, `id` (with `revision`) or `base_url`.
+    Exactly one of three fields names the weights: `path`, `id` (with `revision`) or `base_url`. A file with
+    `path` or `id` may leave out `tried`, `roles`, `prices` and `server` (`serving.model_configs.DEFAULTS`).
 
     Attributes:
         name: the engine's name for it, which requests carry as `model`.

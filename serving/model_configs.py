@@ -22,6 +22,28 @@ SHAPES = "shapes/build_shapes.py"
 """The recipe, relative to `MODELS`, that creates model folders without weights."""
 
 
+STRING_TOKENS = {"actor": 1024, "inducer": 8192}
+"""Default of each role's longest string argument: an actor writes names, an inducer whole skills. A short
+context lowers it to a quarter of the context."""
+
+DEFAULTS: dict[str, Any] = {
+    "tried": "Nothing yet.",
+    "prices": {"uncached": 0, "cached": 0, "output": 0},
+    "server": {
+        "flags": {
+            "enable-prefix-caching": True,
+            "enable-prompt-tokens-details": True,
+            "enable-per-request-metrics": True,
+            "generation-config": "vllm",
+            "structured-outputs-config": {"backend": "xgrammar"},
+            "disable-uvicorn-access-log": True,
+        },
+        "env": {"VLLM_NO_USAGE_STATS": 1},
+    },
+}
+"""Fields that the file of a model on this machine or on the hub may leave out; `roles` as well."""
+
+
 class _OnceEach(yaml.SafeLoader):
     """Rejects a mapping with a duplicate key; plain YAML would use the last value."""
 
@@ -68,7 +90,7 @@ def load_model_config(name_or_path: str) -> ModelConfig:
             f"model config {file} cannot be read: {' '.join(str(error).split())}"
         ) from None
     try:
-        return _model_config(content)
+        return _model_config(_fill_in(content))
     except WrongData as error:
         raise InvalidModelConfig(f"model config {file}: {error}") from None
 
@@ -103,6 +125,24 @@ def adapt(
         raise InvalidModelConfig(
             f"{settings} does not work with model {model_config.name!r}: {error}"
         ) from None
+
+
+def _fill_in(content: Any) -> Any:
+    """Return a file's content with the defaults. A hosted model has none: its prices must be stated."""
+    if not isinstance(content, dict) or "base_url" in content:
+        return content
+    server = DEFAULTS["server"]
+    if content.get("cache") == "hybrid":
+        server = {**server, "flags": {**server["flags"], "prefix-match-unit": 16}}
+    filled = {**DEFAULTS, "server": server, **content}
+    if isinstance(roles := content.get("roles", {}), dict):
+        context = content.get("context")
+        for name, tokens in STRING_TOKENS.items():
+            most = min(tokens, context // 4) if isinstance(context, int) and context >= 4 else tokens
+            if isinstance(role := roles.get(name, {}), dict):
+                roles = roles | {name: {"string_tokens": most, **role}}
+        filled["roles"] = roles
+    return filled
 
 
 def _model_config(content: object) -> ModelConfig:

@@ -98,6 +98,16 @@ def _add_notes(blocks: Sequence[Sequence[str]], notes: Sequence[str], width: flo
     return lines
 
 
+def short_number(value: float | None) -> str:
+    """Return three digits, in thousands, millions or billions if that is shorter: `1.23M`; `-` for `None`."""
+    if value is None:
+        return "-"
+    for sign, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
+        if value >= size:
+            return f"{value / size:.3g}{sign}"
+    return f"{value:.3g}"
+
+
 def prefix_status(status: Status, doing: str) -> Status:
     """Return the status of a part: its lines start with `doing`."""
     status(doing)

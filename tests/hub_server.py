@@ -53,6 +53,8 @@ class HubServer:
                     self.say(b"", {})
                 elif path == f"/api/models/{MODEL}/tree/{COMMIT}":
                     self.say(json.dumps([self.entry(name) for name in files]).encode(), {})
+                elif path == f"/api/models/{MODEL}":
+                    self.say(json.dumps({"id": MODEL, "sha": COMMIT}).encode(), {})
                 elif path.startswith(f"/api/models/{MODEL}/"):
                     self.say(b"{}", {"X-Error-Code": "RevisionNotFound"}, 404)
                 elif path.startswith(f"/{MODEL}/resolve/{COMMIT}/"):

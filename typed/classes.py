@@ -116,9 +116,9 @@ class Registry(Generic[T]):
         options, checked = self.options_of(kind), {}
         for option, value in given.items():
             if option not in options:
-                there_are = f"its options: {', '.join(options)}" if options else "it has none"
-                near = suggest(option, options)
-                raise self.invalid(f"{whose} has no option {format_value(option)}{near}; {there_are}")
+                there_are = f"; its options: {', '.join(options)}" if options else "; it has none"
+                near = suggest(option, options) or there_are
+                raise self.invalid(f"{whose} has no option {format_value(option)}{near}")
             try:
                 checked[option] = convert_value(value, options[option].annotation)
             except ValueError as problem:

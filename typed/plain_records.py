@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
-from typing import Any, TypeVar, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
-
-from typed.typed_values import in_words
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
@@ -121,10 +120,53 @@ def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
     try:
         converted = msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        yield f"{place} must be {in_words(kind, 'null')}, not {as_written(value)}"
+        yield f"{place} must be {_crossed_bound(kind, value) or _describe(kind)} (got {as_written(value)})"
     else:
         if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound accepts it
-            yield f"{place} must be finite, not {as_written(value)}"
+            yield f"{place} must be finite (got {as_written(value)})"
+
+
+NOUNS = {int: "an integer", float: "a number", str: "text", bool: "true or false", NoneType: "null"}
+"""Types of values in the words of people who write YAML."""
+
+
+def _describe(kind: Any) -> str:
+    """Return what a type accepts: `an integer, at least 1`, `slow or fast`, `a list or null`."""
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        words = [_describe(each) for each in inner]
+        separator = ", or " if any("," in each for each in words) else " or "
+        return separator.join(words)
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin is Annotated:
+        base, meta = inner
+        if meta.description is not None:
+            return str(meta.description)
+        limits = [words for words, _ in _bounds(meta)]
+        return ", ".join([NOUNS[base], *limits]) if limits else f"non-empty {NOUNS[base]}"
+    return "a list" if origin is list else NOUNS.get(kind, "a mapping")
+
+
+def _crossed_bound(kind: Any, value: object) -> str:
+    """Return the bound that a number of the right type crosses, such as `at least 0`; empty if none."""
+    for each in get_args(kind) if get_origin(kind) in (Union, UnionType) else [kind]:
+        if get_origin(each) is Annotated:
+            base, meta = get_args(each)
+            is_number = isinstance(value, (int, float) if base is float else int)
+            if is_number and not isinstance(value, bool):
+                return next((words for words, is_kept in _bounds(meta) if not is_kept(value)), "")
+    return ""
+
+
+def _bounds(meta: msgspec.Meta) -> Iterator[tuple[str, Callable[[Any], bool]]]:
+    """Yield the bounds of a number in words, each with its check."""
+    if meta.ge is not None:
+        yield f"at least {meta.ge}", lambda value: value >= meta.ge
+    if meta.gt is not None:
+        yield f"more than {meta.gt}", lambda value: value > meta.gt
+    if meta.le is not None:
+        yield f"at most {meta.le}", lambda value: value <= meta.le
 
 
 def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:

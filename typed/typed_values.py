@@ -39,15 +39,11 @@ def convert_value(value: object, annotation: Any) -> Any:
         raise ValueError(f"must be {in_words(annotation)}, not {format_value(value)}") from None
 
 
-def in_words(annotation: Any, none: str = "None") -> str:
-    """Return what an annotation allows: `int >= 0`, `float > 0 or None`, `slow or fast`.
-
-    Args:
-        none: the users' word for `None`.
-    """
+def in_words(annotation: Any) -> str:
+    """Return what an annotation allows, in Python's words: `int >= 0`, `float or None`, `slow or fast`."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(in_words(each, none) for each in inner)
+        return " or ".join(in_words(each) for each in inner)
     if origin is Literal:
         return " or ".join(map(str, inner))
     if origin is Annotated:
@@ -61,7 +57,7 @@ def in_words(annotation: Any, none: str = "None") -> str:
         return "a list"
     if origin is dict or (isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)):
         return "a mapping"
-    return none if annotation is types.NoneType else inspect.formatannotation(annotation)
+    return "None" if annotation is types.NoneType else inspect.formatannotation(annotation)
 
 
 def suggest(word: str, known: Iterable[str]) -> str:

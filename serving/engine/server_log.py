@@ -16,6 +16,9 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Failed)(:|$)")
 _OTHER = re.compile(r"\berror: |Segmentation fault|Bus error|Illegal instruction|[Oo]ut of memory|\bKilled\b")
 _CONSEQUENCE = re.compile(r"root cause|EngineDeadError|EngineCore encountered an issue")
+_WARNING = re.compile(rb"(?m)^[^\n]*\bWARNING +\d\d-\d\d [^\n]*$")
+"""A warning of vLLM, such as one about an optional library."""
+
 _NOISE = re.compile(r"Warning: |[Tt]riton|^\s|^_C_|reserved_cpus")
 _MOST, _LONGEST = 3, 500
 """Maximum number of informative lines, and of characters in each."""
@@ -41,7 +44,8 @@ def telling_lines(log: Path, start: int = 0) -> list[str]:
     Args:
         start: byte of the file at which to start.
     """
-    lines = _clean_lines(_read(log, start, _TAIL))
+    text = _read(log, start, _TAIL)
+    lines = _clean_lines(text)
     found = [
         _join_message(lines, i)
         for i, line in enumerate(lines)
@@ -49,6 +53,7 @@ def telling_lines(log: Path, start: int = 0) -> list[str]:
     ]
     causes = [line for line in found if not _CONSEQUENCE.search(line)] or found
     if not causes:
+        lines = _clean_lines(_WARNING.sub(b"", text)) or lines
         causes = [line for line in lines if not _NOISE.search(line)][-_MOST:]
     return [line[:_LONGEST] for line in dict.fromkeys(causes)][:_MOST]
 

@@ -8,7 +8,7 @@ line counts.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 IMPORTING = "importing"
 
@@ -37,6 +37,11 @@ PHASES = {
 _BEGINS = [(name, re.compile(pattern)) for name, pattern in PHASES.items()]
 _SHARDS = re.compile(r"checkpoint shards.*\b(\d+)/(\d+) \[")
 _PROGRESS = re.compile(r"\b(\d+)/(\d+) \[")
+
+
+def list_phases(seconds: Mapping[str, float]) -> str:
+    """Return the phases that took a second or more: `importing 9 s, loading weights 4 s`."""
+    return ", ".join(f"{name} {spent:.0f} s" for name, spent in seconds.items() if spent >= 1)
 
 
 class StartPhases:

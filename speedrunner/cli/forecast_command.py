@@ -11,7 +11,7 @@ import typer
 
 from speedrunner.cli.command import AsJson, PriceList, RunsFolder, SweepRuns
 from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
-from speedrunner.console import align_columns
+from speedrunner.console import align_columns, short_number
 from speedrunner.experiments import forecast as forecasts
 from speedrunner.experiments.context_warning import warn_of_contexts
 from speedrunner.experiments.grid import grid_of
@@ -102,16 +102,9 @@ def _cells(found: Sequence[Forecast], sums: Mapping[str, Sum | None]) -> list[st
 
 
 def _amount(sums: Mapping[str, Sum | None], measure: str, which: str) -> str:
-    """Return three digits; large amounts are in thousands, millions or billions."""
     found = sums[measure]
     value: float | None = None if found is None else getattr(found, which)
-    if value is None:
-        return "-"
-    amount = value * SHOWN[measure][1]
-    for sign, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
-        if amount >= size:
-            return f"{amount / size:.3g}{sign}"
-    return f"{amount:.3g}"
+    return short_number(None if value is None else value * SHOWN[measure][1])
 
 
 def _notes(found: Sequence[Forecast], left_out: Sequence[str], again: str) -> Iterator[str]:

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from serving.new_model_config import describe_hub_model
 from speedrunner.cli.output import say
 from speedrunner.store.files import explain_errors, write_shared
 
@@ -21,17 +22,23 @@ NEXT = {
     "env": ("speedrunner check env {name}:{cls}", "speedrunner episode --human env={name}:{cls}"),
     "method": (
         "speedrunner check method {name}:{cls}",
-        "speedrunner run method={name}:{cls} run.rollouts=20",
+        "speedrunner run method={name}:{cls} model=tiny run.rollouts=4 run.sleep_every=2 run.eval_every=4"
+        " run.test_episodes=2",
     ),
     "model": (
         "speedrunner serve model={name}.yaml --print",
+        "speedrunner episode model={name}.yaml",
+    ),
+    "hub model": (
+        "speedrunner prepare model={name}.yaml",
+        "speedrunner probe tools model={name}.yaml --count 20",
         "speedrunner episode model={name}.yaml",
     ),
 }
 """Commands that try the written files."""
 
 MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _, a letter first, not a keyword of Python")
-NAMES = {"model": (r"[a-zA-Z][\w.-]*", "letters, digits, _, . and -")}
+NAMES = {"model": (r"(\w[\w.-]*/)?[a-zA-Z0-9][\w.-]*", "letters, digits, _, . and -, or a hub model's id")}
 
 
 class NotWritten(Exception):
@@ -41,7 +48,11 @@ class NotWritten(Exception):
 def init(
     kind: Annotated[Kind, typer.Argument(metavar="KIND", help="env, method or model.")],
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Name of the module, or of the model configuration.")
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="Name of the module or of the model configuration; or a model's id on the Hugging Face hub.",
+        ),
     ],
     folder: Annotated[
         Path,
@@ -52,13 +63,18 @@ def init(
 ) -> None:
     """Write a working example of an environment, a method or a model.
 
-    Change the example into your own; its test comes with it. Nothing is overwritten.
+    Change the example into your own; its test comes with it. Nothing is overwritten. A hub model needs only
+    its id: context, tool calls, thinking and sampling are read from its files.
 
-    Example: speedrunner init env treasure_hunt
+    Examples:
+      speedrunner init env treasure_hunt
+      speedrunner init model Qwen/Qwen3-8B
     """
     pattern, what = NAMES.get(kind, MODULE_NAME)
     if not re.fullmatch(pattern, name) or keyword.iskeyword(name):
         raise NotWritten(f"{name!r} is no name for a {kind}: use {what}")
+    hub_id = name if "/" in name else None
+    name = name.rpartition("/")[2].lower() if hub_id else name
     module = re.sub(r"\W", "_", name)
     cls = "".join(part[0].upper() + part[1:] for part in module.split("_") if part)
     mine = {f"speedrunner.scaffold.my_{kind}": module, f"my_{kind}": name, f"My{kind.title()}": cls}
@@ -77,13 +93,15 @@ def init(
         raise NotWritten(
             f"{name} is an installed module, which would be imported instead: choose another name"
         )
+    if hub_id:
+        texts[folder / f"{name}.yaml"] = describe_hub_model(hub_id, name)
     for path, text in texts.items():
         with explain_errors(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_shared(path, text.encode())
         say(f"wrote {path}")
     say("try it there:")
-    for line in (f"python -m pytest test_{module}.py", *NEXT[kind]):
+    for line in (f"python -m pytest test_{module}.py", *NEXT["hub model" if hub_id else kind]):
         say(f"  {line.format(name=name, cls=cls)}")
 
 

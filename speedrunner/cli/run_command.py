@@ -6,13 +6,14 @@ import shlex
 from collections.abc import Sequence
 
 from speedrunner.cli.command import DryRun, Overrides, Trust, carry_out
-from speedrunner.cli.output import SafeConsole
-from speedrunner.cli.run_summary import KEPT, configure_logging, print_outline, print_runs
+from speedrunner.cli.output import SafeConsole, say
+from speedrunner.cli.run_summary import KEPT, configure_logging, print_runs
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.experiments.grid import grid_of
 from speedrunner.runs import run as run_machinery
 from speedrunner.runs.evaluation import evaluation_config
+from speedrunner.runs.outline import outline
 from speedrunner.runs.setup import set_up
 
 START, ROLLOUTS = "run.start_from", "run.rollouts"
@@ -41,7 +42,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
         raise InvalidConfig(f"task.name and task.index work only with {single}; a run plays its split")
     setup = set_up(config)
     if dry_run:
-        print_outline(setup)
+        say(*outline(setup))
         return
     console = SafeConsole()
     reconciliations = carry_out(
@@ -60,7 +61,7 @@ def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:
         asked = [each for each in grid.runs() if each.asked]
         if len(asked) != 1:
             raise InvalidConfig(
-                f"{len(asked)} runs of {grid.file} match: play them with"
+                f"{len(asked)} runs of {grid.name} match: play them with"
                 f" `speedrunner sweep {shlex.join(given)}`, or choose one, such as"
                 f" {' '.join(asked[0].overrides)}"
             )

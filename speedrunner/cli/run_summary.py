@@ -15,7 +15,6 @@ from speedrunner.results.cost_text import checkpoint_lines, limit_lines, notes, 
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
-from speedrunner.runs.outline import outline
 from speedrunner.runs.setup import Setup
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load
@@ -28,11 +27,6 @@ def configure_logging(config: Config) -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     for package in ("serving", "envs", "speedrunner"):
         logging.getLogger(package).setLevel(config.verbosity.upper())
-
-
-def print_outline(setup: Setup, after: str | None = None) -> None:
-    """Print what a run would play."""
-    say(*outline(setup, after))
 
 
 def has_processes(path: str) -> bool:

@@ -12,6 +12,7 @@ import typer
 from speedrunner.cli.command import AsJson, Trust
 from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
 from speedrunner.cluster.jobs import JobStatus, job_status
+from speedrunner.cluster.pending_reasons import explain_reason
 from speedrunner.console import align_columns
 from speedrunner.experiments.status import RunStatus
 from speedrunner.experiments.status import status as read_status
@@ -78,7 +79,8 @@ def _table(runs: list[RunStatus]) -> list[str]:
 
 def _describe_job(job: JobStatus, left: list[str], folder: Path) -> str:
     """Return a job's state, its unfinished runs and its log."""
-    where = f" on {job.nodes}" if job.nodes else f" ({job.reason})" if job.reason not in ("", "None") else ""
+    reason = "" if job.reason in ("", "None") else f" ({explain_reason(job.reason)})"
+    where = f" on {job.nodes}" if job.nodes else reason
     again = f", restarts: {job.restarts}" if job.restarts else ""
     state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"
     names = ", ".join(Path(run).name for run in left[:SHOWN]) + (", ..." if len(left) > SHOWN else "")

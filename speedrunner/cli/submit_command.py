@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,11 +12,15 @@ import typer
 from speedrunner.cli.command import AsJson, RunsFolder, run_list
 from speedrunner.cli.output import say, say_json
 from speedrunner.cluster import submit as submission
-from speedrunner.cluster.cluster_config import cluster_of
+from speedrunner.cluster.cluster_config import Cluster, cluster_of
+from speedrunner.cluster.partition import find_shortage
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.console import align_columns, short_number
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts
-from speedrunner.experiments.sweep import is_unfinished, members
+from speedrunner.experiments.sweep import Member, is_unfinished, members
+from speedrunner.experiments.sweep_outline import estimate
+from speedrunner.slurm import SlurmRefused
 
 
 def submit(
@@ -36,17 +41,21 @@ def submit(
             min=1, help="Number of jobs. Default: as many as the runs can keep busy.", show_default=False
         ),
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the scripts and submit nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the jobs and their scripts; submit nothing.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Submit a sweep to Slurm as jobs that resume by themselves.
 
     Each job serves one model and plays some of its runs. A job that is preempted, or whose time is over,
-    starts again and resumes. Finished parts are left out. `speedrunner status` shows jobs and runs.
+    starts again and resumes. Finished parts are left out. `speedrunner status` shows jobs and runs. A job
+    that no node of the partition can give is refused. --dry-run prints the jobs on standard error and the
+    scripts on standard output.
 
     Example: speedrunner submit experiment=main scale=smoke cluster=cpu --dry-run
     """
-    cluster, rest = cluster_of(what)
+    cluster, file, rest = cluster_of(what)
     grid = grid_of(rest, folder)
     runs = members(grid.runs(), plays_here=False)
     dealt = parts(runs, jobs, at_once)
@@ -55,13 +64,19 @@ def submit(
         raise InvalidConfig(f"all {len(runs)} runs are finished: there is nothing to submit")
     shared = [*rest, *([f"--dir={folder}"] if folder else [])]
     sweep = [*shared, f"--in-flight={at_once}"]
-    found = submission.arrays(dealt, wanted, cluster, sweep, grid.root)
+    found = submission.arrays(dealt, wanted, cluster, sweep, grid.root, grid.file.stem)
     if dry_run:
+        shortages = [
+            f"warning: {each}" for each in _find_shortages(cluster, found, "the partition was not checked: ")
+        ]
         if as_json:
-            say_json({"arrays": found})
+            say_json({"cluster": str(file), "arrays": found, "warnings": shortages})
         else:
+            say(*_describe_jobs(found, dealt, cluster, file), *shortages, "", err=True)
             say("\n".join(each.script for each in found), end="")
         return
+    if shortages := _find_shortages(cluster, found):
+        raise InvalidConfig("; ".join(shortages))
     submission.require_free([each.path for number in wanted for each in dealt[number - 1]], grid.root)
     submitted = [job for each in found for job in submission.submit(each, grid.root)]
     grid.announce(["speedrunner", "sweep", *shared], [each.run for each in runs])
@@ -72,3 +87,46 @@ def submit(
         names = ", ".join(Path(each).name for each in job.runs)
         say(f"job {job.job}: {names} (log: {job.log})")
     say(f"`speedrunner status {shlex.quote(str(grid.root))}` shows their status")
+
+
+def _find_shortages(
+    cluster: Cluster, arrays: Sequence[submission.Array], unchecked: str | None = None
+) -> list[str]:
+    """Return a line for each array of jobs that the partition cannot give.
+
+    Args:
+        unchecked: how the line begins that reports a missing answer of Slurm; `None`: it is ignored, because
+            sbatch reports it as well.
+    """
+    try:
+        found = [find_shortage(cluster, each.machines.nodes, each.machines.gpus) for each in arrays]
+    except SlurmRefused as error:
+        return [] if unchecked is None else [f"{unchecked}{error}"]
+    return list(dict.fromkeys(filter(None, found)))
+
+
+def _describe_jobs(
+    arrays: Sequence[submission.Array], dealt: Sequence[Sequence[Member]], cluster: Cluster, file: Path
+) -> Iterator[str]:
+    """Yield the site, a table with a row for each job, and notes."""
+    rows = [["job", "runs", "nodes", "CPUs", "GB", "GPUs", "hours", "GPU-hours", "forecast"]]
+    hours, total, expected = cluster.minutes / 60, 0.0, list[float | None]()
+    for array in arrays:
+        gpus = array.machines.nodes * array.machines.gpus
+        for number in array.parts:
+            left = [each for each in dealt[number - 1] if is_unfinished(each)]
+            engine_h = estimate(left).engine_h
+            expected.append(None if engine_h is None else gpus * engine_h)
+            total += gpus * hours
+            counts = [len(left), array.machines.nodes, cluster.cpus, cluster.memory_gb, gpus]
+            times = [short_number(hours), short_number(gpus * hours), short_number(expected[-1])]
+            rows.append([f"{array.name} {number}", *map(str, counts), *times])
+    known = [each for each in expected if each is not None]
+    runs = sum(int(row[1]) for row in rows[1:])
+    sums = [short_number(total), short_number(sum(known) if len(known) == len(expected) else None)]
+    yield f"site: {file}, {f'partition {cluster.partition}' if cluster.partition else 'default partition'}"
+    yield from align_columns([*rows, ["all", str(runs), "", "", "", "", "", *sums]])
+    yield (
+        "CPUs and GB are per node. GPU-hours: of one start of each job, until its time limit; a job that has"
+        " unfinished runs then starts again. forecast: GPU-hours by the forecast for whole runs."
+    )

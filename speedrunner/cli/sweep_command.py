@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 
 from serving.worker_node import serve_part
 from speedrunner.cli.command import DryRun, RunsFolder, carry_out, run_list
 from speedrunner.cli.output import SafeConsole, say
-from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_outline, print_runs
+from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_runs
+from speedrunner.console import align_columns, short_number
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
 from speedrunner.experiments.sweep import members
 from speedrunner.experiments.sweep import sweep as play_all
+from speedrunner.experiments.sweep_outline import ConditionOutline, outline_conditions
 from speedrunner.runs.executor import RunStopped
 
 
@@ -43,7 +48,8 @@ def sweep(
     """Play the runs of an experiment or a list, side by side.
 
     Runs of one model share a server. Finished runs are not played again, also where another experiment has
-    played them. A run that stops does not stop the others. Rerun the same command to resume.
+    played them. A run that stops does not stop the others. Rerun the same command to resume. method=NAME
+    selects exactly one method or variant of an experiment, such as speedrunner-no-interpreter.
 
     Example: speedrunner sweep experiment=main scale=smoke
     """
@@ -58,11 +64,11 @@ def sweep(
         return
     setups = [each.setup for each in runs]
     configure_logging(setups[0].config)
+    folder_option = [f"--dir={folder}"] if folder else []
     if dry_run:
-        for each in runs:
-            print_outline(each.setup, each.run.after)
+        say(*_describe(outline_conditions(runs), shlex.join([*what, *folder_option])))
         return
-    command = ["speedrunner", "sweep", *what, *([f"--dir={folder}"] if folder else [])]
+    command = ["speedrunner", "sweep", *what, *folder_option]
     if own is None:
         grid.announce(command, [each.run for each in runs])
     console = SafeConsole()
@@ -75,3 +81,32 @@ def sweep(
     if result.failures:
         lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
+
+
+def _describe(outlines: Sequence[ConditionOutline], words: str) -> Iterator[str]:
+    """Yield a table with a row for each condition and their totals, then notes.
+
+    Args:
+        words: the command's arguments.
+    """
+    has_estimates = any(each.estimate.tokens is not None for each in outlines)
+    titles = ["", "runs", "episodes", "sleeps", "requests at most"]
+    rows = [titles + (["tokens", "engine h"] if has_estimates else [])]
+    for each in outlines:
+        name = "all" if each.condition is None else " ".join(msgspec.structs.astuple(each.condition))
+        counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
+        row = [name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"]
+        if has_estimates:
+            row += [short_number(each.estimate.tokens), short_number(each.estimate.engine_h)]
+        rows.append(row)
+    yield from align_columns(rows)
+    *_, together = outlines
+    if together.finished:
+        yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."
+    if together.unlimited:
+        yield f"+: and those of sleeps, which {' and '.join(together.unlimited)} does not limit."
+    yield from together.notes
+    if has_estimates:
+        yield "Tokens (prompt and output) and engine hours are means of the forecast for whole runs."
+    else:
+        yield f"No forecast yet: `speedrunner forecast {words}` estimates tokens and hours from a pilot."

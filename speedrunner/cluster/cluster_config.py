@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 import yaml
@@ -78,9 +78,16 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     options: list[SbatchOption] = []
 
 
-def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
-    """Return the cluster among settings, `cluster=NAME` (or a file's path) and `cluster.KEY=VALUE`, and the
-    other settings.
+class Site(NamedTuple):
+    """A cluster among settings: its values, the file that they are from, and the other settings."""
+
+    cluster: Cluster
+    file: Path
+    others: list[str]
+
+
+def cluster_of(given: Sequence[str]) -> Site:
+    """Return the site that settings name with `cluster=NAME` (or a file's path) and `cluster.KEY=VALUE`.
 
     Raises:
         InvalidConfig: none or several are named, or a key or value is wrong.
@@ -105,7 +112,7 @@ def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
             name = option.removeprefix("--").partition("=")[0]
             if any(each.startswith(name) for each in OURS):  # sbatch accepts abbreviations
                 raise WrongData(f"options: {option} is set by SpeedRunner, as are {', '.join(OURS)}")
-        return cluster, rest
+        return Site(cluster, file, rest)
     except OSError as error:
         raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
     except (ValueError, yaml.YAMLError, RecursionError, WrongData) as error:

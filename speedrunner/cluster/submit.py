@@ -40,8 +40,10 @@ class Machines(msgspec.Struct, frozen=True):
 
 
 class Array(msgspec.Struct, frozen=True):
-    """Jobs that need the same machines: their parts by number, and their common script."""
+    """Jobs that need the same machines: their name, their parts by number, and their common script."""
 
+    name: str
+    machines: Machines
     parts: dict[int, list[str]]
     script: str
 
@@ -52,6 +54,7 @@ def arrays(
     cluster: Cluster,
     sweep: Sequence[str],
     root: Path,
+    name: str,
 ) -> list[Array]:
     """Return the job arrays that play parts of a sweep.
 
@@ -60,6 +63,7 @@ def arrays(
         wanted: numbers of the parts to play, from 1 on.
         sweep: the words of the sweep's command after `speedrunner sweep`.
         root: the folder of the runs.
+        name: name of the list of runs, which the jobs' name contains.
 
     Raises:
         InvalidConfig: the cluster lacks the machines that a model needs, or sbatch would misread the folder's
@@ -73,17 +77,26 @@ def arrays(
     needs: dict[Machines, list[int]] = {}
     for number in wanted:
         needs.setdefault(_machines(dealt[number - 1], cluster), []).append(number)
+    job_name = "speedrunner-" + re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
     return [
         Array(
+            job_name,
+            machines,
             {number: [str(Path(each.path).resolve()) for each in dealt[number - 1]] for number in numbers},
-            script(cluster, machines, numbers, len(dealt), sweep, root),
+            script(cluster, machines, numbers, len(dealt), sweep, root, job_name),
         )
         for machines, numbers in needs.items()
     ]
 
 
 def script(
-    cluster: Cluster, machines: Machines, numbers: Sequence[int], of: int, sweep: Sequence[str], root: Path
+    cluster: Cluster,
+    machines: Machines,
+    numbers: Sequence[int],
+    of: int,
+    sweep: Sequence[str],
+    root: Path,
+    name: str,
 ) -> str:
     """Return the batch script of an array of jobs, one for each number of a part.
 
@@ -91,6 +104,7 @@ def script(
         InvalidConfig: a name in it is not UTF-8.
     """
     asked_for = {
+        "job-name": name,
         "partition": cluster.partition,
         "account": cluster.account,
         "nodes": machines.nodes,
@@ -170,12 +184,12 @@ def _server_machines(member: Member, cluster: Cluster) -> Machines:
     gpus = sum(model_config.gpus_of_a_node for model_config in started.values())
     if gpus > cluster.gpus:
         raise InvalidConfig(
-            f"{run.place}: {gpus} GPUs on one node are needed for {' and '.join(started)}, and the"
+            f"{run.place}{gpus} GPUs on one node are needed for {' and '.join(started)}, and the"
             f" cluster's nodes have {cluster.gpus} (cluster.gpus)"
         )
     if len(spread := [name for name, model_config in started.items() if model_config.nodes > 1]) > 1:
         raise InvalidConfig(
-            f"{run.place}: {' and '.join(spread)} each need several nodes, but a job can have one such"
+            f"{run.place}{' and '.join(spread)} each need several nodes, but a job can have one such"
             " model: choose a smaller one for the actor or the inducer"
         )
     return Machines(max((model_config.nodes for model_config in started.values()), default=1), gpus)

@@ -12,8 +12,9 @@ import yaml
 from msgspec.structs import replace
 
 from serving.model_configs import MODELS, list_model_configs
-from speedrunner.config.names import CONFIGS, run_name
+from speedrunner.config.names import CONFIGS, name_class, run_name
 from speedrunner.config.schema import (
+    ClassConfig,
     Config,
     InvalidConfig,
     default_mapping,
@@ -37,6 +38,9 @@ OPEN_GROUPS = ("env", "method")
 
 ELSEWHERE = {"model": "model=PATH/TO/MODEL.yaml"} | dict.fromkeys(OPEN_GROUPS, "package.module:Class")
 """Other values that a group accepts."""
+
+LISTED_CHARS = 80
+"""Maximum characters of the choices in an error."""
 
 _EXISTING_RUN = "existing_run"
 _SCHEMA = "schema"
@@ -104,6 +108,16 @@ def _compose_groups(
     with initialize_config_dir(configs, version_base="1.3"):
         selection = [f"{group}={choice}" for group, choice in choices]
         return hydra_compose("config" if base is None else _EXISTING_RUN, selection)
+
+
+def name_method(overrides: Sequence[str]) -> str:
+    """Return the name of the method that overrides select, as in the names of conditions (`name_class`).
+
+    Raises `InvalidConfig`.
+    """
+    choices, settings = _read(overrides)
+    options = {key.removeprefix("method."): value for key, value in settings if key.startswith("method.")}
+    return name_class("method", ClassConfig(str(options.pop("name", choices.get("method"))), options))
 
 
 def group_choices(group: str) -> dict[str, Path]:
@@ -191,7 +205,10 @@ def _parse(parser: OverridesParser, text: str) -> tuple[str, Override]:
 def _unknown_choice(group: str, value: object) -> InvalidConfig:
     known = group_choices(group)
     near = suggest(as_written(value), known)
-    there_are = ", ".join(known) + (f", or {ELSEWHERE[group]}" if group in ELSEWHERE else "")
+    names = ", ".join(known)
+    if len(names) > LISTED_CHARS and group in ("model", "experiment"):
+        names = f"`speedrunner list {group}s`"
+    there_are = names + (f", or {ELSEWHERE[group]}" if group in ELSEWHERE else "")
     return InvalidConfig(f"{group}={as_written(value)} is unknown{near}; choices: {there_are}")
 
 

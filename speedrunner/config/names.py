@@ -23,6 +23,8 @@ SEED = "${run.seed}"
 LISTED_CHARS = 60
 """Maximum characters of skills' names in a run's name; folders have at most 255 bytes."""
 
+ON_OFF = {"on": "", "true": "", "off": "no-", "false": "no-"}
+"""How the name of a switch begins, by its value."""
 
 THINKING = "thinking_tokens"
 """The field of a role whose changes are part of a name."""
@@ -33,8 +35,8 @@ class ConditionName(msgspec.Struct, frozen=True, order=True):
 
     Attributes:
         env: the environment: `babyai`, `scienceworld-family3`, `crafter-zombie_frequency0`.
-        method: the method, and the run whose policy it starts from: `asi`, `speedrunner-interpreter_off`,
-            `voyager-visible_last50-from_crafter`.
+        method: the method with its options (`name_class`), and the run whose policy it starts from: `asi`,
+            `speedrunner-no-interpreter`, `voyager-visible_last50-from_crafter`.
         model: the actor's model config, that of the other roles if it is another one, and changes of prefix
             cache, context and thinking budgets: `qwen3.5-27b-context131072-actor_thinking1024`.
     """
@@ -47,8 +49,8 @@ class ConditionName(msgspec.Struct, frozen=True, order=True):
 def condition_name(config: Config) -> ConditionName:
     """Return the name of a run's condition."""
     model, library, start_from = config.model, config.library, config.run.start_from
-    env = _name_class(config.env, _file("env", config.env.name), config.run.seed)
-    method = _name_class(config.method, _file("method", config.method.name), config.run.seed)
+    env = _plain(name_class("env", config.env, config.run.seed))
+    method = _plain(name_class("method", config.method, config.run.seed))
     model_configs = "+".join(
         _model_config(model_config)
         for model_config in dict.fromkeys((model.name, model.inducer_name or model.name))
@@ -77,23 +79,26 @@ def run_name(config: Config) -> str:
     return f"{found.env}-{found.method}-{found.model}-seed{config.run.seed}"
 
 
-def _name_class(kind: ClassConfig, defaults: Mapping[str, Any], seed: int) -> str:
-    known = {key: seed if value == SEED else value for key, value in defaults.items()}
-    return _plain(kind.name) + _name_differences(kind.options, known)
+def name_class(group: str, chosen: ClassConfig, seed: int = 0) -> str:
+    """Return the name of an environment or a method with its options that differ from the group's file.
 
-
-def _name_differences(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
-    return "".join(
-        f"-{key}{_value(value)}"
-        for key, value in sorted(options.items())
+    An option that is on is named alone, one that is off after `no-`, any other with its value:
+    `speedrunner-cost_aware`, `speedrunner-no-interpreter`, `speedrunner-prompt_asi_style`.
+    """
+    defaults = {key: seed if value == SEED else value for key, value in _file(group, chosen.name).items()}
+    return chosen.name + "".join(
+        _name_option(key, value)
+        for key, value in sorted(chosen.options.items())
         if value != defaults.get(key, msgspec.UNSET)
     )
 
 
-def _value(value: object) -> str:
+def _name_option(key: str, value: object) -> str:
+    if (switch := str(value).lower()) in ON_OFF:
+        return f"-{ON_OFF[switch]}{key}"
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return _plain(f"{'' if isinstance(value, int) and not isinstance(value, bool) else '_'}{value}")
+    return f"-{key}{'' if isinstance(value, int) else '_'}{value}"
 
 
 def _listed(skills: Sequence[str]) -> str:

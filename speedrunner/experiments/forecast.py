@@ -111,7 +111,7 @@ def _forecast(setup: Setup, known: pandas.DataFrame, prices: str) -> Forecast | 
     import pandas
 
     own, plan = condition_name(setup.config), setup.plan()
-    counts = _counts(plan)
+    counts = count_steps(plan)
     alike = known[known["budgets"] == budgets_of(setup.config)]
     mean, variance = pandas.Series(0.0, MEASURES), pandas.Series(0.0, MEASURES)
     measured_of: dict[Kind, int] = {}
@@ -162,7 +162,8 @@ def _source(own: ConditionName, there: Iterable[ConditionName]) -> ConditionName
     return own if own in variants else next(iter(variants), None)
 
 
-def _counts(plan: Sequence[Step]) -> dict[Kind, int]:
+def count_steps(plan: Sequence[Step]) -> dict[Kind, int]:
+    """Return the number of training episodes, test episodes and sleeps of a plan."""
     return {
         "train": sum(len(step.tasks) for step in plan if isinstance(step, Wake)),
         "test": sum(len(step.tasks) for step in plan if isinstance(step, Evaluate)),

@@ -24,7 +24,7 @@ import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -33,13 +33,14 @@ import msgspec
 import yaml
 from msgspec.structs import replace
 
-from speedrunner.config.compose import compose, group_choices, group_file
-from speedrunner.config.names import run_name
+from speedrunner.config.compose import compose, group_choices, group_file, name_method
+from speedrunner.config.names import CONFIGS, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
 from speedrunner.experiments.stored_library import GIVEN, PARTS, stored_runs
 from speedrunner.store.files import read_given, reason
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
+from typed.typed_values import suggest
 
 Cell = dict[str, Any]
 """The settings of one run, by key; `run.start_from` may be a mapping of changes."""
@@ -57,7 +58,8 @@ class GridRun(msgspec.Struct, frozen=True):
         overrides: the overrides that define it, without its directory.
         after: the directory of another run of the grid; this run starts with its newest policy.
         asked: whether it was requested; otherwise other runs need it as a start.
-        place: where it is defined, for errors.
+        place: where it is defined, for errors: `runs.yaml, run 3: `. Empty if the command line sets something
+            for all runs, as an error is then most likely there, and its text names the setting.
     """
 
     config: Config
@@ -73,7 +75,8 @@ class Grid:
     Args:
         file: YAML, a list of entries as above.
         given: settings for all runs. If runs of the list have the value, only these are selected (several
-            values with commas: `run.seed=0,1`); otherwise all runs get it.
+            values with commas: `run.seed=0,1`); otherwise all runs get it. `method=NAME` selects by the name
+            that a method has in the names of conditions: `speedrunner`, `speedrunner-no-interpreter`.
         scale: settings of a file of `configs/scale/`, which override the list's.
         root: the folder of the runs, by default `runs`.
 
@@ -85,10 +88,13 @@ class Grid:
         self, file: Path, given: Sequence[str] = (), scale: str = "paper", root: Path = Path("runs")
     ) -> None:
         self.file = file
+        self.name = f"experiment={file.stem}" if file.parent == CONFIGS / "experiment" else str(file)
         self.root = root
+        self._again = partial(Grid, file, scale=scale, root=root)
         self._forced: Cell = _content(group_file("scale", scale), dict, "a mapping of settings")
         self._cells = list(enumerate(_cells(file), start=1))
         self._composed = cache(compose)
+        self._given = {text.partition("=")[0] for text in given}
         for text in given:
             self._give(text)
 
@@ -106,6 +112,9 @@ class Grid:
                     if (other := found.get(path)) is None:
                         found[path] = run
                     elif unlike := differences(other.config, run.config):
+                        if "run.dir" in self._given:
+                            how = f"select one run, or use `speedrunner sweep --dir={path}`"
+                            raise InvalidConfig(f"run.dir={path} is one directory for several runs: {how}")
                         what = f"another run has the directory {path} ({'; '.join(unlike)})"
                         raise InvalidConfig(f"{what}; set a different run.dir for each")
                     else:
@@ -125,16 +134,35 @@ class Grid:
                 chosen = [cell for found in cells.values() for cell in found]
                 self._cells = [cell for cell in self._cells if cell in chosen]
                 return
-        if any(cells.values()):
-            there = ", ".join(dict.fromkeys(_text(key, cell[key]) for _, cell in self._cells if key in cell))
-            raise InvalidConfig(f"{text}: some of these are not in {self.file}, which has {there}")
+        valued = [cell for _, cell in self._cells if not isinstance(cell.get(key, {}), Mapping)]
+        known = dict.fromkeys(self._value(key, cell) for cell in valued)
+        if any(cells.values()) or (known and key == "method" and not _is_method(value)):
+            missing = ", ".join(each for each, found in cells.items() if not found)
+            there_are = suggest(missing, known) or f"; choices: {', '.join(known)}"
+            raise InvalidConfig(f"no run of {self.name} has {key}={missing}{there_are}")
         self._forced = self._forced | {key: value}
 
     def _select_runs(self, key: str, text: str) -> list[tuple[int, Cell]]:
         """Return the runs in which a key has this value."""
-        return [
-            (number, cell) for number, cell in self._cells if text and _is_value(self._full(cell), key, text)
-        ]
+        return [(number, cell) for number, cell in self._cells if text and self._has(cell, key, text)]
+
+    def _has(self, cell: Cell, key: str, text: str) -> bool:
+        if key == "method" and key in cell:
+            return self._value(key, cell) == text
+        return _is_value(self._full(cell), key, text)
+
+    def _value(self, key: str, cell: Cell) -> str:
+        """Return the value of a key as it is selected.
+
+        A method's name has its options, except for those that the command line selects or sets.
+        """
+        if key != "method":
+            return _text(key, cell[key])
+        own = {key: cell[key]}
+        for name, value in cell.items():
+            if name.startswith("method.") and name not in self._given:
+                own[name] = value
+        return name_method(_texts(own))
 
     def _full(self, cell: Cell) -> Cell:
         """Return the cell with the forced settings; a run that only evaluates still only evaluates."""
@@ -159,7 +187,7 @@ class Grid:
         config = self._composed(overrides)
         if "run.dir" not in full:
             config = self._placed_in_root(config)
-        return [*before, GridRun(config, overrides, after, asked, f"{self.file}, run {number}")]
+        return [*before, GridRun(config, overrides, after, asked, self._place(number))]
 
     def _evaluations(self, number: int, source: str, full: Cell) -> list[GridRun]:
         """Return the runs of a cell that evaluates parts of a stored library."""
@@ -178,10 +206,13 @@ class Grid:
                 (*overrides, f"{START}={config.run.start_from}", *config.library.settings()),
                 None,
                 True,
-                f"{self.file}, run {number}",
+                self._place(number),
             )
             for config in configs
         ]
+
+    def _place(self, number: int) -> str:
+        return "" if self._given else f"{self.name}, run {number}: "
 
     def _placed_in_root(self, config: Config) -> Config:
         """Return a configuration with the directory of its name."""
@@ -189,12 +220,22 @@ class Grid:
 
     @contextmanager
     def _name_cell(self, number: int, cell: Cell) -> Iterator[None]:
-        """Name the run in errors."""
+        """Name the run in errors, except in those of the command line's settings."""
         try:
             yield
         except InvalidConfig as error:
+            if cell.get(START) == GIVEN or (self._given and self._is_valid(number, cell)):
+                raise
             own = " ".join(f"{key}={value}" for key, value in cell.items())
-            raise InvalidConfig(f"{self.file}, run {number} ({own}): {error}") from None
+            raise InvalidConfig(f"{self.name}, run {number} ({own}): {error}") from None
+
+    def _is_valid(self, number: int, cell: Cell) -> bool:
+        """Return whether a run is valid without the command line's settings."""
+        try:
+            self._again()._laid_out(number, cell)
+        except InvalidConfig:
+            return False
+        return True
 
 
 def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
@@ -283,6 +324,10 @@ def _content(file: Path, kind: type, what: str) -> Any:
     if not isinstance(content, kind) or (kind is list and not content):
         raise InvalidConfig(f"{file} must be {what}")
     return content
+
+
+def _is_method(value: str) -> bool:
+    return ":" in value or value in group_choices("method")
 
 
 def _is_value(cell: Cell, key: str, text: str) -> bool:

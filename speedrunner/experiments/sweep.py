@@ -374,4 +374,4 @@ def _name_run(run: GridRun) -> Iterator[None]:
     try:
         yield
     except SETUP_ERRORS as error:
-        raise type(error)(f"{run.place} ({' '.join(run.overrides)}): {error}") from None
+        raise type(error)(f"{run.place}{error}") from None

@@ -32,7 +32,7 @@ MOST_PLACES, MOST_METHODS = 12, 24
 
 MAIN = ("react", "opo", "asi", "voyager", "speedrunner")
 ABLATIONS = (
-    "speedrunner-interpreter_off",
+    "speedrunner-no-interpreter",
     "speedrunner-prompt_asi_style",
     "speedrunner-visibility_all_public",
 )

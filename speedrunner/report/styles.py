@@ -41,7 +41,7 @@ STYLES = {
     "asi_replay": Style("pink", _LONG, "P", "xx"),
     "voyager": Style("green", _LONG_DOT, "^", "--"),
     "speedrunner": Style("navy", _SOLID, "*", ""),
-    "speedrunner-interpreter_off": Style("red", _DASHED, "X", "++"),
+    "speedrunner-no-interpreter": Style("red", _DASHED, "X", "++"),
     "speedrunner-prompt_asi_style": Style("sky", _DOTTED, "D", "\\\\"),
     "speedrunner-visibility_all_public": Style("green", _DASH_DOT, "s", "//"),
     "uncached": Style("red", _SOLID, "o", ""),

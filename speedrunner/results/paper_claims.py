@@ -20,7 +20,7 @@ ENVS = (CRAFTER, SCIENCEWORLD, BABYAI)
 SETTINGS = (CRAFTER, *FAMILIES, BABYAI)
 ZOMBIES = {"0x": "crafter-zombie_frequency0", "1x": CRAFTER, "2x": "crafter-zombie_frequency2"}
 
-OURS, OFF = "speedrunner", "speedrunner-interpreter_off"
+OURS, OFF = "speedrunner", "speedrunner-no-interpreter"
 ABLATIONS = (OFF, "speedrunner-prompt_asi_style", "speedrunner-visibility_all_public")
 PROSE_AND_CODE = ("react", "opo", "asi")
 GPT, GEMINI, QWEN = "gpt-5.4-mini", "gemini-3-flash-preview", "qwen3.5-27b"

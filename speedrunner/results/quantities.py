@@ -119,7 +119,7 @@ def _count_variants(run: RunResult) -> float | None:
 
 def _best_to_interpreter_off(find: Find, env: str, method: str) -> dict[int, float | None]:
     own = _find_best(find, env, method)
-    others = _find_best(find, env, f"{method}-interpreter_off").values()
+    others = _find_best(find, env, f"{method}-no-interpreter").values()
     return {
         seed: None if first is None or second is None else _percent(first, second)
         for seed, run in own.items()

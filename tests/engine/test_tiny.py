@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from models.tiny import card
@@ -26,6 +28,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"tiny: {caveat()}" in " ".join(done.stdout.split())
     assert "they agree to the token" in " ".join(done.stdout.split())
+    assert re.search(r"vLLM is ready after \d+ s \(importing \d+ s", done.stdout)
+    assert " WARNING " in (folder / "server.log").read_text()  # vLLM's own stay there
+    assert "WARNING" not in done.stdout + done.stderr
     return load(folder)
 
 

@@ -84,7 +84,7 @@ async def test_a_server_is_started_after_a_warning(
     model_config = msgspec.structs.replace(tiny_model_config, gpus=1)
     async with deploy(model_config, ServiceOptions(), log=tmp_path / "log", say=said.append):
         pass
-    assert [line.partition(" ")[0] for line in said] == ["warning:", "starting"]
+    assert [line.partition(" ")[0] for line in said] == ["warning:", "starting", "vLLM"]
 
 
 async def test_a_running_server_needs_no_gpu_here(

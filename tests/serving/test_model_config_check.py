@@ -11,9 +11,10 @@ from tests.refusals import Golden, refusals
 from tests.serving.model_config_samples import COMMIT, HOSTED, RESPONSES, write
 
 MISTAKES: list[dict[str, Any]] = [
-    *({"tried": None}, {"tried": ""}, {"contxt": 1}, {"roles__actor__temprature": 1.0}),
+    *({**HOSTED, "tried": None}, {"tried": ""}, {"contxt": 1}, {"roles__actor__temprature": 1.0}),
     *({"roles__critic": {"string_tokens": 1}}, {"context": "long"}, {"context": 0}),
-    *({"roles__actor__top_p": 1.5}, {"dtype": "float8"}, {"roles__inducer": None}, {"prices": None}),
+    *({"roles__actor__top_p": 1.5}, {"dtype": "float8"}, {"roles__inducer": 3}, {"prices": 3}),
+    *({**HOSTED, "roles__inducer": None}, {**HOSTED, "prices": None}),
     *({"path": None}, {"id": "Qwen/Q", "revision": COMMIT}, {"path": None, "id": "Qwen/Q"}),
     *({"path": None, "id": "Qwen/Q", "revision": "main"}, {"revision": COMMIT}),
     {"path": None, "id": "Q", "revision": COMMIT, "recipe": "r.py"},
@@ -24,7 +25,11 @@ MISTAKES: list[dict[str, Any]] = [
     {**RESPONSES, "roles__inducer__reasoning_effort": "high", "roles__inducer__top_p": 0.5},
     *({"api_key_env": "KEY"}, {"tool_format": None}, {"roles__actor__thinking_tokens": 64}),
     *({"server__flags": {flag: 2}} for flag in ("--seed", "port", "data-parallel-size", "nnodes")),
-    *({"server__flags": {"seed": [1]}}, {"server__flags": {"prefix-match-unit": 16}}, {"cache": "hybrid"}),
+    *(
+        {"server__flags": {"seed": [1]}},
+        {"server__flags": {"prefix-match-unit": 16}},
+        {"cache": "hybrid", "server__flags": {}},
+    ),
     *({"gpus": 2}, {"nodes": 2}, {"load_format": "dummy"}),
     {"nodes": 2, "replicas": 2, "server__flags": {"pipeline-parallel-size": 2}},
     *({"thinking": "none", "thinking_closing": "Time is up."}, {"roles__actor__keep_thinking": False}),

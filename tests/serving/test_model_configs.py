@@ -26,6 +26,24 @@ def test_the_bundled_model_config_is_listed_and_loads() -> None:
     assert model_config.role("actor").thinking_tokens == 0
 
 
+def test_a_served_model_s_file_may_leave_out_roles_prices_note_and_server(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{{name: m, id: Q/M, revision: {COMMIT}, context: 65536, tool_format: qwen3_json}}")
+    found = load_model_config(str(file))
+    assert (found.tried, found.prices) == ("Nothing yet.", Prices(uncached=0, cached=0, output=0))
+    assert [found.role(name).string_tokens for name in ("actor", "inducer")] == [1024, 8192]
+    assert found.server.flags["enable-prompt-tokens-details"] is True
+
+
+def test_a_role_may_set_some_of_its_fields(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    own = "roles: {actor: {temperature: 0.5}}"
+    file.write_text(f"{{name: m, path: p, context: 4096, tool_format: qwen3_json, {own}}}")
+    found = load_model_config(str(file))
+    assert (found.role("actor").temperature, found.role("actor").string_tokens) == (0.5, 1024)
+    assert found.role("inducer").string_tokens == 1024  # a quarter of the context
+
+
 def test_the_model_config_s_own_values_stay_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, shape="s", replicas=2, load_format="dummy"))
     assert (model_config.replicas, model_config.load_format) == (2, "dummy")

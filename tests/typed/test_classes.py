@@ -81,7 +81,8 @@ def test_options_are_checked_and_those_that_it_takes_passed_on() -> None:
 @pytest.mark.parametrize(
     ("given", "kind", "text"),
     [
-        ({"agge": 3}, Invalid, "dog has no option 'agge' (did you mean age?); its options: age, colour"),
+        ({"agge": 3}, Invalid, "dog has no option 'agge' (did you mean age?)"),
+        ({"size": 3}, Invalid, "dog has no option 'size'; its options: age, colour"),
         ({"age": "3"}, Invalid, "option 'age' of dog must be int, not '3'"),
         ({"colour": 3}, Invalid, "option 'colour' of dog must be str, not 3"),
         ({"age": 31}, Invalid, "dog cannot be created: RuntimeError: no dog (test_classes.py, line "),

@@ -435,6 +435,7 @@ def test_a_long_temporary_folder_gives_way_to_a_short_one(
         ("(Worker pid=1) ERROR 01-01 00:00:00 [a.py:1] torch.OutOfMemoryError: CUDA out of memory\n",
          ["torch.OutOfMemoryError: CUDA out of memory"]),
         ("\x1b[31mOSError: no\x1b[0m\n\xff\n", ["OSError: no"]),
+        ("last\n(APIServer pid=1) WARNING 01-01 00:00:00 [cpu.py:224] No tcmalloc.\n", ["last"]),
     ],
 )  # fmt: skip
 def test_the_lines_that_tell(tmp_path: Path, log: str, told: list[str]) -> None:

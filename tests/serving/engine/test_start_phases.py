@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from serving.engine.start_phases import IMPORTING, StartPhases
+from serving.engine.start_phases import IMPORTING, StartPhases, list_phases
 
 GPU_START = {
     3.0: "Resolved architecture: Qwen3_5ForConditionalGeneration",
@@ -85,3 +85,8 @@ def test_on_a_cpu_the_warm_up_is_a_phase_too() -> None:
     phases.read(["Explicitly set (1.0/8.46) GiB for KV cache on node 0."], 10.0)
     phases.read(["Warming up model for the compilation...", "Warming up done."], 12.0)
     assert phases.text(15.0) == "warming up, 3 s"
+
+
+def test_phases_of_a_second_and_more_are_listed() -> None:
+    assert list_phases(started(30.0).seconds(30.4)) == "importing 20 s, starting the engine 10 s"
+    assert list_phases({"importing": 3.2, "listening": 0.4}) == "importing 3 s"

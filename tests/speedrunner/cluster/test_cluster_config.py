@@ -22,23 +22,27 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", group_choices("cluster"))
 def test_every_bundled_file_is_one(name: str) -> None:
-    cluster, _ = cluster_of([f"cluster={name}"])
+    cluster, *_ = cluster_of([f"cluster={name}"])
     assert (cluster.gpus == 0) == (name == "cpu")
     assert (cluster.partition, cluster.account, cluster.container) == (None, None, None)
 
 
 def test_a_file_of_one_s_own_is_named_by_its_path(file: Path) -> None:
-    assert cluster_of([f"cluster={file}"]) == (Cluster(gpus=4, cpus=8, memory_gb=64, minutes=60), [])
+    assert cluster_of([f"cluster={file}"]) == (
+        Cluster(gpus=4, cpus=8, memory_gb=64, minutes=60),
+        file,
+        [],
+    )
 
 
 def test_what_is_of_the_runs_is_handed_back(file: Path) -> None:
     given = ["experiment=main", f"cluster={file}", "cluster.cpus=2", "model=tiny"]
-    assert cluster_of(given)[1] == ["experiment=main", "model=tiny"]
+    assert cluster_of(given).others == ["experiment=main", "model=tiny"]
 
 
 def test_single_keys_win_over_the_file(file: Path) -> None:
     changes = ["cluster.minutes=90", "cluster.options=[--qos=long,--exclusive]", "cluster.partition=a100"]
-    cluster, _ = cluster_of([f"cluster={file}", *changes])
+    cluster, *_ = cluster_of([f"cluster={file}", *changes])
     assert (cluster.minutes, cluster.partition) == (90, "a100")
     assert cluster.options == ["--qos=long", "--exclusive"]
 

@@ -96,7 +96,7 @@ class TestTheCommand:
         queue(runs, "7_1|RUNNING|gpu07|1|None|", "7_2|PENDING||0|Resources|")
         told = in_process("status", str(runs)).stdout
         assert f"job 7_1: running on gpu07, restarts: 1; not finished: one; log: {runs}/jobs/7_1.log" in told
-        assert "job 7_2: pending (Resources); not finished: two; log: " in told
+        assert "job 7_2: pending (Resources: it starts when enough of the nodes are free); not fin" in told
 
     def test_tells_one_that_ended_before_its_runs(self, runs: Path) -> None:
         queue(runs)

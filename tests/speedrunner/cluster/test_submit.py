@@ -18,10 +18,13 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, MODELS
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
+from speedrunner.experiments.grid import grid_of
+from speedrunner.experiments.sweep import members
 from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import SandboxUnavailable
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
+from tests.speedrunner.experiments.kept_forecasts import keep_forecasts
 from tests.stand_in_slurm import last_call, stand_in
 
 pytestmark = pytest.mark.process
@@ -78,7 +81,7 @@ class TestAScript:
     def test_asks_for_what_the_site_and_the_model_say(self) -> None:
         site = ["cluster.partition=a100", "cluster.account=lab", "cluster.options=[--qos=long]"]
         assert options(printed("model=qwen3.5-27b", *site, *GPU)) == {
-            "job-name": "speedrunner",
+            "job-name": "speedrunner-runs",
             **{"partition": "a100", "account": "lab", "nodes": "1", "ntasks-per-node": "1"},
             **{"cpus-per-task": "16", "mem": "128G", "gpus-per-node": "1", "time": "1440"},
             **{"array": "1", "qos": "long", "requeue": "", "open-mode": "append"},
@@ -250,7 +253,7 @@ def test_options_that_sbatch_would_misread_are_refused() -> None:
             ["cluster=cpu", "model=tiny", "--jobs=3"],
             r"^3 parts are not possible: 1 at least.* and 2 at",
         ),
-        (["cluster=cpu", "model=tyni"], "tiny"),
+        (["cluster=cpu", "model=tyni"], "^model=tyni is unknown; choices: "),
     ],
 )
 def test_what_cannot_be_asked_for_is_one_line(given: list[str], words: str) -> None:
@@ -276,6 +279,40 @@ class TestWhatIsFinished:
         assert refused(*given, one, *CPU) == "all 1 runs are finished: there is nothing to submit"
 
 
+class TestADryRun:
+    GIVEN = ("model=qwen3.5-27b-2gpu", "--jobs=2", "cluster.minutes=90", *GPU)
+
+    def test_prints_the_jobs_apart_from_their_script(self) -> None:
+        done = in_process("submit", "runs.yaml", *self.GIVEN)
+        assert done.stdout.startswith("#!")
+        lines = done.stderr.splitlines()
+        assert lines[0] == f"site: {CHECKOUT}/configs/cluster/gpu.yaml, default partition"
+        rows = [line.split() for line in lines[1:5]]
+        assert rows[0] == ["job", "runs", "nodes", "CPUs", "GB", "GPUs", "hours", "GPU-hours", "forecast"]
+        assert rows[1] == ["speedrunner-runs", "1", "1", "1", "16", "128", "2", "1.5", "3", "-"]
+        assert rows[3] == ["all", "2", "6", "-"]
+
+    def test_uses_a_forecast_of_its_runs(self) -> None:
+        words = ["runs.yaml", "model=qwen3.5-27b-2gpu"]
+        keep_forecasts(members(grid_of(words).runs(), plays_here=False), engine_s=1800.0)
+        lines = in_process("submit", "runs.yaml", *self.GIVEN).stderr.splitlines()
+        assert [line.split()[-1] for line in lines[2:5]] == ["1", "1", "2"]  # half an hour of two GPUs each
+
+    def test_says_what_no_node_can_give(self, folder: Path) -> None:
+        done = in_process("submit", "runs.yaml", "model=tiny", *CPU)
+        assert "warning: the partition was not checked: `sinfo` is not installed here" in done.stderr
+        stand_in(folder, "sinfo", "main*|2|8000|(null)\n")
+        done = in_process("submit", "runs.yaml", "model=tiny", *CPU)
+        assert (
+            "warning: a job asks for 8 CPUs and 32 GB; the largest node of main has 2 CPUs and 7.81 GB. Set"
+            " cluster.cpus=2 cluster.memory_gb=7" in done.stderr
+        )
+        found = json.loads(printed("model=tiny", "--json", *CPU))
+        assert found["cluster"].endswith("cpu.yaml")
+        assert found["arrays"][0]["machines"] == {"nodes": 1, "gpus": 0}
+        assert len(found["warnings"]) == 1
+
+
 class TestSubmitting:
     GIVEN = ("model=tiny", "cluster=cpu", "--dir=out", "--jobs=2")
 
@@ -294,6 +331,12 @@ class TestSubmitting:
         stand_in(folder, "sbatch", "12\n")
         jobs = json.loads(printed(*self.GIVEN, "--json"))["jobs"]
         assert [(job["job"], len(job["runs"])) for job in jobs] == [("12_1", 1), ("12_2", 1)]
+
+    def test_is_refused_if_no_node_can_give_what_it_asks_for(self, folder: Path) -> None:
+        stand_in(folder, "sbatch", "12\n")
+        stand_in(folder, "sinfo", "main*|2|8000|(null)\n")
+        assert "the largest node of main has 2 CPUs and 7.81 GB" in refused(*self.GIVEN)
+        assert not (folder / "out").exists()
 
     def test_says_why_slurm_does_not_take_it(self, folder: Path) -> None:
         assert "`sbatch` is not installed here" in refused(*self.GIVEN)

@@ -24,7 +24,7 @@ SCIENCE = ("env=scienceworld", "env.family=4")
             "crafter-zombie_frequency0-speedrunner-tiny-random-seed0",
         ),
         (("env=crafter", "env.zombie_frequency=1"), "crafter-speedrunner-tiny-random-seed0"),
-        (("method.interpreter=off",), "babyai-speedrunner-interpreter_off-tiny-random-seed0"),
+        (("method.interpreter=off",), "babyai-speedrunner-no-interpreter-tiny-random-seed0"),
         (("model.inducer_name=qwen3.5-27b",), "babyai-speedrunner-tiny-random+qwen3.5-27b-seed0"),
         (("model.prefix_caching=false",), "babyai-speedrunner-tiny-random-uncached-seed0"),
         (("model.context=8192",), "babyai-speedrunner-tiny-random-context8192-seed0"),

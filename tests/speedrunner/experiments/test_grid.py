@@ -170,8 +170,8 @@ class TestPartsOfAStoredLibrary:
     def test_a_skill_that_others_call_cannot_be_removed(self, tmp_path: Path, stored: Path) -> None:
         with pytest.raises(InvalidConfig) as error:
             listed(tmp_path, self.REMOVE, f"run.start_from={stored}")
-        assert str(error.value).endswith(
-            ": 1 of 2 skills cannot be removed, because others call them: home (called by far)."
+        assert str(error.value) == (
+            "1 of 2 skills cannot be removed, because others call them: home (called by far)."
             " Use library.hide, which leaves them callable by other skills"
         )
 
@@ -226,8 +226,8 @@ class TestWhatIsGivenForAll:
         assert run.config.env.options["family"] == 4
 
     def test_of_several_values_each_must_be_there(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidConfig, match=r"method=react,spedrunner: some .* has react, asi"):
-            listed(tmp_path, SEEDS, "method=react,spedrunner")
+        with pytest.raises(InvalidConfig, match=r"runs\.yaml has method=voyager; choices: react, asi$"):
+            listed(tmp_path, SEEDS, "method=react,voyager")
 
     def test_holds_for_all_where_none_has_it(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, SEEDS, "run.rollouts=5", "run.test_episodes=2", "run.seed=7")
@@ -239,6 +239,90 @@ class TestWhatIsGivenForAll:
         runs = listed(tmp_path, SEEDS, "run.test_episodes=3", scale="smoke")
         assert {run.config.run.rollouts for run in runs} == {4}
         assert {run.config.run.test_episodes for run in runs} == {3}
+
+
+class TestSelectingMethods:
+    @pytest.mark.parametrize(
+        ("given", "selected"),
+        [
+            ("method=speedrunner", ["speedrunner"]),
+            ("method=react,speedrunner", ["react", "speedrunner"]),
+            ("method=speedrunner-no-interpreter", ["speedrunner-no-interpreter"]),
+            (
+                "method=react,speedrunner-prompt_asi_style",
+                ["react", "speedrunner-prompt_asi_style"],
+            ),
+        ],
+    )
+    def test_exactly_the_named_conditions_are_selected(self, given: str, selected: list[str]) -> None:
+        runs = experiment("ablations", given)
+        assert Counter(condition_name(run.config).method for run in runs) == dict.fromkeys(selected, 3)
+
+    def test_an_option_on_the_command_line_is_no_part_of_the_name(self) -> None:
+        for given in (
+            ("method=speedrunner", "method.interpreter=off"),
+            ("method=speedrunner-no-interpreter",),
+        ):
+            for words in (given, given[::-1]):
+                runs = experiment("interpreter", *words, "env=babyai", "run.seed=0")
+                assert [condition_name(run.config).method for run in runs] == ["speedrunner-no-interpreter"]
+
+    def test_the_name_leaves_out_where_a_run_starts(self) -> None:
+        runs = experiment("shift", "method=asi", "run.seed=0")
+        assert {run.config.method.name for run in runs} == {"asi"}
+        assert len(runs) == 3
+
+    def test_an_unknown_name_is_refused_with_the_nearest_one_or_all(self) -> None:
+        with pytest.raises(InvalidConfig) as error:
+            experiment("ablations", "method=speedrunner-no-interpretr")
+        assert str(error.value) == (
+            "no run of experiment=ablations has method=speedrunner-no-interpretr"
+            " (did you mean speedrunner-no-interpreter?)"
+        )
+        with pytest.raises(InvalidConfig, match=r"; choices: react, opo, asi, voyager, speedrunner$"):
+            experiment("main", "method=xyz")
+
+    def test_a_method_that_the_experiment_lacks_replaces_all(self, tmp_path: Path) -> None:
+        runs = listed(tmp_path, SEEDS, "method=opo", "run.seed=0")
+        assert {run.config.method.name for run in runs} == {"opo"}
+
+    def test_an_own_class_is_selected_by_its_path(self, tmp_path: Path) -> None:
+        text = "- {env: babyai, method: ['my:Diary', react]}"
+        (run,) = listed(tmp_path, text, "method=my:Diary")
+        assert run.config.method.name == "my:Diary"
+
+
+class TestAnErrorOfTheCommandLine:
+    @pytest.mark.parametrize(
+        ("given", "line"),
+        [
+            ("run.rollouts=-1", "run.rollouts must be at least 0 (got -1)"),
+            ("run.rollouts=many", "run.rollouts must be an integer, at least 0, at most 1000000 (got many)"),
+            ("run.rolouts=3", "unknown key `run.rolouts` (=3). Did you mean `run.rollouts`?"),
+            ("verbosity=loud", "verbosity must be debug or info or warning or error (got loud)"),
+            (
+                "env=babay",
+                "env=babay is unknown (did you mean babyai?); choices: babyai, crafter, scienceworld, or",
+            ),
+            (
+                "model=large",
+                "model=large is unknown; choices: `speedrunner list models`, or model=PATH/TO/MODEL.",
+            ),
+            (
+                "run.dir=x",
+                "run.dir=x is one directory for several runs: select one run, or use `speedrunner sweep",
+            ),
+        ],
+    )
+    def test_names_only_what_was_typed(self, given: str, line: str) -> None:
+        with pytest.raises(InvalidConfig) as error:
+            experiment("main", given)
+        assert str(error.value).startswith(line)
+        assert len(str(error.value)) <= 120
+
+    def test_is_told_apart_from_one_of_the_file(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidConfig, match=r"runs\.yaml, run 1 \(method=nope\): method=nope is unknown"):
+            listed(tmp_path, "- method=nope\n", "run.rollouts=3")
 
 
 @pytest.mark.parametrize(
@@ -257,7 +341,7 @@ def test_what_is_no_list_of_runs_is_refused(tmp_path: Path, text: str) -> None:
             "- method=react run.dir=a\n- method=asi run.dir=a\n",
             "run 2 .*another run has the directory a .*method.name: react -> asi",
         ),
-        ("- method=react\n- method=nope\n", r"run 2 \(method=nope\): method=nope is unknown"),
+        ("- method=react\n- method=nope\n", r"runs.yaml, run 2 \(method=nope\): method=nope is unknown"),
         ("- {method: {a: 1}}", "run 1 .*method: {'a': 1} must be a single value"),
         ("- {run.start_from: {method: nope}}", "run 1 .*method=nope is unknown"),
         ("- &a\n  method: asi\n  run.start_from: *a\n", "run 1: a setting contains itself"),

@@ -144,7 +144,7 @@ class TestSomebodysOwn:
     [
         (
             {"inducer_cals": 3},
-            "method speedrunner has no option 'inducer_cals' (did you mean inducer_calls?); its options: in",
+            "method speedrunner has no option 'inducer_cals' (did you mean inducer_calls?)",
         ),
         (
             {"inducer_calls": "many"},

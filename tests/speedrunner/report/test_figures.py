@@ -78,7 +78,7 @@ def test_the_command_that_fills_gaps_names_an_inducer_of_its_own() -> None:
 
 
 def test_each_method_that_was_played_is_drawn_whatever_the_main_experiment_has() -> None:
-    others = ("asi_replay", "mine", "mine-option1", "react", "speedrunner-interpreter_off", "voyager")
+    others = ("asi_replay", "mine", "mine-option1", "react", "speedrunner-no-interpreter", "voyager")
     found = drawn(*(run("babyai", method, 0, 0.2) for method in others))
     (panel,) = found["combined_performance_tiny_random"].rows[0]
     assert [line.name for line in panel.lines] == ["react", "voyager", "asi_replay", "mine", "mine-option1"]

@@ -12,7 +12,7 @@ from speedrunner.report.styles import PALETTE, palette_css, style
 TOGETHER = (
     ("react", "opo", "asi", "voyager", "speedrunner"),
     ("asi", "asi_replay", "speedrunner"),
-    ("speedrunner", "speedrunner-interpreter_off", "speedrunner-prompt_asi_style",
+    ("speedrunner", "speedrunner-no-interpreter", "speedrunner-prompt_asi_style",
      "speedrunner-visibility_all_public"),
     ("uncached", "cached", "output"),
     ("with prefix cache", "without"),

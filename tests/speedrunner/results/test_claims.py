@@ -202,7 +202,7 @@ class TestSeveralComparisons:
         for envs, score in zip((("crafter",), FAMILIES, ("babyai",)), scores, strict=True):
             for env in envs if score is not None else ():
                 runs += runs_of("speedrunner", "score", [[0.5]] * 3, env)
-                runs += runs_of("speedrunner-interpreter_off", "score", [[float(score or 0)]] * 3, env)
+                runs += runs_of("speedrunner-no-interpreter", "score", [[float(score or 0)]] * 3, env)
         assert judge("interpreter-score", runs).verdict == verdict
 
     def test_dominating_5_of_9_settings_counts_over_the_paper_s_models(self) -> None:

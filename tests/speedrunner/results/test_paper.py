@@ -178,7 +178,7 @@ class TestOurs:
             point = checkpoint(200, [{"score": score}], library=library)
             return summary(f"{FAMILY}3", method, seed, point)
 
-        off = "speedrunner-interpreter_off"
+        off = "speedrunner-no-interpreter"
         runs = [
             run("speedrunner", 0, 0.9, 21),
             run("speedrunner", 1, 0.8, 40),

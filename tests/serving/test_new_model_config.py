@@ -1,0 +1,133 @@
+"""A model config from a hub model's id, with a real HTTP server in place of the hub."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from serving.errors import InvalidModelConfig
+from serving.hub import NotFetched
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
+from serving.new_model_config import describe_hub_model
+from serving.usage import Prices
+from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, HubServer
+from tests.scripted_runs import in_process
+
+pytestmark = pytest.mark.process
+
+CALL = "{% for c in m.tool_calls or [] %}CALL{% endfor %}"
+TURN = "{% for m in messages %}{{ m.role }}: {{ m.content }}" + CALL + "\n{% endfor %}"
+
+
+def files(call: str, opening: str = "", **config: object) -> Mapping[str, bytes]:
+    """Return the bundled model's files with another chat template and other values in `config.json`.
+
+    Args:
+        call: how the template writes a call.
+        opening: the text that opens the model's turn.
+    """
+    template = TURN.replace("CALL", call) + "{% if add_generation_prompt %}model: " + opening + "{% endif %}"
+    own = json.loads(TEXTS["config.json"]) | config
+    return {**TEXTS, "chat_template.jinja": template.encode(), "config.json": json.dumps(own).encode()}
+
+
+XML = "<tool_call><function={{ c.function.name }}></function></tool_call>"
+JSON = '<tool_call>{"name": "{{ c.function.name }}"}</tool_call>'
+LLAMA = '{"name": "{{ c.function.name }}", "parameters": {}}'
+
+
+@pytest.fixture(autouse=True)
+def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path / "hub"))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+
+@contextmanager
+def hub(contents: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Iterator[HubServer]:
+    with HubServer(contents) as server:
+        monkeypatch.setattr(constants, "ENDPOINT", server.url)
+        template = f"{server.url}/{{repo_id}}/resolve/{{revision}}/{{filename}}"
+        monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", template)
+        yield server
+
+
+def described(contents: Mapping[str, bytes], folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
+    """Return the model config that is written for a model with these files."""
+    with hub(contents, monkeypatch):
+        text = describe_hub_model(MODEL, "mine")
+    (file := folder / "mine.yaml").write_text(text)
+    return load_model_config(str(file))
+
+
+def test_an_id_is_enough(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = described(TEXTS, tmp_path, monkeypatch)
+    assert (found.name, found.id, found.revision) == ("mine", MODEL, COMMIT)
+    assert (found.context, found.tool_format, found.thinking) == (16384, "qwen3_json", "generated")
+    assert (found.gpus, found.cache, found.prices) == (1, "attention", Prices(0, 0, 0))
+    actor, inducer = found.role("actor"), found.role("inducer")
+    assert (actor.thinking_tokens, actor.string_tokens) == (256, 1024)
+    assert (inducer.thinking_tokens, inducer.string_tokens) == (2048, 4096)
+    assert found.server.flags["enable-prefix-caching"] is True
+
+
+@pytest.mark.parametrize(
+    ("call", "opening", "tool_format", "thinking"),
+    [
+        (XML, "<think>\n", "qwen3_xml", "prompted"),
+        (JSON, "", "qwen3_json", "none"),
+        (JSON, "{{ '' if enable_thinking else '<think></think>' }}", "qwen3_json", "generated"),
+        (LLAMA, "", "llama3_json", "none"),
+    ],
+)
+def test_the_chat_template_shows_tool_calls_and_thinking(
+    call: str, opening: str, tool_format: str, thinking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = described(files(call, opening), tmp_path, monkeypatch)
+    assert (found.tool_format, found.thinking) == (tool_format, thinking)
+    assert bool(found.role("actor").thinking_tokens) == (thinking != "none")
+
+
+def test_sampling_is_the_publisher_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sampling = json.dumps({"temperature": 0.6, "top_k": 20, "do_sample": True}).encode()
+    found = described({**TEXTS, "generation_config.json": sampling}, tmp_path, monkeypatch)
+    for role in ("actor", "inducer"):
+        assert (found.role(role).temperature, found.role(role).top_p, found.role(role).top_k) == (
+            0.6,
+            None,
+            20,
+        )
+
+
+def test_linear_attention_and_a_short_context_are_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text_config = {"max_position_embeddings": 2048, "layer_types": ["linear_attention", "full_attention"]}
+    found = described(files(JSON, text_config=text_config), tmp_path, monkeypatch)
+    assert (found.cache, found.match_unit, found.context) == ("hybrid", 16, 2048)
+    assert found.role("inducer").string_tokens == 512
+
+
+def test_unknown_tool_calls_and_a_missing_model_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hub(files("call {{ c.function.name }}()"), monkeypatch):
+        with pytest.raises(InvalidModelConfig, match="no tool calls in a known format"):
+            describe_hub_model(MODEL, "mine")
+        with pytest.raises(NotFetched, match="acme/none does not exist"):
+            describe_hub_model("acme/none", "mine")
+
+
+def test_init_writes_the_file_and_downloads_no_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with hub({**TEXTS, **WEIGHTS}, monkeypatch) as server:
+        done = in_process("init", "model", MODEL, str(tmp_path / "mine"))
+    assert done.returncode == 0, done.stderr
+    assert sorted(file.name for file in (tmp_path / "mine").iterdir()) == ["test_tiny.py", "tiny.yaml"]
+    assert load_model_config(str(tmp_path / "mine" / "tiny.yaml")).id == MODEL
+    assert "speedrunner prepare model=tiny.yaml" in done.stdout
+    assert "model.safetensors" not in server.fetched
