@@ -1,0 +1,101 @@
+"""What a power cut leaves of operations: all that was synced, and a prefix of the rest."""
+
+from __future__ import annotations
+
+import base64
+import os
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from speedrunner.store import files
+from speedrunner.store.policies import PolicyStore
+from speedrunner.store.records import Policy
+from tests.chaos.disk import Disk, Trigger, operations, surviving, watch
+
+ROOT = "/run"
+
+
+def op(kind: str, name: str = "", **more: Any) -> dict[str, Any]:
+    data = base64.b64encode(more.pop("data", b"")).decode()
+    return {"kind": kind, "path": f"{ROOT}/{name}" if name else ROOT, "data": data, **more}
+
+
+CREATED = [op("create", "a"), op("write", "a", at=0, data=b"one\n")]
+
+
+@pytest.mark.parametrize(
+    ("done", "left"),
+    [
+        (CREATED, {}),
+        ([*CREATED, op("fsync", "a")], {}),  # its name is not on the disk
+        ([*CREATED, op("fsync", "")], {"a": b""}),
+        ([*CREATED, op("fsync", "a"), op("fsync", "")], {"a": b"one\n"}),
+        (
+            [*CREATED, op("fsync", "a"), op("fsync", ""), op("write", "a", at=4, data=b"two\n")],
+            {"a": b"one\n"},
+        ),
+        ([*CREATED, op("fsync", "a"), op("fsync", ""), op("unlink", "a")], {"a": b"one\n"}),
+        (
+            [*CREATED, op("fsync", "a"), op("fsync", ""), op("rename", "a", target=f"{ROOT}/b")],
+            {"a": b"one\n"},
+        ),
+    ],
+)
+def test_the_worst_power_cut_leaves_what_was_synced(
+    done: list[dict[str, Any]], left: dict[str, bytes]
+) -> None:
+    disk = surviving(Disk(), done, least=True)
+    assert {os.path.relpath(name, ROOT): content for name, content in disk.files.items()} == left
+
+
+def test_without_a_power_cut_everything_is_there() -> None:
+    done = [*CREATED, op("rename", "a", target=f"{ROOT}/b"), op("truncate", "b", size=2)]
+    assert surviving(Disk(), done).files == {f"{ROOT}/b": b"on"}
+
+
+def test_a_power_cut_leaves_a_prefix_of_each_file_s_writes() -> None:
+    parts = [op("write", "a", at=place, data=b"%d" % place) for place in range(6)]
+    done = [op("create", "a"), op("fsync", ""), *parts]
+    found = {surviving(Disk(), done, seed).files[f"{ROOT}/a"] for seed in range(50)}
+    assert found <= {b"012345"[:length] for length in range(7)}
+    assert len(found) > 4
+
+
+def _work(folder: Path, log: Path, trigger: Trigger | None) -> None:
+    watch(folder, log, trigger)
+    files.append_record(folder / "rows.jsonl", Policy(version=1), durable=True)
+    files.append_record(folder / "rows.jsonl", Policy(version=2), durable=False)
+    files.write_atomic(folder / "state.json", b"{}")
+    PolicyStore(folder / "policies").save(Policy(version=0, notes="n"))
+    (folder / "rows.jsonl").open("ab").close()
+    files.repair(folder / "rows.jsonl")
+
+
+def _run(folder: Path, log: Path, trigger: Trigger | None) -> None:
+    process = get_context("forkserver").Process(target=_work, args=(folder, log, trigger))
+    process.start()
+    process.join()
+
+
+@pytest.mark.process
+def test_the_recorded_operations_of_the_store_give_what_is_on_the_disk(tmp_path: Path) -> None:
+    folder, log = tmp_path / "run", tmp_path / "log"
+    folder.mkdir()
+    _run(folder, log, None)
+    done = operations(log)
+    assert surviving(Disk(), done).files == Disk.read(folder).files
+    safe = {os.path.relpath(name, folder) for name in surviving(Disk(), done, least=True).files}
+    assert safe == {
+        "rows.jsonl",
+        "state.json",
+        *(str(p.relative_to(folder)) for p in folder.glob("policies/v0000/*")),
+    }
+    count = sum(each["kind"] != "fsync" for each in done)
+    for number in range(0, count, 3):  # a kill at any operation leaves what the log says
+        killed, own = tmp_path / f"run{number}", tmp_path / f"log{number}"
+        killed.mkdir()
+        _run(killed, own, Trigger(number, "torn"))
+        assert surviving(Disk(), operations(own)).files == Disk.read(killed).files

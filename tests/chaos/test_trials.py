@@ -1,0 +1,22 @@
+"""One trial of each fault. `make chaos N=...` plays more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos import trial
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def size(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int]:
+    """The requests and changes of the disk of an undisturbed run."""
+    return trial.measure(tmp_path_factory.mktemp("chaos") / "whole")
+
+
+@pytest.mark.parametrize("name", trial.FAULTS)
+def test_a_run_with_a_fault_is_resumed_and_whole(name: str, size: tuple[int, int], tmp_path: Path) -> None:
+    trial.play(tmp_path / "trial", name, 1, *size)
