@@ -27,6 +27,9 @@ AMOUNTS: tuple[Amount, ...] = ("llm_calls", "uncached", "cached", "output", "usd
 """The compared values of an episode; all but the score are savings if they are above 0."""
 
 
+WORK = 200_000
+"""Maximum number of pairs of a skill and an episode to compare: half a minute of resampling at most."""
+
 _Played = tuple[frozenset[str], list[float]]
 """The skills that ran in an episode, and its `AMOUNTS`."""
 
@@ -40,7 +43,8 @@ class SkillSaving(msgspec.Struct, frozen=True, kw_only=True):
     For each task that was played both with and without a call of the skill: the mean of its episodes without
     it, minus the mean of its episodes with it. An estimate is the mean of these differences over tasks, with
     a bootstrap interval over tasks; `count` is the number of tasks. `None`: no estimate, because no task was
-    played in both ways, or because prices are unknown (`usd`). One task has no interval.
+    played in both ways, because prices are unknown (`usd`), or because comparing takes more than `WORK`. One
+    task has no interval.
 
     Attributes:
         skill: its name. Versions and renamed skills count as in `SkillCost`.
@@ -94,6 +98,8 @@ def skill_savings(run: RunData, history: SkillHistory, costs: RunCosts | None = 
         played = frozenset(use.calls), [values[amount] for amount in AMOUNTS]
         groups.setdefault((row.phase, row.task), []).append(played)
     tasks: dict[str, list[_Comparison]] = {}
+    if sum(len(_called(episodes)) * len(episodes) for episodes in groups.values()) > WORK:
+        groups = {}
     for episodes in groups.values():
         for name, compared in _compare(episodes):
             tasks.setdefault(name, []).append(compared)
@@ -139,13 +145,18 @@ CAPTION = (
 
 def _compare(episodes: Sequence[_Played]) -> Iterator[tuple[str, _Comparison]]:
     """Yield the skills that ran in some of a task's episodes and not in others, each with its comparison."""
-    for name in sorted(set[str]().union(*(calls for calls, _ in episodes))):
+    for name in sorted(_called(episodes)):
         with_skill = [values for calls, values in episodes if name in calls]
         without = [values for calls, values in episodes if name not in calls]
         if without:
             means = zip(_average(without), _average(with_skill), strict=True)
             *saved, lost = (before - after for before, after in means)
             yield name, (len(with_skill), len(without), [*saved, -lost])
+
+
+def _called(episodes: Sequence[_Played]) -> set[str]:
+    """Return the skills that ran in some of these episodes."""
+    return set[str]().union(*(calls for calls, _ in episodes))
 
 
 def _average(rows: Sequence[Sequence[float]]) -> list[float]:

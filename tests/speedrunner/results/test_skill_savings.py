@@ -7,6 +7,7 @@ from pathlib import Path
 import pandas
 import pytest
 
+from speedrunner.results import skill_savings as skill_savings_module
 from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.run_result import read_result
 from speedrunner.results.skill_savings import SkillSaving, frame_savings, skill_savings, sort_savings
@@ -73,6 +74,15 @@ class TestSavings:
         play(run, 0, (0.0, [None] * 5))
         play(run, 2, (1.0, [skill("home")]))
         assert savings_of(run)["home"].llm_calls == Estimate(4.0, None, None, 1)
+
+    def test_are_unknown_if_there_is_too_much_to_compare(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = small_run(tmp_path / "run")
+        play(run, 0, (0.0, [None] * 5))
+        play(run, 2, (1.0, [skill("home")]))
+        monkeypatch.setattr(skill_savings_module, "WORK", 1)  # one skill in two episodes of a task
+        assert savings_of(run)["home"] == SkillSaving(skill="home")
 
     def test_of_a_run_that_has_not_started_are_unknown(self, tmp_path: Path) -> None:
         assert savings_of(small_run(tmp_path / "run"))["home"] == SkillSaving(skill="home")
