@@ -19,7 +19,7 @@ from speedrunner.view.pages import TURNS, Context, heading
 from speedrunner.view.paging import NotFound, page_part
 from speedrunner.view.pictures import Picture
 from speedrunner.view.playback import PIECE, Step, count_pieces, list_modules, list_steps, make_piece
-from speedrunner.view.tile_images import tile_image, tile_symbols
+from speedrunner.view.tile_images import CREDITS, tile_image, tile_symbols
 from speedrunner.view.turns import Room, Shown, show_calls
 from speedrunner.view.worlds import DRAWN, TILED, Worlds, replay_worlds
 
@@ -104,6 +104,7 @@ def episode_page(run: RunData, seen: ViewedEpisode, page: int, *, static: bool) 
         "after": keys[at + 1] if at is not None and at + 1 < len(keys) else None,
         "pictured": trajectory.task.env in TILED,
         "pictures": {turn: picture.draw() for turn, picture in shown.items()},
+        "credit": CREDITS.get(trajectory.task.env, ""),
         "symbols": tile_symbols(trajectory.task.env, _tiles(shown.values())),
         "playback": _playback(seen, first),
         **part,

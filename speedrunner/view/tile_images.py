@@ -30,6 +30,13 @@ OUTSIDE = (127, 127, 127)
 """Crafter's color of cells beyond the map."""
 
 
+CREDITS = {
+    "babyai": "Tiles drawn by minigrid (Apache-2.0)",
+    "crafter": "Tiles of crafter (MIT, © 2021 Danijar Hafner)",
+}
+"""The source and licence of an environment's tiles, for the pages that contain them."""
+
+
 @lru_cache(maxsize=4096)
 def tile_image(env: str, name: str) -> str:
     """Return a tile as the data URI of a PNG image.

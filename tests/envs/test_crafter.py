@@ -152,6 +152,16 @@ class TestActing:
         assert listed == 80
         assert nearest.count("\n- ") - 4 == len(kinds)
 
+    def test_textures_name_what_is_drawn_on_each_cell_of_the_window(self) -> None:
+        env = start()
+        env.call("move_east")
+        cells = [row.split(",") for row in env.snapshot()["window"]]
+        assert env.textures()[4][4].endswith(".player-right")
+        for names, textures in zip(cells, env.textures(), strict=True):
+            for name, texture in zip(names, textures, strict=True):
+                lowest, _, thing = texture.partition(".")
+                assert name == (thing.partition("-")[0] or lowest)
+
     def test_a_frame_is_drawn_and_changes_nothing(self) -> None:
         drawn, undrawn = start(), start()
         for _ in range(160):  # into the night

@@ -237,6 +237,7 @@ def test_pictures_come_by_themselves_and_stand_in_pages_that_are_files(tmp_path:
     assert "data-pictures" not in written
     assert drawn["pictures"]["3"] in written
     assert drawn["tiles"]["floor"] in written
+    assert "Tiles drawn by minigrid (Apache-2.0)" in written
 
 
 @pytest.fixture(scope="module")

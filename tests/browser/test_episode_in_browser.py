@@ -1,0 +1,162 @@
+"""An episode's page in a browser: playback by mouse and keyboard, served and from files."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urljoin
+
+import msgspec
+import pytest
+from playwright.sync_api import Page, expect
+
+import envs
+from envs import Task
+from serving.tokens.tools import ToolCall
+from serving.usage import Usage
+from speedrunner.store.records import CallNode, Message, Policy, Skill, Termination, Turn
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.view.playback import PIECE
+from speedrunner.view.site import Site
+from speedrunner.view.static import write
+from tests.browser.conftest import NARROW, Pages
+from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.view.runs import CONFIG, append
+
+SOURCE = 'def spin() -> str:\n    """Turn twice."""\n    turn_left()\n    return turn_right()'
+TURNS = 60
+"""Turns of the long episode; each has four primitives."""
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with an episode whose third primitive fails, one of several pieces, and one without a call."""
+    folder = tmp_path_factory.mktemp("played") / "run"
+    task = Task("babyai", "putnext", 3)
+    env = envs.make("babyai")
+    env.reset(task)
+    left, right = (
+        CallNode(name, "primitive", {}, env.call(name), actions=1, line=line)
+        for name, line in (("turn_left", 3), ("turn_right", 4))
+    )
+    refused = CallNode("drop", "primitive", {"far": True}, error="TypeError: drop()", line=4)
+    unlined = [msgspec.structs.replace(each, line=msgspec.UNSET) for each in (left, right)]
+
+    def turn(*calls: CallNode) -> Turn:
+        skill = CallNode("spin", "skill", {}, "done", calls=[*calls])
+        return Turn([Message("user", "go")], "", Usage(), 0.1, call=ToolCall("spin", {}), executed=skill)
+
+    ended = {"task": task, "termination": Termination.CALL_LIMIT, "outcome": env.outcome()}
+    with RunDirectory.open_for_writing(folder) as run:
+        run.write_config(CONFIG)
+        skills = (Skill(name="spin", public=True, created=0, edited=0),)
+        run.write_policy(Policy(version=0, module=SOURCE, skills=skills))
+        append(run, trajectory("train/0000", turns=[turn(left, right, refused)], **ended))
+        long = [turn(*unlined, *unlined)] * TURNS
+        append(run, trajectory("train/0001", turns=long, **(ended | {"task": Task("babyai", "gone", 3)})))
+        append(run, trajectory("train/0002", turns=[], **ended))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[str]:
+    """The address of the run's page."""
+    command = [sys.executable, "-m", "speedrunner", "view", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    yield process.stdout.readline().strip()
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same page as a file."""
+    out = tmp_path_factory.mktemp("pages") / "out"
+    write(Site(folder, static=True), out, lambda line: None)
+    return f"{out.as_uri()}/runs/run/index.html"
+
+
+def is_at(page: Page, step: int) -> None:
+    """Wait until the playback shows a step."""
+    last = page.locator("#playback").get_attribute("data-last")
+    expect(page.locator("#playback output")).to_have_text(f"{step} / {last}")
+
+
+@pytest.mark.parametrize("kind", ["served", "written"])
+def test_each_step_shows_the_world_the_call_stack_and_the_line(
+    request: pytest.FixtureRequest, pages: Pages, kind: str
+) -> None:
+    page = pages.open(urljoin(request.getfixturevalue(kind), "train/0000/1.html"))
+    picture = page.locator("#playback svg.picture")
+    picture.wait_for()
+    start = picture.inner_html()
+    page.get_by_role("button", name="Next step").click()
+    is_at(page, 1)
+    assert picture.inner_html() != start
+    assert page.locator(".stack code").all_inner_texts() == ["spin()", "turn_left()"]
+    assert page.locator("pre.source .now").inner_text().strip() == "turn_left()"
+    assert "looks" in (picture.get_attribute("aria-label") or "")
+    page.get_by_role("button", name="Next step").click()
+    is_at(page, 2)
+    assert page.locator("pre.source .now").inner_text().strip() == "return turn_right()"
+    assert picture.inner_html() == start
+    page.get_by_role("button", name="First error").click()
+    is_at(page, 3)
+    assert page.locator("pre.result").inner_text() == "TypeError: drop()"
+    page.get_by_role("button", name="Previous step").click()
+    is_at(page, 2)
+
+
+def test_play_runs_to_the_end_and_stops(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "train/0000/1.html"))
+    page.locator("#playback select").select_option("30")
+    page.get_by_role("button", name="Play").click()
+    is_at(page, 3)
+    expect(page.get_by_role("button", name="Play")).to_be_visible()
+
+
+def test_the_keyboard_moves_the_slider_and_between_episodes(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "train/0000/1.html"))
+    slider = page.get_by_role("slider", name="Step")
+    is_at(page, 0)
+    slider.focus()
+    page.keyboard.press("End")
+    is_at(page, 3)
+    page.keyboard.press("ArrowLeft")
+    is_at(page, 2)
+    expect(slider).to_have_attribute("aria-valuetext", "step 2 of 3, turn 1: turn_right()")
+    page.locator("h1").click()
+    page.keyboard.press("n")
+    page.wait_for_url("**/train/0001/1.html")
+    page.keyboard.press("p")
+    page.wait_for_url("**/train/0000/1.html")
+
+
+@pytest.mark.parametrize("kind", ["served", "written"])
+def test_a_long_episode_is_loaded_in_pieces(request: pytest.FixtureRequest, pages: Pages, kind: str) -> None:
+    page = pages.open(urljoin(request.getfixturevalue(kind), "train/0001/1.html"), width=NARROW)
+    is_at(page, 0)
+    assert page.locator("script[src*='playback-']").count() == 1
+    page.locator(f"#turn-{TURNS} a[data-step]").click()
+    is_at(page, 4 * TURNS - 3)
+    assert 4 * TURNS > PIECE
+    assert page.locator("script[src*='playback-']").count() == 2
+    assert "No picture" in page.locator("#playback figcaption").inner_text()
+    assert page.locator(".stack button").count() == 0  # no line is recorded
+    assert "def spin() -> str:" in page.locator("#playback pre.source").inner_text()
+
+
+def test_an_episode_without_a_primitive_has_no_playback(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "train/0002/1.html"))
+    assert page.locator("h1").is_visible()
+    assert page.locator("#playback").count() == 0
+
+
+def test_reduced_motion_starts_with_the_lowest_speed(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "train/0000/1.html"))
+    page.emulate_media(reduced_motion="reduce")
+    page.reload()
+    expect(page.locator("#playback select")).to_have_value("1")
