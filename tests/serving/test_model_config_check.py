@@ -25,7 +25,11 @@ MISTAKES: list[dict[str, Any]] = [
     {**RESPONSES, "roles__inducer__reasoning_effort": "high", "roles__inducer__top_p": 0.5},
     *({"api_key_env": "KEY"}, {"tool_format": None}, {"roles__actor__thinking_tokens": 64}),
     *({"server__flags": {flag: 2}} for flag in ("--seed", "port", "data-parallel-size", "nnodes")),
-    *({"server__flags": {"seed": [1]}}, {"server__flags": {"prefix-match-unit": 16}}, {"cache": "hybrid", "server__flags": {}}),
+    *(
+        {"server__flags": {"seed": [1]}},
+        {"server__flags": {"prefix-match-unit": 16}},
+        {"cache": "hybrid", "server__flags": {}},
+    ),
     *({"gpus": 2}, {"nodes": 2}, {"load_format": "dummy"}),
     {"nodes": 2, "replicas": 2, "server__flags": {"pipeline-parallel-size": 2}},
     *({"thinking": "none", "thinking_closing": "Time is up."}, {"roles__actor__keep_thinking": False}),
