@@ -6,7 +6,7 @@ of the episodes' own turns; `speedrunner.results.comparison` has the costs of al
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -80,14 +80,18 @@ class EvaluatedRun:
         planned = self.run.settings.run.test_episodes
         return [point for point, rows in self.rows.items() if len(rows) >= planned]
 
+    def scored(self, point: int) -> dict[Task, list[EpisodeRow]]:
+        """Return the rows of a checkpoint's episodes that have a score, by task."""
+        found: dict[Task, list[EpisodeRow]] = {}
+        for row in self.rows.get(point, ()):
+            if row.score is not None:
+                found.setdefault(row.task, []).append(row)
+        return found
+
     def average_tasks(self, point: int, metric: str) -> dict[Task, float]:
         """Return the mean of a metric over the scored episodes of each task."""
-        values: dict[Task, list[float]] = {}
-        for row in self.rows.get(point, ()):
-            value = METRICS[metric](row)
-            if row.score is not None and value is not None:
-                values.setdefault(row.task, []).append(value)
-        return {task: sum(own) / len(own) for task, own in values.items()}
+        means = {task: _average(metric, rows) for task, rows in self.scored(point).items()}
+        return {task: mean for task, mean in means.items() if mean is not None}
 
 
 @dataclass(frozen=True)
@@ -156,42 +160,38 @@ def estimate_difference(first: Side, second: Side, points: Points, metric: str) 
 
 def list_task_differences(first: Side, second: Side, points: Points) -> list[TaskDifference]:
     """Return the tasks that both sides played, the largest difference in score first, then in output."""
-    tasks: dict[Task, list[tuple[list[EpisodeRow], list[EpisodeRow]]]] = {}
-    names: dict[int, str] = {}
+    played: dict[Task, tuple[list[_Played], list[_Played]]] = {}
     for runs in pair_runs(first, second).values():
-        by_task = [_scored(run, point) for run, point in zip(runs, points, strict=True)]
-        names |= {
-            id(row): run.name
-            for run, own in zip(runs, by_task, strict=True)
-            for rows in own.values()
-            for row in rows
-        }
-        for task in by_task[0].keys() & by_task[1].keys():
-            tasks.setdefault(task, []).append((by_task[0][task], by_task[1][task]))
-    found = []
-    for task, pairs in tasks.items():
-        sides = [row for each in pairs for row in each[0]], [row for each in pairs for row in each[1]]
-        scores, outputs = (
-            [_mean(METRICS[metric](row) for row in rows) for rows in sides]
-            for metric in ("score", "output tokens")
-        )
-        one, other = ([(names[id(row)], row.episode) for row in rows] for rows in sides)
-        found.append(
-            TaskDifference(task, (scores[0] or 0.0, scores[1] or 0.0), (outputs[0], outputs[1]), (one, other))
-        )
-    return sorted(found, key=_by_size)
+        one, other = (run.scored(point) for run, point in zip(runs, points, strict=True))
+        for task in one.keys() & other.keys():
+            sides = played.setdefault(task, ([], []))
+            for side, run, rows in zip(sides, runs, (one[task], other[task]), strict=True):
+                side += [(run.name, row) for row in rows]
+    return sorted((_compare_task(task, *sides) for task, sides in played.items()), key=_by_size)
 
 
-def _scored(run: EvaluatedRun, point: int) -> dict[Task, list[EpisodeRow]]:
-    found: dict[Task, list[EpisodeRow]] = {}
-    for row in run.rows.get(point, ()):
-        if row.score is not None:
-            found.setdefault(row.task, []).append(row)
-    return found
+_Played = tuple[str, EpisodeRow]
+"""The name of a run with one of its episodes."""
 
 
-def _mean(values: Iterator[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+def _compare_task(task: Task, first: list[_Played], second: list[_Played]) -> TaskDifference:
+    def average(metric: str, side: list[_Played]) -> float | None:
+        return _average(metric, [row for _, row in side])
+
+    def list_keys(side: list[_Played]) -> list[tuple[str, str]]:
+        return [(name, row.episode) for name, row in side]
+
+    return TaskDifference(
+        task,
+        scores=(average("score", first) or 0.0, average("score", second) or 0.0),
+        outputs=(average("output tokens", first), average("output tokens", second)),
+        episodes=(list_keys(first), list_keys(second)),
+    )
+
+
+def _average(metric: str, rows: Iterable[EpisodeRow]) -> float | None:
+    """Return the mean of the known values of a metric, `None` without any."""
+    known = [value for row in rows if (value := METRICS[metric](row)) is not None]
     return sum(known) / len(known) if known else None
 
 

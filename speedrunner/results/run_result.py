@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 import pandas
@@ -26,9 +25,6 @@ from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Process
 from speedrunner.store.run_data import load
-
-if TYPE_CHECKING:
-    pass
 
 LIBRARY = LibraryStatistics.__struct_fields__
 """Columns of a checkpoint that describe its library."""
