@@ -11,33 +11,22 @@ from __future__ import annotations
 import errno
 import mmap
 import os
-import re
 import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import accumulate, count
-from operator import sub
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
+from speedrunner.store.json_limits import DECODED_BYTES, TOO_DENSE, decoded_bytes, find_dense, find_excess
+
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 RECORD_BYTES = 64 * 2**20
 """Maximum bytes of one record, a line or a whole file; longer ones are refused."""
-
-DECODED_BYTES = 192 * 2**20
-"""Maximum bytes of memory of one record, or of all records of a list; see `decoded_bytes`.
-
-A genuine record takes two or three times its length. The densest record that a run can write, of calls with
-lists of empty objects as results, takes 168 MB by this count.
-"""
-
-LEVELS = 300
-"""Maximum depth of lists and objects in one record. Call trees of 100 levels with their values take 230."""
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
@@ -191,7 +180,7 @@ def read_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> l
     for number, _, line in iterate_lines(path):
         room -= decoded_bytes(line, room)
         if room < 0:
-            raise StorageError(f"{path}, line {number}: {_TOO_DENSE}")
+            raise StorageError(f"{path}, line {number}: {TOO_DENSE}")
         try:
             found.append(decode(line, f"{path}, line {number},"))
         except StorageError as error:
@@ -299,7 +288,7 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
 
 def as_part(content: bytes, type_: type[Record], where: str) -> Record:
     """Decode some values of a record, skip the rest unchecked. Raises as `read_record` does."""
-    _check_memory(content, where)
+    _check(find_dense(content), where)
     record: Record = _part_decoder(type_)(content, where)
     return record
 
@@ -307,7 +296,7 @@ def as_part(content: bytes, type_: type[Record], where: str) -> Record:
 def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES) -> Any:
     """Read a JSON file that has no `format`. Raises `StorageError`."""
     content = read_content(path, limit)
-    check_content(content, str(path))
+    _check(find_excess(content), str(path))
     try:
         return msgspec.json.decode(content, type=type_)
     except _NOT_JSON as error:
@@ -466,7 +455,7 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     decode_part = _part_decoder(type_)
 
     def decode(line: bytes, where: str) -> Record:
-        check_content(line, where)
+        _check(find_excess(line), where)
         record: Record = decode_part(line, where)
         return record
 
@@ -501,57 +490,10 @@ def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     return decode
 
 
-def check_content(text: bytes, where: str) -> None:
-    """Raise `StorageError` if decoding a JSON text would take more than `DECODED_BYTES`, or if it has more
-    than `LEVELS` levels, which only `msgspec` may still decode.
-    """
-    _check_memory(text, where)
-    if text.count(b"[") + text.count(b"{") <= LEVELS:
-        return
-    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
-    brackets = b"".join(unescaped.split(b'"')[::2]).translate(_STEPS)
-    # Each level is one too high, as bytes cannot be negative.
-    if max(map(sub, accumulate(brackets), count(1)), default=0) > LEVELS:
-        raise StorageError(f"{where} nests lists and objects on more than {LEVELS} levels")
-
-
-def _check_memory(text: bytes, where: str) -> None:
-    if len(text) * _MOST > DECODED_BYTES and decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
-        raise StorageError(f"{where} {_TOO_DENSE}")
-
-
-def decoded_bytes(text: bytes, enough: int) -> int:
-    """Return the maximum memory of a JSON text after decoding, in bytes.
-
-    The count happens before decoding: two bytes of JSON may take eighty of memory. A fast estimate that also
-    counts characters within strings comes first. If it exceeds `enough`, characters are counted one by one
-    until the count exceeds it, too.
-    """
-    # A string with one wide character takes four bytes for each character.
-    size = len(text) * (1 if text.isascii() else 4)
-    most = size + sum(cost * text.count(sign) for sign, cost in _COSTS.items())
-    if most <= enough:
-        return most
-    for found in _SIGN_OR_STRING.finditer(text):
-        size += _COSTS.get(found[0], 0)
-        if size > enough:
-            break
-    return size
-
-
-_COSTS = {b",": 64, b":": 60, b"[": 80, b"{": 130}
-"""Bytes of memory for each list, object, object member and further value, measured on 64-bit Python and
-rounded up.
-"""
-
-_MOST = 4 + max(_COSTS.values())
-"""Maximum bytes of memory for one byte of JSON."""
-
-_SIGN_OR_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
-
-_TOO_DENSE = f"would take more than {DECODED_BYTES} bytes of memory, the limit"
-_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
-_STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
+def _check(problem: str, where: str) -> None:
+    """Raise `StorageError` if there is a problem."""
+    if problem:
+        raise StorageError(f"{where} {problem}")
 
 
 def _is_json(line: bytes) -> bool:

@@ -24,6 +24,7 @@ from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.store import files
 from speedrunner.store.episode_file import EPISODES, EpisodeFile
 from speedrunner.store.episode_outline import EpisodeOutline
+from speedrunner.store.json_limits import decoded_bytes
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
@@ -43,7 +44,7 @@ episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600.
 """
 
 SLEEPS_BYTES = 512 * 2**20
-"""Maximum bytes of memory of all sleep records; see `files.decoded_bytes`."""
+"""Maximum bytes of memory of all sleep records; see `json_limits.decoded_bytes`."""
 
 CHECKPOINTS = 500
 """Maximum number of evaluations of a run. A report draws each of them and resamples its episodes."""
@@ -222,7 +223,7 @@ class RunData:
             for number in self.files.numbers("sleep"):
                 path = self.files.numbered("sleep", number)
                 content = files.read_content(path)
-                room -= files.decoded_bytes(content, room)
+                room -= decoded_bytes(content, room)
                 if room < 0:
                     raise RunDirectoryError(
                         f"{path}: the records of sleeps up to this one would take more than {SLEEPS_BYTES}"

@@ -20,13 +20,13 @@ from speedrunner.store.files import (
     RECORD_BYTES,
     StorageError,
     as_record,
-    decoded_bytes,
     explain_errors,
     read_content,
     read_record,
     remove_leftovers,
     write_atomic,
 )
+from speedrunner.store.json_limits import decoded_bytes
 from typed.numbers import Moment, Real
 from typed.plain_records import flat, shown_differences
 

@@ -7,7 +7,8 @@ import pytest
 
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_CHARS
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
-from speedrunner.store.files import DECODED_BYTES, RECORD_BYTES, decoded_bytes
+from speedrunner.store.files import RECORD_BYTES
+from speedrunner.store.json_limits import DECODED_BYTES, decoded_bytes
 from speedrunner.workers.call_tree import (
     CALL_CHARS,
     EPISODE_LIMIT,
