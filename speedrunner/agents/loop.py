@@ -79,8 +79,7 @@ async def run_agent(
         status: called with each reply and the usage of the answer before it; returns the reply that the agent
             sees.
         most: maximum number of requests of this agent; `None`: all that are left.
-        most_repeats: repeated calls in a row that end the work (see `speedrunner.store.repeats`); 0: any number
-            is allowed.
+        most_repeats: repeated calls in a row that end the work, see `speedrunner.store.repeats`; 0: no limit.
 
     Raises:
         ServingError: the engine failed (never for the model's own mistakes).

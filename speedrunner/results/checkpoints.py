@@ -89,7 +89,16 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
             }
         )
     columns = ["episode", "number", "phase", "checkpoint", "policy", "task", "termination", "score"]
-    columns += ["success", "actions", "skill_calls", "repeated_calls", *COSTS, "seconds", "unreported", "at_most"]
+    columns += [
+        "success",
+        "actions",
+        "skill_calls",
+        "repeated_calls",
+        *COSTS,
+        "seconds",
+        "unreported",
+        "at_most",
+    ]
     columns += ["answers", "thought_cut"]
     numbers = ["score", "success", "repeated_calls", *COSTS, "at_most"]
     return pandas.DataFrame(found, columns=columns).astype(dict.fromkeys(numbers, float))

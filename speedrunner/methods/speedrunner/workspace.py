@@ -154,7 +154,7 @@ def skill_stats() -> list[dict[str, Any]]:
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     scores: dict[tuple[str, int], list[float]] = {}
     for played in load_trajectories():
-        made = [call for _, _, call in calls(played) if call["kind"] == "skill"]
+        made = _skill_calls(played)
         outcome = played["outcome"]
         actions = sum(turn["executed"]["actions"] for turn in played["turns"] if turn["executed"] is not None)
         tokens = sum(turn["usage"]["completion"] for turn in played["turns"])
@@ -176,6 +176,18 @@ def skill_stats() -> list[dict[str, Any]]:
     for key, row in rows.items():
         row["score"] = round(sum(scores[key]) / len(scores[key]), 3) if key in scores else None
     return [rows[key] for key in sorted(rows)]
+
+
+def _skill_calls(trajectory: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls of skills at any depth. Primitives call nothing, so most calls are skipped at once."""
+    found = []
+    waiting = [turn["executed"] for turn in trajectory["turns"] if turn["executed"] is not None]
+    while waiting:
+        call = waiting.pop()
+        if call["kind"] == "skill":
+            found.append(call)
+        waiting += [below for below in call["calls"] if below["kind"] != "primitive"]
+    return found
 
 
 def library_source(version: int) -> str:

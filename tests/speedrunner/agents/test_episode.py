@@ -85,9 +85,7 @@ class TestEndings:
         def actor(request: Request) -> Answer:
             return walker(request) if request.turn < 3 else call("look")
 
-        run = corridor(
-            script(actor), *("run.rollouts=0", "run.test_episodes=1", "run.stop_after_repeats=4")
-        )
+        run = corridor(script(actor), *("run.rollouts=0", "run.test_episodes=1", "run.stop_after_repeats=4"))
         await run.play()
         (row,) = run.data.episodes
         assert (row.termination, row.llm_calls, row.repeated_calls, row.score) == (

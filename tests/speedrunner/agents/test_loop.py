@@ -69,9 +69,7 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
             conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
             deadline = None if seconds is None else time.monotonic() + seconds
             limits = AgentLimits(llm_calls, deadline, answers_count)
-            job = run_agent(
-                conversation, OPENING, execute, limits, turns.append, most_repeats=most_repeats
-            )
+            job = run_agent(conversation, OPENING, execute, limits, turns.append, most_repeats=most_repeats)
             if error is None:
                 return Work(engine, turns, await job)
             with pytest.raises(error):
