@@ -51,10 +51,10 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
     """Return one row per finished episode.
 
     Columns: `episode`, `number` (its last part, or -1), `phase`, `checkpoint`, `policy`, `task`,
-    `termination`, `score`, `success`, `actions`, `skill_calls`, `repeated_calls`, `llm_calls`, `uncached`, `cached`, `output`
-    (tokens), `usd`, `seconds`, `unreported` (requests with unknown tokens), `at_most` (maximum tokens of
-    these requests), `answers` and `thought_cut` (answers whose thinking was closed at its budget). Unknown
-    values are NaN.
+    `termination`, `score`, `success`, `actions`, `skill_calls`, `repeated_calls`, `llm_calls`, `uncached`,
+    `cached`, `output` (tokens), `usd`, `seconds`, `unreported` (requests with unknown tokens), `at_most`
+    (maximum tokens of these requests), `answers` and `thought_cut` (answers whose thinking was closed at its
+    budget). Unknown values are NaN.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
@@ -89,17 +89,8 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
             }
         )
     columns = ["episode", "number", "phase", "checkpoint", "policy", "task", "termination", "score"]
-    columns += [
-        "success",
-        "actions",
-        "skill_calls",
-        "repeated_calls",
-        *COSTS,
-        "seconds",
-        "unreported",
-        "at_most",
-    ]
-    columns += ["answers", "thought_cut"]
+    columns += ["success", "actions", "skill_calls", "repeated_calls", *COSTS, "seconds"]
+    columns += ["unreported", "at_most", "answers", "thought_cut"]
     numbers = ["score", "success", "repeated_calls", *COSTS, "at_most"]
     return pandas.DataFrame(found, columns=columns).astype(dict.fromkeys(numbers, float))
 

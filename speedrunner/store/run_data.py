@@ -59,8 +59,8 @@ def load(path: Path | str, *, skip_broken: bool = False) -> RunData:
     """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run.
 
     Args:
-        skip_broken: whether to leave out broken lines and sleeps, and name them in `RunData.left_out`. Whatever
-            shows, checks or exports a run does this; whatever continues a run needs all records.
+        skip_broken: whether to leave out broken lines and sleeps, and name them in `RunData.left_out`. For
+            showing, checking and exporting runs; whatever continues a run needs all records.
     """
     run = RunData(Path(path), left_out=[] if skip_broken else None)
     with as_run_directory_error(run.path):

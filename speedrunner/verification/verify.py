@@ -44,8 +44,9 @@ async def verify(
     trust: Collection[str] = (),
     limit_s: float = LIMIT_S,
 ) -> Report:
-    """Verify a run without changing it. The notes say why an unchanged run may differ. Broken records fail the
-    check that meets them first; the others are checked.
+    """Verify a run without changing it. The notes say why an unchanged run may differ.
+
+    A broken record fails the check that meets it first. All other records are checked.
 
     Args:
         trust: names of foreign classes and model configs that the run may use.

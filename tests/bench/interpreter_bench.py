@@ -25,7 +25,7 @@ MEMORY_MB = 256
 """Address space of the session in MiB; a function that needs more fails."""
 
 SECONDS_TARGET = 20.0
-"""Maximum CPU seconds of each function over all episodes. It uses one core, so an idle machine takes as long."""
+"""Maximum CPU seconds of each function over all episodes. It uses one core."""
 
 BATCH = 10
 """Episodes between two sleeps."""

@@ -108,7 +108,10 @@ def test_a_report_and_pages_have_the_rest(run: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", [TRAINED, ROWS, LEDGER])
 def test_whatever_continues_a_run_refuses_a_broken_line(run: Path, name: str) -> None:
     whole = load(run)
+    read = {
+        TRAINED: whole.trajectories,
+        ROWS: lambda: whole.episodes,
+        LEDGER: lambda: whole.requests,
+    }[name]
     with pytest.raises(StorageError, match=rf"{name}, line 2, is not"):
-        _ = {TRAINED: whole.trajectories, ROWS: lambda: whole.episodes, LEDGER: lambda: whole.requests}[
-            name
-        ]()
+        read()

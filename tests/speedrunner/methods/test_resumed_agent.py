@@ -1,4 +1,4 @@
-"""An agent that repeats a sleep's journal; tests/speedrunner/runs/test_resumed_sleep.py plays whole sleeps."""
+"""An agent that repeats a sleep's journal. `tests/speedrunner/runs/test_resumed_sleep.py` plays sleeps."""
 
 from __future__ import annotations
 

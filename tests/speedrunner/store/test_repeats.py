@@ -18,11 +18,16 @@ def talk(*steps: tuple[str, str], conversation: int = 0, **changes: Any) -> list
     read = ["Do it.", *(reply for _, reply in steps)]
     return [
         Turn(
-            [Message("tool", before)], "", Usage(), 0.1, conversation=conversation,
-            call=ToolCall(name, {}), executed=CallNode(name, "primitive", {}, **({"result": reply} | changes)),
+            [Message("tool", before)],
+            "",
+            Usage(),
+            0.1,
+            conversation=conversation,
+            call=ToolCall(name, {}),
+            executed=CallNode(name, "primitive", {}, **({"result": reply} | changes)),
         )
         for before, (name, reply) in zip(read, steps, strict=False)
-    ]  # fmt: skip
+    ]
 
 
 WALL = ("forward", "A wall is in front of you.")
