@@ -73,9 +73,9 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
         "Means at each checkpoint (number of training rollouts): over the test episodes of a seed,"
         " then mean and standard deviation over seeds, of score, LLM calls, primitive actions, repeated"
         " calls, tokens (uncached and cached prompt, output) and USD per test episode. Unscored episodes"
-        " ended by an infrastructure error and are excluded from means. Silent ones sent no request: their score"
-        f" counts; calls, tokens and USD are in no mean. {', '.join(LIMITS)}: shares of test episodes that"
-        " these limits ended. thought_cut: share of the actor's answers whose thinking was closed at its"
+        " ended by an infrastructure error and are excluded from means. Silent ones sent no request: their"
+        f" score counts; calls, tokens and USD are in no mean. {', '.join(LIMITS)}: shares of test episodes"
+        " that these limits ended. thought_cut: share of the actor's answers whose thinking was closed at its"
         " budget. USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint."
         f" Prices: {prices}.{DAGGER}"
     )
