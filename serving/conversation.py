@@ -72,14 +72,6 @@ class Conversation(ABC):
             RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `serving.errors`.
         """
 
-    def recall(self, completion: Completion) -> None:
-        """Append an answer that this conversation got in another process, instead of asking for it.
-
-        Raises:
-            NotImplementedError: this kind of conversation cannot continue in another process.
-        """
-        raise NotImplementedError
-
     @abstractmethod
     def tell(self, text: str) -> None:
         """Append the reply to the last answer."""
@@ -89,6 +81,14 @@ class Conversation(ABC):
 
     def close(self) -> None:  # noqa: B027 - as above
         """End the conversation and release its slot in the cache. A second call does nothing."""
+
+
+class ResumableConversation(Conversation):
+    """A conversation that another process can continue."""
+
+    @abstractmethod
+    def recall(self, completion: Completion) -> None:
+        """Append an answer that the conversation got in another process, instead of asking for it."""
 
 
 def status_of(problem: InvalidCall | None) -> Status:

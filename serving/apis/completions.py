@@ -6,7 +6,7 @@ from __future__ import annotations
 import msgspec
 
 from serving.admission import Slot
-from serving.conversation import AnswerOverflow, Completion, Conversation, sampling, status_of
+from serving.conversation import AnswerOverflow, Completion, ResumableConversation, sampling, status_of
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, TruncatedCall
@@ -15,7 +15,7 @@ from serving.tokens.grammar import structural_tag
 from serving.tokens.transcript import Transcript
 
 
-class TokenConversation(Conversation):
+class TokenConversation(ResumableConversation):
     """A conversation as token ids.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from serving.conversation import Completion, Conversation, sampling, status_of
+from serving.conversation import Completion, ResumableConversation, sampling, status_of
 from serving.engine.answers import ChatCompletion, Response
 from serving.engine.client import EngineResponse
 from serving.errors import InvalidCall, TruncatedCall
@@ -52,7 +52,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     echo: list[dict[str, Any]]
 
 
-class MessageConversation(Conversation, Generic[T]):
+class MessageConversation(ResumableConversation, Generic[T]):
     """A conversation as messages.
 
     It is never queued, since its length in tokens is not known here.

@@ -103,7 +103,8 @@ class EpisodeContext:
         now = Opening(instruction or self.opening.instruction, self.observation)
         messages, tools = spec.messages(self.env, now), spec.list_tools(self.env)
         execute = self.execute if toolbox is None else self._tools(toolbox, spec.role)
-        return await self._converse(spec.role, messages, tools, execute, llm_calls)
+        repeats = self._actor.config.run.stop_after_repeats
+        return await self._converse(spec.role, messages, tools, execute, llm_calls, repeats)
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int | None = None
@@ -190,6 +191,7 @@ class EpisodeContext:
         tools: Sequence[ToolSpec],
         execute: Execute,
         llm_calls: int | None = None,
+        most_repeats: int = 0,
     ) -> Termination:
         number, self._conversations = self._conversations, self._conversations + 1
         model, labels, key = self._actor.model(role), self._labels.plain(), self._trajectory.episode
@@ -206,7 +208,15 @@ class EpisodeContext:
                 self._open[-1].rest()
             self._open.append(conversation)
             try:
-                return await run_agent(conversation, messages, execute, self.limits, record, most=most)
+                return await run_agent(
+                    conversation,
+                    messages,
+                    execute,
+                    self.limits,
+                    record,
+                    most=most,
+                    most_repeats=most_repeats,
+                )
             finally:
                 self._open.pop()
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from itertools import takewhile
-from typing import Any
 
 from speedrunner.agents.reading import write_call
 from speedrunner.store.records import Termination, Trajectory, Turn
+from speedrunner.store.repeats import list_exchanges
 
 CALL_CHARS, ERROR_CHARS = 80, 160
 """Most characters of a call and of an error in the line."""
@@ -44,6 +44,7 @@ def _describe_end(trajectory: Trajectory) -> str:
         Termination.ACTION_LIMIT: f"Reached the limit of actions after {actions}",
         Termination.WALL_CLOCK: f"Reached the time limit after {trajectory.seconds:,.0f} s",
         Termination.CONTEXT_OVERFLOW: f"Outgrew the context after {len(turns)} LLM calls",
+        Termination.REPEAT_LIMIT: f"Reached the limit of repeated calls after {len(turns)} LLM calls",
         Termination.SUBMITTED: f"Submitted with score {score:.3g}",
         Termination.FAILURE: "The environment ended the episode" + (f" at {_call_of(last)}" if last else ""),
     }.get(trajectory.termination, f"Ended by {trajectory.termination}")
@@ -51,9 +52,10 @@ def _describe_end(trajectory: Trajectory) -> str:
 
 def _describe_loop(turns: list[Turn]) -> str:
     """Return the loop that the episode ends with, "" if there is none."""
+    latest_first = list_exchanges(turns)[::-1]
     for period in PERIODS:
-        pairs = zip(reversed(turns), reversed(turns[:-period]), strict=False)
-        same = sum(1 for _ in takewhile(lambda pair: _made(pair[0]) == _made(pair[1]), pairs))
+        pairs = zip(latest_first, latest_first[period:], strict=False)
+        same = sum(1 for _ in takewhile(lambda pair: pair[0].is_same(pair[1]), pairs))
         rounds = (same + period) // period
         if rounds >= ROUNDS and rounds * period >= SHARE * len(turns):
             calls = ", ".join(map(_call_of, turns[-period:]))
@@ -76,12 +78,6 @@ def _call_of(turn: Turn) -> str:
 
 def _error_of(turn: Turn) -> str:
     return turn.error or (turn.executed.error if turn.executed is not None else None) or ""
-
-
-def _made(turn: Turn) -> tuple[Any, ...]:
-    """Return what makes a turn equal to another: its call and the result or the error."""
-    node = turn.executed
-    return (turn.error, turn.call) if node is None else (node.name, node.arguments, node.result, node.error)
 
 
 def _shorten(text: str, limit: int) -> str:

@@ -12,6 +12,7 @@ from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.store.records import CallNode, Message, Termination, Turn
+from speedrunner.store.repeats import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +68,7 @@ async def run_agent(
     record: Callable[[Turn], None],
     status: Callable[[str, Usage], str] = lambda text, usage: text,
     most: int | None = None,
+    most_repeats: int = 0,
 ) -> Termination:
     """Let an agent work until a tool, a limit or the context ends it.
 
@@ -77,13 +79,15 @@ async def run_agent(
         status: called with each reply and the usage of the answer before it; returns the reply that the agent
             sees.
         most: maximum number of requests of this agent; `None`: all that are left.
+        most_repeats: repeated calls in a row that end the work, see `speedrunner.store.repeats`; 0: no limit.
 
     Raises:
         ServingError: the engine failed (never for the model's own mistakes).
         Exception: any error that `execute` raises.
     """
     messages = opening
-    asked = 0
+    asked = repeats = 0
+    before: Exchange | None = None
     while limits.llm_calls > 0 and (most is None or asked < most):
         limits.llm_calls -= 1
         asked += 1
@@ -133,6 +137,11 @@ async def run_agent(
         if limits.remaining_s <= 0:
             return Termination.WALL_CLOCK
         text = status(text, turn.usage)
+        exchange = Exchange(turn, text)
+        repeats = repeats + 1 if exchange.repeats(before) else 0
+        if repeats == most_repeats > 0:
+            return Termination.REPEAT_LIMIT
+        before = exchange
         conversation.tell(text)
         messages = [Message("tool" if turn.call else "user", text)]
     return Termination.CALL_LIMIT

@@ -34,7 +34,7 @@ def export(
 ) -> None:
     """Export runs as a Hugging Face dataset or as Inspect logs.
 
-    Runs may be unfinished. Damaged runs are named and left out.
+    Runs may be unfinished. Damaged runs and broken records are named and left out.
 
     Example: speedrunner export runs/demo --to dataset --out demo-episodes
     """
@@ -43,8 +43,10 @@ def export(
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
-    paths, problems = readable(paths, check)
+    checked, problems = readable(paths, check)
     say_left_out(problems)
+    say(*(line for _, broken in checked for line in broken), err=True)
+    paths = [path for path, _ in checked]
     try:
         if to == "dataset":
             counts = write_dataset(paths, out)

@@ -11,7 +11,7 @@ import typer
 
 from envs import Primitive
 from speedrunner.cli.command import AsJson, RunPath, Trust
-from speedrunner.cli.output import say, say_json
+from speedrunner.cli.output import say, say_broken_records, say_json
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
@@ -140,8 +140,9 @@ def blame(
       speedrunner library blame runs/demo
       speedrunner library blame runs/demo --sort usd
     """
-    data = load(run)
+    data = load(run, skip_broken=True)
     say(*blame_lines(data, sort), *caveats(data.processes))
+    say_broken_records([data])
 
 
 def read_module(file: Path) -> str:

@@ -59,6 +59,9 @@ class RunConfig(msgspec.Struct, frozen=True):
     #: Time limit of a sleep in seconds, the model's answers included; then its agents are stopped. Accepted
     #: edits count, as at the inducer's other limits.
     sleep_wall_s: Seconds = 14400.0
+    #: Repeated calls in a row after which an episode is stopped and scored as it is; 0: never. A call repeats
+    #: the one before if its name, arguments, result and reply are equal.
+    stop_after_repeats: Count = 0
     #: Which time counts for `wall_clock_s`: `tools` counts tool calls; `all` (the paper's reading) also
     #: counts the model's answers, whose time depends on the load of your server.
     wall_clock: Literal["tools", "all"] = "tools"

@@ -147,7 +147,10 @@ def _forecast(setup: Setup, known: pandas.DataFrame, prices: str) -> Forecast | 
 def budgets_of(config: Config) -> Budgets:
     """Return the budgets of a run's episodes and sleeps."""
     run, model = config.run, config.model
-    bounds = run.max_actions, run.reply_chars, run.wall_clock, run.wall_clock_s, model.actor, model.inducer
+    bounds = (
+        *(run.max_actions, run.reply_chars, run.wall_clock, run.wall_clock_s, run.stop_after_repeats),
+        *(model.actor, model.inducer),
+    )
     return msgspec.json.encode(bounds, order="sorted").decode()
 
 

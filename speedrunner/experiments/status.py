@@ -38,7 +38,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         faults: episodes that ended by an infrastructure error.
         checkpoint, score: of its last evaluation, the mean of the scores so far.
         quiet_s: seconds since its last request was answered.
-        note: why its status is unknown, or the run for which it waits.
+        note: why its status is unknown, the run for which it waits, or the broken records that are left out.
         caveats: notes on the results from the model configs.
     """
 
@@ -113,7 +113,7 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 
 
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
-    run = load(path)
+    run = load(path, skip_broken=True)
     rows = run.rows  # after a kill one may be missing; `run.episodes` would index all episodes
     points = list_test_points(rows)
     owner = owner_of(path / "lock")
@@ -139,6 +139,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         state="finished" if not left else "running" if owner else "stopped",
         of=sum(len(step.tasks) for step in plan if isinstance(step, Wake | Evaluate)),
         doing="" if not left else _name(left[0].step),
+        note="; ".join(run.left_out or []),
     )
 
 

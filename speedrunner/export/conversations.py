@@ -15,17 +15,18 @@ from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
 from speedrunner.store.run_data import load
 
 
-def check(path: Path) -> Path:
+def check(path: Path) -> tuple[Path, list[str]]:
     """Read everything that will be exported of a run, a file at a time, so that no export stops halfway.
 
-    Raises the errors listed in `speedrunner.store.discovery`.
+    Returns the path, and one line for each broken record, which is left out. Raises the errors listed in
+    `speedrunner.store.discovery`.
     """
-    run = load(path)
+    run = load(path, skip_broken=True)
     _ = run.settings, run.episodes, run.sleeps
     for phase in get_args(Phase):
         for _ in run.played(phase):
             pass
-    return path
+    return path, run.left_out or []
 
 
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):

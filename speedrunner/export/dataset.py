@@ -64,7 +64,7 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         for split in SPLITS:
             file = folder / "data" / f"{split}-00000-of-00001.parquet"
-            rows = chain.from_iterable(_rows(load(run), split) for run in runs)
+            rows = chain.from_iterable(_rows(load(run, skip_broken=True), split) for run in runs)
             for group in iter(lambda rows=rows: list(islice(rows, ROWS)), []):  # type: ignore[misc]
                 if split not in counts:  # a split without rows has no file
                     writer = stack.enter_context(parquet.ParquetWriter(file, schema, compression="zstd"))
@@ -72,7 +72,9 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
                 counts[split] = counts.get(split, 0) + len(group)
         files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in counts)
         names = ", ".join(_plain(run.name) for run in runs)
-        said = dict.fromkeys(_plain(line) for run in runs for line in caveats(load(run).processes))
+        said = dict.fromkeys(
+            _plain(line) for run in runs for line in caveats(load(run, skip_broken=True).processes)
+        )
         text = CARD.format(files=files, runs=names, caveats="".join(f"\n{line}.\n" for line in said))
         (folder / "README.md").write_text(text, encoding="utf-8")
     return counts

@@ -42,7 +42,7 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
         if len(set(names)) < len(names):
             names = [str(path).strip("/.").replace("/", "_") for path in runs]
         for name, path in zip(names, runs, strict=True):
-            run = load(path)
+            run = load(path, skip_broken=True)
             for checkpoint in sorted({row.checkpoint for row in run.episodes if row.phase == "test"}):
                 if not (played := run.evaluations(checkpoint)):
                     continue  # a damaged run may have only summary rows

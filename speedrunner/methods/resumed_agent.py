@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
-from serving.conversation import AnswerOverflow, Completion, Conversation
+from serving.conversation import AnswerOverflow, Completion, Conversation, ResumableConversation
 from serving.errors import InvalidCall
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
@@ -67,10 +67,6 @@ class ResumedAgent(Conversation):
             raise
         return self._answer
 
-    def recall(self, completion: Completion) -> None:
-        """See `Conversation`."""
-        self._conversation.recall(completion)
-
     def tell(self, text: str) -> None:
         """See `Conversation`."""
         self._conversation.tell(text)
@@ -121,6 +117,8 @@ class ResumedAgent(Conversation):
         return text
 
     def _repeat(self, step: SleepStep) -> Completion:
+        if not isinstance(self._conversation, ResumableConversation):
+            raise ChangedSleep("its model's conversations cannot continue in another process")
         turn, completion = _turn(step), step.completion
         if completion is None:
             raise ChangedSleep("a recorded turn has no answer")

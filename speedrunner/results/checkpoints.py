@@ -43,7 +43,7 @@ SPENT = ("uncached", "cached", "output", "usd")
 COSTS = ("llm_calls", *SPENT)
 """Values that are missing for an episode without a request."""
 
-MEANS = ("score", "llm_calls", "actions", "uncached", "cached", "output", "usd")
+MEANS = ("score", "llm_calls", "actions", "repeated_calls", "uncached", "cached", "output", "usd")
 """Columns for which a checkpoint has the mean over its scored test episodes."""
 
 
@@ -51,10 +51,10 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
     """Return one row per finished episode.
 
     Columns: `episode`, `number` (its last part, or -1), `phase`, `checkpoint`, `policy`, `task`,
-    `termination`, `score`, `success`, `actions`, `skill_calls`, `llm_calls`, `uncached`, `cached`, `output`
-    (tokens), `usd`, `seconds`, `unreported` (requests with unknown tokens), `at_most` (maximum tokens of
-    these requests), `answers` and `thought_cut` (answers whose thinking was closed at its budget). Unknown
-    values are NaN.
+    `termination`, `score`, `success`, `actions`, `skill_calls`, `repeated_calls`, `llm_calls`, `uncached`,
+    `cached`, `output` (tokens), `usd`, `seconds`, `unreported` (requests with unknown tokens), `at_most`
+    (maximum tokens of these requests), `answers` and `thought_cut` (answers whose thinking was closed at its
+    budget). Unknown values are NaN.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
@@ -79,6 +79,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
                 "success": nan if row.success is None else float(row.success),
                 "actions": row.actions,
                 "skill_calls": row.skill_calls,
+                "repeated_calls": nan if row.repeated_calls is None else row.repeated_calls,
                 **episode_amounts(row, costs),
                 "seconds": row.seconds,
                 "unreported": line.unreported,
@@ -88,9 +89,9 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
             }
         )
     columns = ["episode", "number", "phase", "checkpoint", "policy", "task", "termination", "score"]
-    columns += ["success", "actions", "skill_calls", *COSTS, "seconds", "unreported", "at_most"]
-    columns += ["answers", "thought_cut"]
-    numbers = ["score", "success", *COSTS, "at_most"]
+    columns += ["success", "actions", "skill_calls", "repeated_calls", *COSTS, "seconds"]
+    columns += ["unreported", "at_most", "answers", "thought_cut"]
+    numbers = ["score", "success", "repeated_calls", *COSTS, "at_most"]
     return pandas.DataFrame(found, columns=columns).astype(dict.fromkeys(numbers, float))
 
 

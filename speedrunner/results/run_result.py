@@ -99,7 +99,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     """
     run = load(path, skip_broken=True)
     config = run.settings
-    if not run.processes:  # it was created and has not started
+    if not run.processes and not run.rows:  # it was created and has not started
         costs, history, name = None, SkillHistory({}, [], [], []), prices or OWN
         episodes = frame_episodes([])
     else:

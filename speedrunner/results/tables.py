@@ -16,7 +16,10 @@ from speedrunner.results.seed_tests import TESTED, make_test_tables, select_test
 from speedrunner.results.skill_savings import CAPTION
 from speedrunner.results.writing import Table, table_of
 
-MEASURES = ("score", "llm_calls", "actions", "uncached", "cached", "output", "cost_usd", "thought_cut")
+MEASURES = (
+    *("score", "llm_calls", "actions", "repeated_calls", "uncached", "cached", "output", "cost_usd"),
+    "thought_cut",
+)
 """Per test episode; tokens are those of all roles, without wasted requests. `thought_cut` is a share of the
 answers."""
 
@@ -68,11 +71,11 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     flagged = frozenset((shares[[*CUT]].sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
     text = (
         "Means at each checkpoint (number of training rollouts): over the test episodes of a seed,"
-        " then mean and standard deviation over seeds, of score, LLM calls, primitive actions, tokens"
-        " (uncached and cached prompt, output) and USD per test episode. Unscored episodes ended by an"
-        " infrastructure error and are excluded from means. Silent ones sent no request: their score"
-        f" counts; calls, tokens and USD are in no mean. {', '.join(LIMITS)}: shares of test episodes that"
-        " these limits ended. thought_cut: share of the actor's answers whose thinking was closed at its"
+        " then mean and standard deviation over seeds, of score, LLM calls, primitive actions, repeated"
+        " calls, tokens (uncached and cached prompt, output) and USD per test episode. Unscored episodes"
+        " ended by an infrastructure error and are excluded from means. Silent ones sent no request: their"
+        f" score counts; calls, tokens and USD are in no mean. {', '.join(LIMITS)}: shares of test episodes"
+        " that these limits ended. thought_cut: share of the actor's answers whose thinking was closed at its"
         " budget. USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint."
         f" Prices: {prices}.{DAGGER}"
     )

@@ -16,6 +16,7 @@ from envs import Outcome, Task
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
+from speedrunner.store.repeats import count_repeats
 from typed.numbers import Moment, Real, Whole
 
 FORMAT = 2
@@ -40,6 +41,8 @@ class Termination(enum.StrEnum):
     ACTION_LIMIT = "action_limit"
     WALL_CLOCK = "wall_clock"
     CONTEXT_OVERFLOW = "context_overflow"
+    REPEAT_LIMIT = "repeat_limit"
+    """The actor repeated one call `run.stop_after_repeats` times in a row."""
     ENVIRONMENT_ERROR = "environment_error"
     """Infrastructure error: the environment or its process broke. Unscored."""
     ENGINE_ERROR = "engine_error"
@@ -58,6 +61,7 @@ class Termination(enum.StrEnum):
             Termination.ACTION_LIMIT,
             Termination.WALL_CLOCK,
             Termination.CONTEXT_OVERFLOW,
+            Termination.REPEAT_LIMIT,
         )
 
 
@@ -214,6 +218,8 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
         score: in [0, 1]; `None` after an infrastructure error.
         skill_calls: actor calls that named a skill.
         invalid_calls: completions without a valid call.
+        repeated_calls: calls that repeat the one before; see `speedrunner.store.repeats`. `None` in rows of
+            earlier versions.
     """
 
     episode: str
@@ -231,6 +237,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
     invalid_calls: Whole
     usage: Usage
     seconds: Real
+    repeated_calls: Whole | None = None
     format: Whole = FORMAT
 
     @classmethod
@@ -254,6 +261,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
             invalid_calls=sum(turn.call is None for turn in trajectory.turns),
             usage=trajectory.usage,
             seconds=trajectory.seconds,
+            repeated_calls=count_repeats(trajectory.turns),
         )
 
 

@@ -61,7 +61,7 @@ def load(path: Path | str, *, skip_broken: bool = False) -> RunData:
 
     Args:
         skip_broken: whether to leave out broken lines and sleeps, and name them in `RunData.left_out`. For
-            showing results; whatever continues, checks or copies a run needs all records.
+            showing, checking and exporting runs; whatever continues a run needs all records.
     """
     run = RunData(Path(path), left_out=[] if skip_broken else None)
     with as_run_directory_error(run.path):

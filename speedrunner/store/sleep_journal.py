@@ -52,20 +52,26 @@ class SleepStep(msgspec.Struct, kw_only=True):
         return hashlib.sha256(files.encode(msgspec.structs.replace(self, digest=""))).hexdigest()
 
 
-def read_steps(path: Path, sleep: int) -> list[SleepStep]:
-    """Return the steps of an unfinished sleep, up to the first one that is damaged; none if another sleep
-    wrote the journal, or it cannot be read."""
+def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[SleepStep]:
+    """Return the steps of an unfinished sleep; none if another sleep wrote the journal, or it cannot be read.
+
+    Steps after a damaged one are left out, since each of them continues the one before.
+
+    Args:
+        say: called with a line that names the damaged step.
+    """
     steps: list[SleepStep] = []
     try:
-        for step in files.iterate_records(path, SleepStep):
-            if step.digest != step.own_digest or (step.sleep, step.attempt) != (
-                sleep,
-                steps[0].attempt if steps else step.attempt,
-            ):
+        for line, step in enumerate(files.iterate_records(path, SleepStep), start=1):
+            first = steps[0] if steps else step
+            if first.sleep != sleep:
+                break
+            if step.digest != step.own_digest or step.sleep != sleep or step.attempt != first.attempt:
+                say(f"{path}, line {line}, is damaged: the sleep does not use it and the lines after it")
                 break
             steps.append(step)
-    except files.StorageError:
-        pass  # a sleep can start over, so a damaged journal stops no run
+    except files.StorageError as error:  # a sleep can start over, so a damaged journal stops no run
+        say(f"{error}: the sleep does not use it and the lines after it")
     return steps
 
 
@@ -109,11 +115,6 @@ class SleepJournal:
         if path is not None:
             prepare()
             files.write_atomic(path, b"".join(files.encode(step) + b"\n" for step in steps))
-
-    @property
-    def is_resumed(self) -> bool:
-        """Return whether another process wrote a part of it."""
-        return bool(self._steps)
 
     @property
     def seconds(self) -> float:

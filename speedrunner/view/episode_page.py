@@ -13,6 +13,7 @@ import msgspec
 
 from speedrunner.agents.failure import describe_failure, find_first_error
 from speedrunner.store.records import Module, Trajectory, Turn
+from speedrunner.store.repeats import count_repeats
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.pages import TURNS, Context, heading
@@ -162,10 +163,11 @@ def _numbers(trajectory: Trajectory) -> list[Context]:
     usage, executed = trajectory.usage, [turn.executed for turn in trajectory.turns if turn.executed]
     kinds = Counter(node.kind for node in executed)
     invalid = sum(turn.call is None for turn in trajectory.turns)
+    repeated = count_repeats(trajectory.turns)
     queued = sum(turn.queued_s for turn in trajectory.turns)
     cached = f"{usage.cached / usage.prompt:.0%} cached" if usage.prompt else ""
     found = [
-        ("LLM calls", f"{len(trajectory.turns):,}", f"{invalid:,} invalid"),
+        ("LLM calls", f"{len(trajectory.turns):,}", f"{invalid:,} invalid, {repeated:,} repeated"),
         (
             "Actions",
             f"{sum(node.actions for node in executed):,}",

@@ -186,6 +186,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "thinking cut": lambda row: f"{row['thought_cut']:.0%}" if row.get("thought_cut") else "",
     "LLM calls": _number("llm_calls", ".1f"),
     "actions": _number("actions", ".1f"),
+    "repeated calls": _number("repeated_calls", ".1f"),
     "uncached tokens": _number("uncached", ",.0f"),
     "cached tokens": _number("cached", ",.0f"),
     "cached share": _number("cached_share", ".0%"),

@@ -270,7 +270,7 @@ class Site:
             return self._histories(*_snapshot(run))
 
     def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
-        return skill_savings(load(path), self._histories(path, *snapshot))
+        return skill_savings(load(path, skip_broken=True), self._histories(path, *snapshot))
 
     def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""

@@ -85,6 +85,22 @@ def sandbox(as_json: AsJson = False) -> None:
     show_measured(measure_sandbox, as_json)
 
 
+@app.command()
+def interpreter(
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes of the history.")] = 1000,
+    megabytes: Annotated[float, typer.Option(min=0.01, help="Size of an episode in MB.")] = 2.0,
+    as_json: AsJson = False,
+) -> None:
+    """Time the functions of the inducer's interpreter over a long history.
+
+    The history is written to the temporary folder first: 2 GB by default.
+    """
+    from tests.bench.interpreter_bench import measure_interpreter
+
+    size = round(megabytes * 1e6)
+    show_measured(lambda status: measure_interpreter(status, episodes, size), as_json)
+
+
 def main() -> None:
     """Run a check. Errors for people are one line and exit status 1."""
     try:

@@ -75,8 +75,8 @@ OF_FOLDERS = {
     "view": r"^\d+ pages",
     "report": r"(?m)^the report was written to",
     "status": r"(?m)^good +stopped",
-    "export": r"^[24] conversations in",
-    "export, logs": r"^[24] logs",
+    "export": r"^[2-4] conversations in",
+    "export, logs": r"^[2-4] logs",
 }
 """Those that read all runs of a folder, with what they print where the sound one is among them."""
 

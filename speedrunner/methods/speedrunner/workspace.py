@@ -14,6 +14,7 @@ import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, overload
@@ -80,17 +81,24 @@ class Trajectories(Sequence[dict[str, Any]]):
         return f"<{len(self)} recorded episodes>"
 
 
+@contextmanager
+def _pause_collector() -> Iterator[None]:
+    """Pause the garbage collector. It searches all objects again and again while many new ones are made."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+@_pause_collector()
 def _read(place: _Place) -> dict[str, Any]:
     with place.file.open("rb") as file:
         file.seek(place.begin)
         text = file.read(place.end - place.begin)
-    collects = gc.isenabled()
-    gc.disable()  # it would search all objects again and again while many new ones are made
-    try:
-        episode: dict[str, Any] = json.loads(text)
-    finally:
-        if collects:
-            gc.enable()
+    episode: dict[str, Any] = json.loads(text)
     return episode
 
 
@@ -145,6 +153,7 @@ def sleeps() -> list[dict[str, Any]]:
     return sorted(told, key=lambda each: each["sleep"])
 
 
+@_pause_collector()
 def skill_stats() -> list[dict[str, Any]]:
     """Return a row for each skill and each library version in which it was called.
 
@@ -154,7 +163,7 @@ def skill_stats() -> list[dict[str, Any]]:
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     scores: dict[tuple[str, int], list[float]] = {}
     for played in load_trajectories():
-        made = [call for _, _, call in calls(played) if call["kind"] == "skill"]
+        made = _skill_calls(played)
         outcome = played["outcome"]
         actions = sum(turn["executed"]["actions"] for turn in played["turns"] if turn["executed"] is not None)
         tokens = sum(turn["usage"]["completion"] for turn in played["turns"])
@@ -176,6 +185,18 @@ def skill_stats() -> list[dict[str, Any]]:
     for key, row in rows.items():
         row["score"] = round(sum(scores[key]) / len(scores[key]), 3) if key in scores else None
     return [rows[key] for key in sorted(rows)]
+
+
+def _skill_calls(trajectory: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the calls of skills at any depth. Primitives call nothing, so most calls are skipped at once."""
+    found = []
+    waiting = [turn["executed"] for turn in trajectory["turns"] if turn["executed"] is not None]
+    while waiting:
+        call = waiting.pop()
+        if call["kind"] == "skill":
+            found.append(call)
+        waiting += [below for below in call["calls"] if below["kind"] != "primitive"]
+    return found
 
 
 def library_source(version: int) -> str:

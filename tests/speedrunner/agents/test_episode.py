@@ -81,6 +81,20 @@ class TestEndings:
             0.0,
         )
 
+    async def test_a_limit_of_repeated_calls(self, corridor: Runs) -> None:
+        def actor(request: Request) -> Answer:
+            return walker(request) if request.turn < 3 else call("look")
+
+        run = corridor(script(actor), *("run.rollouts=0", "run.test_episodes=1", "run.stop_after_repeats=4"))
+        await run.play()
+        (row,) = run.data.episodes
+        assert (row.termination, row.llm_calls, row.repeated_calls, row.score) == (
+            Termination.REPEAT_LIMIT,
+            8,
+            4,
+            3 / 7,
+        )
+
     async def test_the_wall_clock(self, corridor: Runs) -> None:
         def actor(request: Request) -> Answer:
             return walker(request) if request.turn < 2 else HANG

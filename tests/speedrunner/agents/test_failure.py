@@ -10,7 +10,7 @@ from envs import Outcome
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents.failure import describe_failure, find_first_error
-from speedrunner.store.records import CallNode, Termination, Trajectory, Turn
+from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
 from tests.speedrunner.run_samples import trajectory
 
 
@@ -43,6 +43,7 @@ def test_a_success_has_no_failure_whatever_ended_it(by: Termination) -> None:
         (Termination.ACTION_LIMIT, "Reached the limit of actions after 4"),
         (Termination.WALL_CLOCK, "Reached the time limit after 1,801 s"),
         (Termination.CONTEXT_OVERFLOW, "Outgrew the context after 4 LLM calls"),
+        (Termination.REPEAT_LIMIT, "Reached the limit of repeated calls after 4 LLM calls"),
         (Termination.SUBMITTED, "Submitted with score 0.25"),
         (Termination.FAILURE, "The environment ended the episode at go(to=3)"),
     ],
@@ -96,6 +97,13 @@ def test_a_loop_at_the_end_is_the_cause_rather_than_an_earlier_error(loop: list[
 )
 def test_equal_calls_are_no_loop_if_they_are_few_or_end_or_give_other_results(turns: list[Turn]) -> None:
     assert "repeated" not in describe_failure(failed(*turns))
+
+
+def test_actions_that_return_nothing_are_no_loop() -> None:
+    walk = [called("move_right") for _ in range(5)]
+    for turn in walk[1:]:
+        turn.messages = [Message("tool", "None")]
+    assert "repeated" not in describe_failure(failed(*walk))
 
 
 def test_the_line_stays_one_short_line_whatever_the_call_holds() -> None:

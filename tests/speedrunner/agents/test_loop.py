@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.loop import AgentLimits, ToolReply, run_agent
 from speedrunner.store.records import CallNode, Message, Termination, Turn
+from speedrunner.store.repeats import count_repeats
 from tests.scripted_engine import HANG, Answer, Request, Script, call, cut, overflow, refuse, say, two_calls
 from tests.scripted_runs import ScriptedModel, roomy, scripted_model
 
@@ -58,6 +60,7 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
         execute: Callable[[ToolCall], Awaitable[ToolReply]] = executed,
         context: int | None = None,
         error: type[Exception] | None = None,
+        most_repeats: int = 0,
     ) -> Work:
         model_config = roomy(tiny_model_config, context=context or tiny_model_config.context)
         turns: list[Turn] = []
@@ -66,7 +69,7 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
             conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
             deadline = None if seconds is None else time.monotonic() + seconds
             limits = AgentLimits(llm_calls, deadline, answers_count)
-            job = run_agent(conversation, OPENING, execute, limits, turns.append)
+            job = run_agent(conversation, OPENING, execute, limits, turns.append, most_repeats=most_repeats)
             if error is None:
                 return Work(engine, turns, await job)
             with pytest.raises(error):
@@ -150,6 +153,31 @@ class TestEndings:
         assert full.turns[1].text.startswith(last.text)
         assert [turn.usage for turn in done.turns] == [row.usage for row in done.engine.rows]
         assert not any(row.wasted for row in done.engine.rows)
+
+    @pytest.mark.parametrize("most", [1, 3])
+    async def test_repeated_calls_end_it_after_so_many_in_a_row(self, work: Any, most: int) -> None:
+        other = [DEEPER, call("dig", depth=2)]
+        done = await work([*other, *other, *[DEEPER] * 9], llm_calls=20, most_repeats=most)
+        assert done.termination is Termination.REPEAT_LIMIT
+        assert len(done.turns) == len(done.requests) == 4 + 1 + most
+        assert count_repeats(done.turns) == most
+
+    async def test_an_invalid_answer_ends_a_series_of_repeats(self, work: Any) -> None:
+        done = await work([DEEPER, DEEPER, say("no")] * 2, llm_calls=6, most_repeats=2)
+        assert done.termination is Termination.CALL_LIMIT
+
+    async def test_repeats_end_nothing_by_default(self, work: Any) -> None:
+        assert (await work([DEEPER] * 9, llm_calls=9)).termination is Termination.CALL_LIMIT
+
+    async def test_a_tool_s_ending_comes_before_the_limit_of_repeats(self, work: Any) -> None:
+        async def third(tool: ToolCall) -> ToolReply:
+            reply = await executed(tool)
+            ran.append(tool)
+            return replace(reply, termination=Termination.SUCCESS) if len(ran) == 3 else reply
+
+        ran: list[ToolCall] = []
+        done = await work([DEEPER] * 9, execute=third, most_repeats=2)
+        assert done.termination is Termination.SUCCESS
 
     async def test_an_engine_s_fault_is_raised(self, work: Any) -> None:
         done = await work([DEEPER, refuse(502, "bad gateway"), refuse(502, "still")], error=RequestFailed)

@@ -25,7 +25,7 @@ PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_epi
 SETTINGS = ((("env=babyai",), "method=react"), (("env=babyai",), "method=speedrunner"))
 COLUMNS = (
     *("env", "method", "model", "checkpoint", "seeds", "episodes", "unscored", "silent"),
-    *("call_limit", "action_limit", "wall_clock", "context_overflow"),
+    *("call_limit", "action_limit", "wall_clock", "context_overflow", "repeat_limit"),
     *(f"{name}{part}" for name in MEASURES for part in ("", "_std")),
 )
 

@@ -185,12 +185,12 @@ def test_a_package_that_is_missing_is_named(
 def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData, tmp_path: Path) -> None:
     shutil.copytree(run.path, tmp_path / "runs" / "whole")
     broken = shutil.copytree(run.path, tmp_path / "runs" / "broken")
-    (broken / "evaluations" / "0002.jsonl").write_text("{}\n{}\n")
+    (broken / "config.yaml").write_text("[")
     command = ("export", str(tmp_path / "runs"), "--to", to, "--out", str(tmp_path / "out"))
     done = in_process(*command)
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith(f"left out: {broken}/evaluations/0002.jsonl, line 1")
+    assert line.startswith(f"left out: {broken}/config.yaml")
     assert done.stdout.startswith(written)
     assert " of 1 runs written" in done.stdout
     shutil.rmtree(tmp_path / "runs" / "whole")

@@ -103,11 +103,13 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
         "action_limit": 0.0,
         "wall_clock": 0.0,
         "context_overflow": 0.0,
+        "repeat_limit": 0.0,
         "limited": 0.0,
         "thought_cut": 0.0,
         "score": 1.0,
         "llm_calls": 1.0,
         "actions": 0.0,
+        "repeated_calls": 0.0,
         "uncached": 200.0,
         "cached": 800.0,
         "output": 10.0,
@@ -154,6 +156,7 @@ LIMITS = (
     Termination.ACTION_LIMIT,
     Termination.WALL_CLOCK,
     Termination.CONTEXT_OVERFLOW,
+    Termination.REPEAT_LIMIT,
 )
 
 
@@ -161,11 +164,21 @@ def test_each_limit_has_the_share_of_test_episodes_that_it_ended(run: RunDirecto
     for number, termination in enumerate((*LIMITS, Termination.CALL_LIMIT, Termination.FAILURE)):
         play(run, f"test/0004/{number:04d}", Usage(10, 0, 1), policy=1, termination=termination)
     first, _, last = rows(run)
-    assert [last[name.value] for name in LIMITS] == pytest.approx([2 / 6, 1 / 6, 1 / 6, 1 / 6])
-    assert (first["limited"], last["limited"]) == (0.0, pytest.approx(5 / 6))
+    assert [last[name.value] for name in LIMITS] == pytest.approx([2 / 7] + [1 / 7] * 4)
+    assert (first["limited"], last["limited"]) == (0.0, pytest.approx(6 / 7))
     assert (
-        " Ended by a limit: by call_limit 2 of 6 after 4 rollouts; by action_limit 1 of 6 after 4 rollouts;"
+        " Ended by a limit: by call_limit 2 of 7 after 4 rollouts; by action_limit 1 of 7 after 4 rollouts;"
     ) in notes(rows(run), [BOOK])
+
+
+def test_repeated_calls_are_a_mean_over_the_episodes_whose_rows_have_them(run: RunDirectory) -> None:
+    known = run.read().rows[0]
+    again = {"phase": "test", "checkpoint": 4, "score": 1.0}
+    rows = [
+        msgspec.structs.replace(known, **again, episode=f"test/0004/{number:04d}", repeated_calls=count)
+        for number, count in enumerate((None, 3, 0))
+    ]
+    assert average_tests(frame_episodes(rows))["repeated_calls"].tolist() == [1.5]
 
 
 def test_thinking_closed_at_its_budget_is_a_share_of_the_answers_that_count(run: RunDirectory) -> None:

@@ -32,6 +32,7 @@ FIRST = {
         "action_limit": 0.0,
         "wall_clock": 0.0,
         "context_overflow": 0.0,
+        "repeat_limit": 0.0,
     },
     **{"limited": 0.5, "score": 0.5, "llm_calls": 1.0, "uncached": 25.0, "cached": 90.0, "output": 15.0},
     **{"actor_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False, "unreported": 0},

@@ -74,7 +74,7 @@ def test_a_run_that_does_not_say_what_it_was_played_with_has_no_prices(
 ) -> None:
     data = run(tmp_path, tiny_model_config)
     (tmp_path / "run" / "processes.jsonl").unlink()
-    with pytest.raises(RunDirectoryError, match=r"has no processes\.jsonl"):
+    with pytest.raises(RunDirectoryError, match=r"has no prices: processes\.jsonl, which"):
         price_book(data)
 
 

@@ -7,6 +7,7 @@ import json
 import random
 import threading
 from collections import Counter
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -94,37 +95,55 @@ async def test_a_sleep_interrupted_at_any_request_learns_the_same_and_asks_nothi
     assert not run.data.files.sleep_journal.exists()
 
 
-@pytest.mark.slow
-@pytest.mark.process
-async def test_a_sleep_killed_twenty_times_learns_the_same(corridor: Runs) -> None:
-    long = (*INDUCER, *[call("list_skills"), call("execute_code", code="1")] * 40)
-    whole = corridor(script(inducer=long), *SHORT)
-    await whole.play()
-    moments = random.Random(20)
-    arrived, answer = threading.Event(), script(inducer=long)
+class Moments:
+    """A script that says when to kill the process: after each of some requests of the sleep, once.
 
-    def noting(request: Request) -> Answer:
+    The process gets no further answer before its death. So each kill happens, however fast the machine is.
+    """
+
+    def __init__(self, turns: Collection[int], inducer: tuple[Answer, ...]) -> None:
+        self.left = set(turns)
+        self.reached, self.dead = threading.Event(), threading.Event()
+        self._script = script(inducer=inducer)
+
+    def __call__(self, request: Request) -> Answer:
         if "write_skill" in request.tools:
-            arrived.set()
-        return answer(request)
+            if self.reached.is_set():
+                self.dead.wait(300)
+            elif request.turn in self.left:
+                self.left.remove(request.turn)
+                self.reached.set()
+        return self._script(request)
 
-    run = replace(corridor(noting, *SHORT), name="killed")
-    kills = 0
-    while kills < 20:
-        process = await asyncio.create_subprocess_exec(*command("run", *run.overrides()), stdout=-3)
+    async def kill(self, process: asyncio.subprocess.Process, later_s: float) -> None:
+        """Kill the process some seconds after the next of the requests."""
         try:
-            assert await asyncio.to_thread(arrived.wait, 300)
-            await asyncio.sleep(moments.uniform(0, 0.4))  # any moment will do
+            assert await asyncio.to_thread(self.reached.wait, 300)
+            await asyncio.sleep(later_s)
         finally:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
-        arrived.clear()
-        kills += 1
-        if run.data.files.numbers("sleep"):
-            break
+            self.dead.set()
+        self.reached.clear()
+        self.dead.clear()
+
+
+@pytest.mark.slow
+@pytest.mark.process
+async def test_a_sleep_killed_at_twenty_random_moments_learns_the_same(corridor: Runs) -> None:
+    long = (*INDUCER, *[call("list_skills"), call("execute_code", code="1")] * 40)
+    whole = corridor(script(inducer=long), *SHORT)
+    await whole.play()
+    rng = random.Random(20)
+    moments = Moments(rng.sample(range(len(long)), 20), long)
+    run = replace(corridor(moments, *SHORT), name="killed")
+    for _ in range(20):
+        process = await asyncio.create_subprocess_exec(*command("run", *run.overrides()), stdout=-3)
+        await moments.kill(process, rng.uniform(0, 0.2))
+        assert not run.data.files.numbers("sleep")
+    assert not moments.left
     await run.play()
-    assert kills > 5
     assert learned(run.data) == learned(whole.data)
     check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
 
@@ -152,13 +171,16 @@ async def test_an_answer_that_a_kill_lost_counts_as_wasted(corridor: Runs) -> No
 
 
 @pytest.mark.parametrize("damage", ["text", "torn", "not json", "another sleep"])
-async def test_a_damaged_journal_stops_no_run(corridor: Runs, damage: str) -> None:
+async def test_a_sleep_continues_after_the_steps_before_a_damaged_one(corridor: Runs, damage: str) -> None:
     run = corridor(Interrupted(4), *SHORT)
     with pytest.raises(ServingError):
         await run.play()
     journal = run.data.files.sleep_journal
     spoil(journal, damage)
     await run.play()
+    named = f"{journal}, line 2, is" in run.printed
+    assert named == (damage != "torn")
+    assert "sleep/0001 continues after 1 recorded turns and episodes" in run.printed
     check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
     assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag", "extra"]
 
@@ -179,7 +201,7 @@ async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(corridor: Ru
     run = corridor(Interrupted(4), *SHORT)
     with pytest.raises(ServingError):
         await run.play()
-    steps = read_steps(run.data.files.sleep_journal, 1)
+    steps = read_steps(run.data.files.sleep_journal, 1, pytest.fail)
     assert steps[1].turn is not None
     assert steps[1].turn.executed is not None
     steps[1].turn.executed.result = "what an earlier version answered"

@@ -23,6 +23,7 @@ def test_every_count_of_a_row():
         invalid_calls=1,
         usage=Usage(230, 180, 30, 5),
         seconds=1.5,
+        repeated_calls=0,
     )
 
 

@@ -287,6 +287,14 @@ class TestBadInput:
         assert status == 404
         assert told
 
+    def test_repeated_calls_are_counted_in_the_list_of_episodes_and_on_the_page_of_each(
+        self, tmp_path: Path
+    ) -> None:
+        long_run(tmp_path / "run", 1)
+        site = Site(tmp_path / "run")
+        assert '<th scope="col">repeated</th>' in page(site, "runs/run/episodes.html")
+        assert re.search(r"\d+ invalid, \d+ repeated", page(site, "runs/run/train/0000/1.html"))
+
     def test_a_damaged_run_is_told_in_its_row_and_the_others_are_shown(self, tmp_path: Path) -> None:
         long_run(tmp_path / "good", 1)
         (long_run(tmp_path / "bad", 1) / "episodes.jsonl").write_text('{"format": 2}\n{}\n')

@@ -1,0 +1,90 @@
+"""Which calls of an episode repeat the call before them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serving.tokens.tools import ToolCall
+from serving.usage import Usage
+from speedrunner.store.records import CallNode, EpisodeRow, Message, Turn
+from speedrunner.store.repeats import count_repeats, list_exchanges
+from tests.speedrunner.run_samples import trajectory
+
+
+def talk(*steps: tuple[str, str], conversation: int = 0, **changes: Any) -> list[Turn]:
+    """Return the turns of a conversation, from its calls and their replies."""
+    read = ["Do it.", *(reply for _, reply in steps)]
+    return [
+        Turn(
+            [Message("tool", before)],
+            "",
+            Usage(),
+            0.1,
+            conversation=conversation,
+            call=ToolCall(name, {}),
+            executed=CallNode(name, "primitive", {}, **({"result": reply} | changes)),
+        )
+        for before, (name, reply) in zip(read, steps, strict=False)
+    ]
+
+
+WALL = ("forward", "A wall is in front of you.")
+
+
+def test_a_call_with_the_result_of_the_call_before_is_a_repeat() -> None:
+    assert count_repeats(talk(WALL, WALL, WALL)) == 2
+
+
+@pytest.mark.parametrize(
+    ("second", "what"),
+    [
+        (("left", WALL[1]), "another tool"),
+        (("forward", "A door is in front of you."), "another result"),
+    ],
+)
+def test_other_calls_and_other_results_are_no_repeats(second: tuple[str, str], what: str) -> None:
+    assert count_repeats(talk(WALL, second, WALL)) == 0, what
+
+
+def test_other_arguments_are_no_repeat() -> None:
+    turns = talk(WALL, WALL)
+    assert turns[1].executed is not None
+    turns[1].executed.arguments = {"steps": 2}
+    assert count_repeats(turns) == 0
+
+
+def test_the_reply_counts_where_the_result_does_not_show_the_world() -> None:
+    walk = [("explore", f"False\n\nLast observation:\nroom {number}") for number in range(3)]
+    assert count_repeats(talk(*walk, ("submit", ""), result=False)) == 0
+    stuck = [("explore", "False\n\nLast observation:\nroom 1")] * 3
+    assert count_repeats(talk(*stuck, ("submit", ""), result=False)) == 2
+
+
+def test_a_call_that_returns_nothing_does_not_repeat_one() -> None:
+    assert count_repeats(talk(*[("move_right", "None")] * 5, result=None)) == 0
+
+
+def test_an_equal_error_is_an_equal_result() -> None:
+    refused = [("open", "Error: it is locked")] * 3
+    assert count_repeats(talk(*refused, result=None, error="it is locked")) == 2
+
+
+def test_answers_without_a_call_do_not_count_and_end_a_series() -> None:
+    none = Turn([Message("tool", WALL[1])], "", Usage(), 0.1, error="no call")
+    assert count_repeats([none, none, none]) == 0
+    first, second = talk(WALL, WALL)
+    assert count_repeats([first, none, second]) == 0
+
+
+def test_each_conversation_is_compared_with_itself() -> None:
+    one, other = talk(WALL, WALL), talk(WALL, WALL, conversation=1)
+    mixed = [one[0], other[0], one[1], other[1]]
+    assert count_repeats(mixed) == 2
+    assert [each.reply for each in list_exchanges(mixed)] == [WALL[1], WALL[1], None, None]
+
+
+def test_the_summary_of_an_episode_has_the_count() -> None:
+    row = EpisodeRow.of(trajectory(turns=talk(WALL, WALL, WALL)), "train", 0)
+    assert row.repeated_calls == 2
