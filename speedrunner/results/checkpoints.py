@@ -170,16 +170,23 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
 
 
 class EvaluationPoint(msgspec.Struct, frozen=True):
-    """The test episodes of one checkpoint: their number, mean score, and the share that limits ended."""
+    """The test episodes of one checkpoint.
+
+    Attributes:
+        score: mean of those with a score; `None` without any.
+        limited: share that limits ended.
+        output: mean output tokens of the actor.
+    """
 
     checkpoint: int
     episodes: int
     score: float | None
     limited: float
+    output: float
 
 
 def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
-    """Return three columns of `average_tests`, ascending, without the cost of a data frame.
+    """Return some columns of `average_tests`, ascending, without the cost of a data frame.
 
     A page of many runs needs no more.
     """
@@ -192,7 +199,8 @@ def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
         scores = [row.score for row in own if row.score is not None]
         limited = sum(row.termination.is_limit for row in own) / len(own)
         score = sum(scores) / len(scores) if scores else None
-        found.append(EvaluationPoint(checkpoint, len(own), score, limited))
+        output = sum(row.usage.completion for row in own) / len(own)
+        found.append(EvaluationPoint(checkpoint, len(own), score, limited, output))
     return found
 
 

@@ -100,6 +100,7 @@ def draw_babyai(seen: Mapping[str, Any]) -> Picture:
     tiles[row * columns + column] += f".agent-{seen['agent_dir']}"
     carried = seen["carrying"]
     items = [(f"{carried[0]}-{carried[1]}", "carried")] if carried else []
+    below = _draw_items(items, columns) or Markup('<text y="7">carries nothing</text>')
     things = [
         f"a {_describe_thing(each)} in column {each['pos'][0]}, row {each['pos'][1]}"
         for each in seen["objects"]
@@ -114,7 +115,7 @@ def draw_babyai(seen: Mapping[str, Any]) -> Picture:
         (columns * CELL, rows * CELL + 13),
         _cells(columns, rows),
         visible(label),
-        (*map(_use, tiles), Markup(""), _draw_items(items, columns)),
+        (*map(_use, tiles), Markup(""), below),
     )
 
 
