@@ -31,7 +31,7 @@ from speedrunner.view.paging import NotFound
 from speedrunner.view.run_page import RunNumbers, read_numbers, run_page
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.search_index import SearchIndex, build_index
-from speedrunner.view.skills_page import skills_page
+from speedrunner.view.skills_page import INTERVALS, skills_page
 from speedrunner.view.sleep_page import find_sleep, sleep_page
 from speedrunner.view.task_page import task_page, tasks_page
 from speedrunner.view.turns import highlight, show_calls
@@ -270,7 +270,7 @@ class Site:
             return self._histories(*_snapshot(run))
 
     def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
-        return skill_savings(load(path), self._histories(path, *snapshot))
+        return skill_savings(load(path), self._histories(path, *snapshot), most=INTERVALS)
 
     def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""

@@ -130,11 +130,10 @@ def failure(bundled_demo: Demo) -> EpisodeRow:
 def test_the_playback_of_an_episode(finished: str, shoot: Shoot, failure: EpisodeRow) -> None:
     def go_into_a_skill(page: Page) -> None:
         page.locator("#playback svg.picture").wait_for()
-        page.get_by_role("slider", name="Step").press("ArrowRight")
-        page.get_by_role("slider", name="Step").press("ArrowRight")
+        for _ in range(2):
+            page.get_by_role("button", name="Next step").click()
         expect(page.locator("#playback output")).to_have_text(re.compile("^2 / "))
-        page.locator("#playback").scroll_into_view_if_needed()
-        page.locator("#playback").evaluate("each => each.scrollIntoView({ block: 'end' })")
+        page.locator("#playback").evaluate("each => each.scrollIntoView()")
 
     shoot("episode", urljoin(finished, f"{RUN}/{failure.episode}/1.html"), go_into_a_skill)
 
