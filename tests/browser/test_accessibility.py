@@ -24,6 +24,9 @@ LOOKS = ((WIDE, False), (NARROW, False), (WIDE, True))
 
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
 
+SERVED = ("live.html", "compare.html")
+"""Pages that only the server has, or that look different there."""
+
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 
 
@@ -55,11 +58,13 @@ def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All pages of the viewer as files."""
     out = tmp_path_factory.mktemp("pages") / "out"
     write(Site(folder, static=True), out, lambda line: None)
+    for path in SERVED:
+        (out / f"served-{path}").write_bytes(Site(folder).answer(path, {}).content)
     return out
 
 
 def test_every_kind_of_page_of_the_viewer_is_accessible(folder: Path, written: Path, pages: Pages) -> None:
-    kinds: dict[str, str] = {}
+    kinds = {f"served-{path}": f"served-{path}" for path in SERVED}
     for path, answer in list_pages(Site(folder, static=True)):
         if answer.kind == HTML:
             kinds.setdefault(re.sub(r"\d+", "N", path), path)

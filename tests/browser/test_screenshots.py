@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from io import BytesIO
 from pathlib import Path
@@ -21,7 +20,7 @@ from playwright.sync_api import Page, expect
 from serving.model_configs import CHECKOUT
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import load
-from tests.browser.conftest import NARROW, WIDE, Pages
+from tests.browser.conftest import NARROW, WIDE, Pages, serve
 from tests.bundled_demo import Demo
 from tests.scripted_runs import command, in_process
 
@@ -52,12 +51,15 @@ Shoot = Callable[..., None]
 
 @pytest.fixture
 def shoot(request: pytest.FixtureRequest, pages: Pages) -> Shoot:
-    """Check a page in all windows; with `--update`, also take its pictures."""
+    """Check a page in all windows; with `--update`, also take its pictures. Wide windows can be higher by
+    `more` pixels."""
 
-    def shoot(name: str, address: str, prepare: Callable[[Page], None] = lambda page: None) -> None:
+    def shoot(
+        name: str, address: str, prepare: Callable[[Page], None] = lambda page: None, more: int = 0
+    ) -> None:
         for look, (width, height, dark) in LOOKS.items():
             page = pages.open(address, width=width, dark=dark)
-            page.set_viewport_size({"width": width, "height": height})
+            page.set_viewport_size({"width": width, "height": height + (more if width == WIDE else 0)})
             prepare(page)
             assert page.locator("h1").count() == 1
             assert page.evaluate("document.documentElement.scrollWidth") == width, (name, look)
@@ -88,16 +90,8 @@ def react(bundled_demo: Demo) -> Iterator[subprocess.Popen[bytes]]:
 @pytest.fixture(scope="module")
 def viewer(bundled_demo: Demo, react: subprocess.Popen[bytes]) -> Iterator[str]:
     """The address of the viewer of both runs."""
-    folder = bundled_demo.run.parent
-    process = subprocess.Popen(
-        [sys.executable, "-m", "speedrunner", "view", folder.name],
-        cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-    )  # fmt: skip
-    assert process.stdout is not None
-    start = process.stdout.readline()  # the only run's page, if there is one run yet
-    yield re.match(r"http://[^/]+/[^/]+/", start)[0]
-    process.kill()
-    process.wait()
+    with serve(bundled_demo.run.parent) as address:
+        yield address
 
 
 def test_the_page_of_a_running_sweep(viewer: str, shoot: Shoot) -> None:
@@ -139,7 +133,8 @@ def test_the_playback_of_an_episode(finished: str, shoot: Shoot, failure: Episod
 
 
 def test_a_task_before_and_after(finished: str, shoot: Shoot, failure: EpisodeRow) -> None:
-    shoot("task", urljoin(finished, f"{RUN}/task/{failure.episode.rpartition('/')[2]}.html"))
+    address = urljoin(finished, f"{RUN}/task/{failure.episode.rpartition('/')[2]}.html")
+    shoot("task", address, more=500)
 
 
 def test_the_report(finished: str, bundled_demo: Demo, shoot: Shoot, tmp_path: Path) -> None:
