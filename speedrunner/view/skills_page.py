@@ -13,8 +13,8 @@ from speedrunner.results.skill_table import SkillHistory, SkillVersion, skill_ev
 from speedrunner.store.run_data import RunData
 from speedrunner.view.pages import Context, heading
 
-INTERVALS = 200
-"""Skills whose savings have an interval: those that were called most. More take more than a second."""
+INTERVALS = 100
+"""Skills whose savings have an interval: those that were called most. More take longer."""
 
 
 class SkillLine(msgspec.Struct, frozen=True):

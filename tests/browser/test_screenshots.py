@@ -37,14 +37,15 @@ COLORS = 128
 RUN = "runs/speedrunner"
 
 PAGES = {
-    "runs": "index.html",
-    "run": f"{RUN}/index.html",
-    "library": f"{RUN}/library.html",
-    "sleep": f"{RUN}/sleep/0002/1.html#edits",
-    "skills": f"{RUN}/skills.html",
-    "compare": "compare.html",
-    "comparison": "compare/react/speedrunner.html",
+    "runs": ("index.html", -350),
+    "run": (f"{RUN}/index.html", 600),
+    "library": (f"{RUN}/library.html", 150),
+    "sleep": (f"{RUN}/sleep/0002/1.html", 600),
+    "skills": (f"{RUN}/skills.html", 0),
+    "compare": ("compare.html", 0),
+    "comparison": ("compare/react/speedrunner.html", 0),
 }
+"""Addresses, and how many pixels wide windows are higher than in `LOOKS`."""
 
 Shoot = Callable[..., None]
 
@@ -111,7 +112,8 @@ def finished(viewer: str, react: subprocess.Popen[bytes]) -> str:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page(finished: str, shoot: Shoot, name: str) -> None:
-    shoot(name, urljoin(finished, PAGES[name]))
+    address, more = PAGES[name]
+    shoot(name, urljoin(finished, address), more=more)
 
 
 @pytest.fixture(scope="module")
