@@ -56,15 +56,8 @@ sys.dont_write_bytecode = False
 
 STARTS_PROCESSES = frozenset(
     (
-        "browser",
-        "bundled_demo",
-        "corridor",
-        "dense_folder",
-        "engine_server",
-        "hybrid_folder",
-        "learnt",
-        "programmed",
-        "smi",
+        *("browser", "bundled_demo", "corridor", "dense_folder", "engine_server", "hybrid_folder"),
+        *("learnt", "programmed", "smi"),
     )
 )
 """Shared fixtures that start processes: a test that needs one has the marker `process` by itself."""

@@ -175,14 +175,14 @@ class EvaluationPoint(msgspec.Struct, frozen=True):
     Attributes:
         score: mean of those with a score; `None` without any.
         limited: share that limits ended.
-        output: mean output tokens of the actor.
+        output: mean output tokens of those with a request and a score; `None` without any.
     """
 
     checkpoint: int
     episodes: int
     score: float | None
     limited: float
-    output: float
+    output: float | None
 
 
 def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
@@ -199,7 +199,8 @@ def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
         scores = [row.score for row in own if row.score is not None]
         limited = sum(row.termination.is_limit for row in own) / len(own)
         score = sum(scores) / len(scores) if scores else None
-        output = sum(row.usage.completion for row in own) / len(own)
+        outputs = [row.usage.completion for row in own if row.llm_calls and row.score is not None]
+        output = sum(outputs) / len(outputs) if outputs else None
         found.append(EvaluationPoint(checkpoint, len(own), score, limited, output))
     return found
 

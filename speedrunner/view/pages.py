@@ -93,7 +93,9 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                     "scores": draw_spark(
                         [(each.checkpoint, each.score) for each in points if each.score is not None]
                     ),
-                    "outputs": draw_spark([(each.checkpoint, each.output) for each in points]),
+                    "outputs": draw_spark(
+                        [(each.checkpoint, each.output) for each in points if each.output is not None]
+                    ),
                     "problem": "",
                 }
             )

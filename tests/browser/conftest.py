@@ -99,8 +99,10 @@ def serve(folder: Path) -> Iterator[str]:
         assert process.stdout is not None
         start = re.match(r"http://[^/]+/[^/]+/", process.stdout.readline())
         assert start is not None
-        yield start[0]
-        process.kill()
+        try:
+            yield start[0]
+        finally:
+            process.kill()
 
 
 @pytest.fixture(scope="module")
