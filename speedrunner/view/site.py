@@ -22,7 +22,7 @@ from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import compare_page, live, most_called, pages
 from speedrunner.view.calls_page import calls_page
-from speedrunner.view.compare_page import CannotCompare, Comparable
+from speedrunner.view.comparable import CannotCompare, Comparable
 from speedrunner.view.episode_page import ViewedEpisode, episode_page, pictures_data
 from speedrunner.view.library_history import history_page
 from speedrunner.view.library_page import Calls, count_calls, library_page
