@@ -37,15 +37,14 @@ def snapshot(game: Game) -> dict[str, Any]:
     player, inventory = game.player, game.player.inventory
     x, y = player.x, player.y
     ahead = int(player.facing[0]), int(player.facing[1])
-    around = range(-SIGHT, SIGHT + 1)
     return {
         **{vital: inventory[vital] for vital in VITALS},
         "inventory": {name: n for name, n in inventory.items() if n and name not in VITALS},
         "pos": [x, y],
         "facing": list(ahead),
-        "facing_target": _name_at(game, x + ahead[0], y + ahead[1]),
+        "facing_target": _name_cell(*game.world[x + ahead[0], y + ahead[1]]),
         "sleeping": bool(player.sleeping),
-        "window": [",".join(_name_at(game, x + right, y + down) for right in around) for down in around],
+        "window": [",".join(_name_cell(*cell) for cell in row) for row in game.world.window(x, y, SIGHT)],
         "achievements": sorted(name for name, times in player.achievements.items() if times),
         "step": game.step_count,
         "daylight": round(float(game.world.daylight), 6),
@@ -55,10 +54,9 @@ def snapshot(game: Game) -> dict[str, Any]:
 def textures(game: Game) -> list[list[str]]:
     """Return the names of upstream's textures for the cells of a snapshot's `window`, row by row: of the
     material, and after a dot of the creature or thing on it."""
-    around = range(-SIGHT, SIGHT + 1)
-    cells = [[game.world[game.player.x + right, game.player.y + down] for right in around] for down in around]
+    cells = game.world.window(game.player.x, game.player.y, SIGHT)
     return [
-        [".".join([material or OUTSIDE, *([obj.texture] if obj else [])]) for material, obj in row]
+        [f"{material or OUTSIDE}.{obj.texture}" if obj else material or OUTSIDE for material, obj in row]
         for row in cells
     ]
 
@@ -97,8 +95,7 @@ def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
     return "\n".join([*lines, f"You face {front} at your front.", END])
 
 
-def _name_at(game: Game, x: int, y: int) -> str:
-    material, obj = game.world[x, y]
+def _name_cell(material: str | None, obj: Any) -> str:
     return type(obj).__name__.lower() if obj else material or OUTSIDE
 
 

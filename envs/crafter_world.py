@@ -104,6 +104,26 @@ class World(engine.World):
             return self._mat_names[self._mat_map.item(x, y)], self._objects[self._obj_map.item(x, y)]
         return None, None
 
+    def window(self, x: int, y: int, sight: int) -> list[list[tuple[str | None, Any]]]:
+        """Return the material and the object of each cell at most `sight` cells away in both directions, row
+        by row. Both are `None` beyond the map."""
+        left, right = max(x - sight, 0), min(x + sight + 1, AREA[0])
+        top, bottom = max(y - sight, 0), min(y + sight + 1, AREA[1])
+        nothing: list[tuple[str | None, Any]] = [(None, None)]
+        west, east = nothing * (left - x + sight), nothing * (x + sight + 1 - right)
+        names, things = self._mat_names, self._objects
+        rows = zip(
+            self._mat_map[left:right, top:bottom].T.tolist(),
+            self._obj_map[left:right, top:bottom].T.tolist(),
+            strict=True,
+        )
+        inside = [
+            [*west, *((names[material], things[obj]) for material, obj in zip(*row, strict=True)), *east]
+            for row in rows
+        ]
+        outside = nothing * (2 * sight + 1)
+        return [outside] * (top - y + sight) + inside + [outside] * (y + sight + 1 - bottom)
+
     def __setitem__(self, pos: Sequence[int], material: str) -> None:
         super().__setitem__(pos, material)
         chunk = self.chunk_key((int(pos[0]), int(pos[1])))

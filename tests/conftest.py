@@ -17,6 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
+from tests.bundled_demo import Demo, play_demo
 from tests.bundled_models import bundled_folder
 from tests.process_guard import StartsProcess, guard
 from tests.stand_in_smi import write_smi
@@ -26,6 +27,7 @@ ENGINE = "tests/engine"
 
 SLOW_WITH_ENGINE = (
     "tests/slurm/",
+    "tests/browser/test_screenshots.py",
     "tests/test_readme.py",
     "tests/speedrunner/cli/test_report_tables.py",
     "tests/speedrunner/verification/test_verify.py",
@@ -53,7 +55,10 @@ sys.dont_write_bytecode = False
 
 
 STARTS_PROCESSES = frozenset(
-    ("browser", "corridor", "dense_folder", "engine_server", "hybrid_folder", "learnt", "programmed", "smi")
+    (
+        *("browser", "bundled_demo", "corridor", "dense_folder", "engine_server", "hybrid_folder"),
+        *("learnt", "programmed", "smi"),
+    )
 )
 """Shared fixtures that start processes: a test that needs one has the marker `process` by itself."""
 
@@ -140,6 +145,12 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     folder.mkdir()
     monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
     return partial(write_smi, folder)
+
+
+@pytest.fixture(scope="session")
+def bundled_demo(tmp_path_factory: pytest.TempPathFactory) -> Demo:
+    """The README's demo, which takes a minute."""
+    return play_demo(tmp_path_factory.mktemp("demo"))
 
 
 @pytest.fixture(scope="session")

@@ -171,16 +171,23 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
 
 
 class EvaluationPoint(msgspec.Struct, frozen=True):
-    """The test episodes of one checkpoint: their number, mean score, and the share that limits ended."""
+    """The test episodes of one checkpoint.
+
+    Attributes:
+        score: mean of those with a score; `None` without any.
+        limited: share that limits ended.
+        output: mean output tokens of those with a request and a score; `None` without any.
+    """
 
     checkpoint: int
     episodes: int
     score: float | None
     limited: float
+    output: float | None
 
 
 def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
-    """Return three columns of `average_tests`, ascending, without the cost of a data frame.
+    """Return some columns of `average_tests`, ascending, without the cost of a data frame.
 
     A page of many runs needs no more.
     """
@@ -193,7 +200,9 @@ def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
         scores = [row.score for row in own if row.score is not None]
         limited = sum(row.termination.is_limit for row in own) / len(own)
         score = sum(scores) / len(scores) if scores else None
-        found.append(EvaluationPoint(checkpoint, len(own), score, limited))
+        outputs = [row.usage.completion for row in own if row.llm_calls and row.score is not None]
+        output = sum(outputs) / len(outputs) if outputs else None
+        found.append(EvaluationPoint(checkpoint, len(own), score, limited, output))
     return found
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -23,6 +24,11 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 DRAWN = 2_000_000
 """Maximum number of values drawn at once: 32 MB."""
+
+COLUMNS = DRAWN // RESAMPLES
+"""Maximum number of columns that are resampled at once."""
+
+TAIL = (1 - CONFIDENCE) / 2
 
 SEED = 0
 """Fixed, so that the same values always have the same interval."""
@@ -75,27 +81,44 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     return bootstrap_statistic(as_samples(values), _first)
 
 
-def bootstrap_columns(rows: Sequence[Sequence[float]]) -> list[Estimate | None]:
-    """Return the mean of each column of independent rows with its percentile bootstrap interval.
+def bootstrap_columns(groups: Sequence[Sequence[Sequence[float]]]) -> list[list[Estimate | None]]:
+    """Return, for each group of independent rows, the mean of each column with its percentile bootstrap
+    interval.
 
-    Rows are drawn together. A column with an unknown value (NaN) is `None`.
+    The rows of a group are drawn together. Groups with the same number of rows share their resamples, which
+    take most of the time. A column with an unknown value (NaN) is `None`.
 
     Args:
-        rows: at least one.
+        groups: each with at least one row.
     """
     import numpy
 
-    values = numpy.asarray(rows, dtype=float)
-    count, means = len(values), values.mean(axis=0).tolist()
-    if count == 1:
-        return [None if math.isnan(mean) else Estimate(mean, None, None, 1) for mean in means]
-    tail = (1 - CONFIDENCE) / 2
-    drawn = numpy.concatenate([shares @ values for shares in _draw_shares(count)])
-    ends = numpy.quantile(drawn, [tail, 1 - tail], axis=0).tolist()
-    return [
-        None if math.isnan(mean) else Estimate(mean, low, high, count)
-        for mean, low, high in zip(means, *ends, strict=True)
-    ]
+    arrays = [numpy.asarray(rows, dtype=float) for rows in groups]
+    places: dict[int, list[int]] = {}
+    for place, array in enumerate(arrays):
+        places.setdefault(len(array), []).append(place)
+    found: list[list[Estimate | None]] = [[] for _ in groups]
+    for own in places.values():
+        estimates = _bootstrap_array(numpy.concatenate([arrays[place] for place in own], axis=1))
+        for place in own:
+            found[place] = list(islice(estimates, arrays[place].shape[1]))
+    return found
+
+
+def _bootstrap_array(values: ndarray) -> Iterator[Estimate | None]:
+    """Yield the estimate of each column of an array of shape (rows, columns)."""
+    import numpy
+
+    count = len(values)
+    for block in numpy.split(values, range(COLUMNS, values.shape[1], COLUMNS), axis=1):
+        means = block.mean(axis=0).tolist()
+        if count == 1:
+            yield from (None if math.isnan(mean) else Estimate(mean, None, None, 1) for mean in means)
+            continue
+        drawn = numpy.concatenate([block.T @ shares.T for shares in _draw_shares(count)], axis=1)
+        ends = numpy.quantile(drawn, [TAIL, 1 - TAIL], axis=1).tolist()
+        for mean, low, high in zip(means, *ends, strict=True):
+            yield None if math.isnan(mean) else Estimate(mean, low, high, count)
 
 
 def _draw_shares(count: int) -> Iterable[ndarray]:
@@ -148,8 +171,7 @@ def bootstrap_statistic(samples: Mapping[int, Sequence[ndarray]], statistic: Sta
     if count < 2:
         return Estimate(mean, None, None, count)
     _, drawn = resample_seeds(samples, statistic)
-    tail = (1 - CONFIDENCE) / 2
-    low, high = numpy.quantile(drawn.mean(axis=0), [tail, 1 - tail])
+    low, high = numpy.quantile(drawn.mean(axis=0), [TAIL, 1 - TAIL])
     return Estimate(mean, float(low), float(high), count)
 
 

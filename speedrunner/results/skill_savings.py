@@ -7,7 +7,9 @@ only in the skill.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
+from math import isnan
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -69,7 +71,9 @@ class SkillSaving(msgspec.Struct, frozen=True, kw_only=True):
     score: Estimate | None = None
 
 
-def skill_savings(run: RunData, history: SkillHistory, costs: RunCosts | None = None) -> list[SkillSaving]:
+def skill_savings(
+    run: RunData, history: SkillHistory, costs: RunCosts | None = None, *, most: int | None = None
+) -> list[SkillSaving]:
     """Return the observed savings of all skills that a run ever had, in the order of creation.
 
     A skill ran in an episode if the actor, another skill or a program called it. Training episodes are
@@ -79,6 +83,8 @@ def skill_savings(run: RunData, history: SkillHistory, costs: RunCosts | None = 
     Args:
         history: the run's `skill_history`; without its held-out episodes, only training counts.
         costs: the run's priced ledger; `None`: priced by the run's own list.
+        most: number of skills with intervals, which take most of the time: those that were called most;
+            `None`: all.
 
     Raises:
         StorageError: the run cannot be read.
@@ -103,7 +109,18 @@ def skill_savings(run: RunData, history: SkillHistory, costs: RunCosts | None = 
     for episodes in groups.values():
         for name, compared in _compare(episodes):
             tasks.setdefault(name, []).append(compared)
-    return [_estimate(name, tasks.get(name, [])) for name in names]
+    calls: Counter[str] = Counter()
+    for version in history.versions:
+        calls[version.name] += version.calls + version.inner_calls
+    resampled = [name for name, _ in calls.most_common(most) if name in tasks]
+    differences = ([task[2] for task in tasks[name]] for name in resampled)
+    estimates = dict(zip(resampled, bootstrap_columns(list(differences)), strict=True))
+    return [
+        _describe(name, tasks[name], estimates.get(name) or _average_columns(tasks[name]))
+        if name in tasks
+        else SkillSaving(skill=name)
+        for name in names
+    ]
 
 
 def sort_savings(savings: Sequence[SkillSaving], amount: Amount) -> list[SkillSaving]:
@@ -163,13 +180,17 @@ def _average(rows: Sequence[Sequence[float]]) -> list[float]:
     return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
 
 
-def _estimate(name: str, tasks: Sequence[_Comparison]) -> SkillSaving:
-    if not tasks:
-        return SkillSaving(skill=name)
+def _average_columns(tasks: Sequence[_Comparison]) -> list[Estimate | None]:
+    """Return estimates without intervals."""
+    means = _average([task[2] for task in tasks])
+    return [None if isnan(mean) else Estimate(mean, None, None, len(tasks)) for mean in means]
+
+
+def _describe(name: str, tasks: Sequence[_Comparison], estimates: Sequence[Estimate | None]) -> SkillSaving:
     return SkillSaving(
         skill=name,
         tasks=len(tasks),
         episodes_with=sum(task[0] for task in tasks),
         episodes_without=sum(task[1] for task in tasks),
-        **dict(zip(AMOUNTS, bootstrap_columns([task[2] for task in tasks]), strict=True)),
+        **dict(zip(AMOUNTS, estimates, strict=True)),
     )

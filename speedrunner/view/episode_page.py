@@ -20,6 +20,7 @@ from speedrunner.view.pages import TURNS, Context, heading
 from speedrunner.view.paging import NotFound, page_part
 from speedrunner.view.pictures import Picture
 from speedrunner.view.playback import PIECE, Step, count_pieces, list_modules, list_steps, make_piece
+from speedrunner.view.task_page import task_text
 from speedrunner.view.tile_images import CREDITS, tile_image, tile_symbols
 from speedrunner.view.turns import Room, Shown, show_calls
 from speedrunner.view.worlds import DRAWN, TILED, Worlds, replay_worlds
@@ -95,6 +96,7 @@ def episode_page(run: RunData, seen: ViewedEpisode, page: int, *, static: bool) 
         "growing": 0,
         "trajectory": trajectory,
         "status": _result(trajectory),
+        "task": task_text(trajectory),
         "failure": describe_failure(trajectory),
         "error": None if error is None else _place(error + 1),
         "numbers": _numbers(trajectory),

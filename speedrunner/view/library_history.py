@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 import msgspec
@@ -12,6 +12,10 @@ from speedrunner.results.skill_evolution import Evolution, follow_skills
 from speedrunner.results.skill_table import RENAMED, START, SkillHistory, SkillVersion
 from speedrunner.store.run_data import RunData
 from speedrunner.view.pages import Context, heading
+from speedrunner.view.sleep_page import read_summary
+
+CHANGES = ("new", "edited", "renamed", "deleted")
+"""Kinds of cells that are counted for each version."""
 
 LEVELS = 4
 """Shades for the number of calls."""
@@ -60,6 +64,24 @@ class Row(msgspec.Struct, frozen=True):
     cells: list[Cell]
 
 
+class VersionLine(msgspec.Struct, frozen=True):
+    """One version of the library.
+
+    Attributes:
+        changes: number of skills by kind of cell.
+        episodes: those that were played with it.
+        score: their mean score; `None` without any.
+        summary: what the sleep that made it says about its work.
+    """
+
+    version: int
+    skills: int
+    changes: Counter[str]
+    episodes: int
+    score: float | None
+    summary: str
+
+
 class Usage(msgspec.Struct):
     """Calls of a skill in the episodes that were played with one version.
 
@@ -77,19 +99,41 @@ def history_page(run: RunData, history: SkillHistory) -> Context:
     versions = sorted(history.libraries)
     rows = list_rows(run, history)
     used = sorted((row for row in rows if row.calls), key=lambda row: -row.calls)
-    changes = Counter((cell.version, cell.kind) for row in rows for cell in row.cells)
+    timeline = list(_list_versions(run, history, rows))
     return {
         **heading(run),
         "growing": 0,
         "versions": versions,
         "stored": set(run.policies.versions()),
         "sleeps": {each.sleep for each in run.sleeps},
-        "sizes": {version: len(history.libraries[version].skills) for version in versions},
+        "timeline": timeline,
+        "kinds": [kind for kind in CHANGES if any(each.changes[kind] for each in timeline)],
         "used": used,
         "unused": [row for row in rows if not row.calls],
-        "changes": changes,
-        "trained": {version: sum(row.policy == version for row in run.rows) for version in versions},
     }
+
+
+def _list_versions(run: RunData, history: SkillHistory, rows: Sequence[Row]) -> Iterator[VersionLine]:
+    """Yield all versions, oldest first."""
+    changes: dict[int, Counter[str]] = {version: Counter() for version in history.libraries}
+    for row in rows:
+        for cell in row.cells:
+            changes[cell.version][cell.kind] += 1
+    played: dict[int, list[float | None]] = {}
+    for each in run.rows:
+        played.setdefault(each.policy, []).append(each.score)
+    summaries = {record.sleep: read_summary(record) for record in run.sleeps}
+    for version, library in sorted(history.libraries.items()):
+        own = played.get(version, [])
+        scores = [score for score in own if score is not None]
+        yield VersionLine(
+            version=version,
+            skills=len(library.skills),
+            changes=changes[version],
+            episodes=len(own),
+            score=sum(scores) / len(scores) if scores else None,
+            summary=summaries.get(version, ""),
+        )
 
 
 def list_rows(run: RunData, history: SkillHistory) -> list[Row]:

@@ -90,8 +90,11 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                     "path": os.path.relpath(path.resolve(), top),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
-                    "spark": draw_spark(
+                    "scores": draw_spark(
                         [(each.checkpoint, each.score) for each in points if each.score is not None]
+                    ),
+                    "outputs": draw_spark(
+                        [(each.checkpoint, each.output) for each in points if each.output is not None]
                     ),
                     "problem": "",
                 }

@@ -58,7 +58,8 @@ def _cells(columns: int, rows: int) -> tuple[Place, ...]:
     return (*cells, (0, 0), (0, CELL * rows + 2))
 
 
-def _draw_items(items: Iterable[tuple[str, str]], columns: int) -> Markup:
+@lru_cache(maxsize=256)
+def _draw_items(items: tuple[tuple[str, str], ...], columns: int) -> Markup:
     """Draw tiles with a short text next to each, in rows below a grid."""
     item = Markup('<use href="#w-{}" x="{}" y="{}"/><text x="{}" y="{}">{}</text>')
     across = max(columns * CELL // 15, 1)
@@ -100,6 +101,7 @@ def draw_babyai(seen: Mapping[str, Any]) -> Picture:
     tiles[row * columns + column] += f".agent-{seen['agent_dir']}"
     carried = seen["carrying"]
     items = [(f"{carried[0]}-{carried[1]}", "carried")] if carried else []
+    below = _draw_items(tuple(items), columns) or Markup('<text y="7">carries nothing</text>')
     things = [
         f"a {_describe_thing(each)} in column {each['pos'][0]}, row {each['pos'][1]}"
         for each in seen["objects"]
@@ -114,7 +116,7 @@ def draw_babyai(seen: Mapping[str, Any]) -> Picture:
         (columns * CELL, rows * CELL + 13),
         _cells(columns, rows),
         visible(label),
-        (*map(_use, tiles), Markup(""), _draw_items(items, columns)),
+        (*map(_use, tiles), Markup(""), below),
     )
 
 
@@ -173,7 +175,7 @@ def draw_crafter(seen: Mapping[str, Any], textures: Sequence[Sequence[str]]) -> 
         (columns * CELL, rows * CELL + 2 + 12 * ITEM_ROWS),
         _cells(columns, rows),
         visible(_describe_crafter(seen)),
-        (*parts, _draw_night(seen["daylight"], columns, rows), _draw_items(items, columns)),
+        (*parts, _draw_night(seen["daylight"], columns, rows), _draw_items(tuple(items), columns)),
     )
 
 

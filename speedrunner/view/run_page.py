@@ -96,10 +96,11 @@ def _intervals(
 def run_page(run: RunData, numbers: RunNumbers) -> Context:
     """Return a run's page."""
     points = numbers.points
-    failed: dict[int, list[str]] = {}
+    failed: dict[int, list[tuple[str, str]]] = {}
     for row in sorted(run.rows, key=lambda row: (row.checkpoint, row.episode)):
         if row.phase == "test" and not row.success:
-            failed.setdefault(row.checkpoint, []).append(row.episode)
+            reason = row.termination.value.replace("_", " ")
+            failed.setdefault(row.checkpoint, []).append((row.episode, reason))
     endings: dict[str, dict[str, int]] = {}
     for row in run.rows:
         counts = endings.setdefault(row.termination.value, {"train": 0, "test": 0})
@@ -177,7 +178,9 @@ def _usd(name: str) -> Callable[[Row], str]:
 def _limits(row: Row) -> str:
     """Return the share of test episodes that limits ended, by limit."""
     each = [f"{name.replace('_', ' ')} {row[name]:.0%}" for name in LIMITS if row[name]]
-    return f"{row['limited']:.0%}" + (f" ({', '.join(each)})" if each else "")
+    if len(each) < 2:
+        return each[0] if each else "0%"
+    return f"{row['limited']:.0%} ({', '.join(each)})"
 
 
 COLUMNS: dict[str, Callable[[Row], str]] = {

@@ -22,7 +22,7 @@ from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import compare_page, live, most_called, pages
 from speedrunner.view.calls_page import calls_page
-from speedrunner.view.compare_page import CannotCompare, Comparable
+from speedrunner.view.comparable import CannotCompare, Comparable
 from speedrunner.view.episode_page import ViewedEpisode, episode_page, pictures_data
 from speedrunner.view.library_history import history_page
 from speedrunner.view.library_page import Calls, count_calls, library_page
@@ -31,7 +31,7 @@ from speedrunner.view.paging import NotFound
 from speedrunner.view.run_page import RunNumbers, read_numbers, run_page
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.search_index import SearchIndex, build_index
-from speedrunner.view.skills_page import skills_page
+from speedrunner.view.skills_page import INTERVALS, skills_page
 from speedrunner.view.sleep_page import find_sleep, sleep_page
 from speedrunner.view.task_page import task_page, tasks_page
 from speedrunner.view.turns import highlight, show_calls
@@ -270,7 +270,8 @@ class Site:
             return self._histories(*_snapshot(run))
 
     def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
-        return skill_savings(load(path, skip_broken=True), self._histories(path, *snapshot))
+        run = load(path, skip_broken=True)
+        return skill_savings(run, self._histories(path, *snapshot), most=INTERVALS)
 
     def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""

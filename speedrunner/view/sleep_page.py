@@ -62,7 +62,7 @@ def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
         **heading(run),
         "growing": 0,
         "record": record,
-        "summary": summarize_sleep(msgspec.to_builtins(record))["summary"],
+        "summary": read_summary(record),
         "numbers": {each.sleep for each in run.sleeps},
         "size": TURNS,
         "versions": run.policies.versions(),
@@ -74,6 +74,11 @@ def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
         "evidence": sleep_evidence(run, record),
         **page_part(cells, page, TURNS),
     }
+
+
+def read_summary(record: SleepRecord) -> str:
+    """Return what a sleep's agent said about its work when it finished; empty if it did not."""
+    return str(summarize_sleep(msgspec.to_builtins(record))["summary"])
 
 
 def find_sleep(run: RunData, number: int) -> SleepRecord:

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+
+from speedrunner.view.site import Site
+from speedrunner.view.static import write
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -78,3 +86,35 @@ def pages(browser: Browser) -> Iterator[Pages]:
     yield found
     found.close()
     assert found.complaints == []
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """Serve the viewer of a folder in a process of its own. Yields the address of its pages, with a slash at
+    the end."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "speedrunner", "view", folder.name],
+        cwd=folder.parent, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        start = re.match(r"http://[^/]+/[^/]+/", process.stdout.readline())
+        assert start is not None
+        try:
+            yield start[0]
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[str]:
+    """The address of the viewer's pages of a module's `folder`."""
+    with serve(folder) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The address of the same pages as files."""
+    out = tmp_path_factory.mktemp("pages") / "out"
+    write(Site(folder, static=True), out, lambda line: None)
+    return f"{out.as_uri()}/"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from urllib.parse import urljoin
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -23,6 +24,9 @@ LOOKS = ((WIDE, False), (NARROW, False), (WIDE, True))
 """Widths of windows in pixels, and whether they are dark."""
 
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
+
+SERVED = ("live.html", "compare.html")
+"""Pages that only the server has, or that look different there."""
 
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")
 
@@ -58,17 +62,19 @@ def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def test_every_kind_of_page_of_the_viewer_is_accessible(folder: Path, written: Path, pages: Pages) -> None:
-    kinds: dict[str, str] = {}
+def test_every_kind_of_page_of_the_viewer_is_accessible(
+    folder: Path, written: Path, served: str, pages: Pages
+) -> None:
+    kinds = {f"served {path}": urljoin(served, path) for path in SERVED}
     for path, answer in list_pages(Site(folder, static=True)):
         if answer.kind == HTML:
-            kinds.setdefault(re.sub(r"\d+", "N", path), path)
+            kinds.setdefault(re.sub(r"\d+", "N", path), (written / path).as_uri())
     assert len(kinds) > 10
     found = []
-    for path in kinds.values():
+    for kind, address in kinds.items():
         for width, dark in LOOKS:
-            page = pages.open((written / path).as_uri(), width=width, dark=dark)
-            found += [f"{path}, {width} pixels, dark {dark}: {each}" for each in violations(page)]
+            page = pages.open(address, width=width, dark=dark)
+            found += [f"{kind}, {width} pixels, dark {dark}: {each}" for each in violations(page)]
             page.context.close()
     assert "\n".join(found) == ""
 

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urljoin
 
@@ -19,8 +16,6 @@ from serving.usage import Usage
 from speedrunner.store.records import CallNode, Message, Policy, Skill, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.playback import PIECE
-from speedrunner.view.site import Site
-from speedrunner.view.static import write
 from tests.browser.conftest import NARROW, Pages
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.view.runs import CONFIG, append
@@ -60,25 +55,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def served(folder: Path) -> Iterator[str]:
-    """The address of the run's page."""
-    command = [sys.executable, "-m", "speedrunner", "view", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    yield process.stdout.readline().strip()
-    process.kill()
-    process.wait()
-
-
-@pytest.fixture(scope="module")
-def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same page as a file."""
-    out = tmp_path_factory.mktemp("pages") / "out"
-    write(Site(folder, static=True), out, lambda line: None)
-    return f"{out.as_uri()}/runs/run/index.html"
-
-
 def is_at(page: Page, step: int) -> None:
     """Wait until the playback shows a step."""
     last = page.locator("#playback").get_attribute("data-last")
@@ -89,7 +65,7 @@ def is_at(page: Page, step: int) -> None:
 def test_each_step_shows_the_world_the_call_stack_and_the_line(
     request: pytest.FixtureRequest, pages: Pages, kind: str
 ) -> None:
-    page = pages.open(urljoin(request.getfixturevalue(kind), "train/0000/1.html"))
+    page = pages.open(urljoin(request.getfixturevalue(kind), "runs/run/train/0000/1.html"))
     picture = page.locator("#playback svg.picture")
     picture.wait_for()
     start = picture.inner_html()
@@ -111,7 +87,7 @@ def test_each_step_shows_the_world_the_call_stack_and_the_line(
 
 
 def test_play_runs_to_the_end_and_stops(served: str, pages: Pages) -> None:
-    page = pages.open(urljoin(served, "train/0000/1.html"))
+    page = pages.open(urljoin(served, "runs/run/train/0000/1.html"))
     page.locator("#playback select").select_option("30")
     page.get_by_role("button", name="Play").click()
     is_at(page, 3)
@@ -119,7 +95,7 @@ def test_play_runs_to_the_end_and_stops(served: str, pages: Pages) -> None:
 
 
 def test_the_keyboard_moves_the_slider_and_between_episodes(served: str, pages: Pages) -> None:
-    page = pages.open(urljoin(served, "train/0000/1.html"))
+    page = pages.open(urljoin(served, "runs/run/train/0000/1.html"))
     slider = page.get_by_role("slider", name="Step")
     is_at(page, 0)
     slider.focus()
@@ -137,7 +113,7 @@ def test_the_keyboard_moves_the_slider_and_between_episodes(served: str, pages: 
 
 @pytest.mark.parametrize("kind", ["served", "written"])
 def test_a_long_episode_is_loaded_in_pieces(request: pytest.FixtureRequest, pages: Pages, kind: str) -> None:
-    page = pages.open(urljoin(request.getfixturevalue(kind), "train/0001/1.html"), width=NARROW)
+    page = pages.open(urljoin(request.getfixturevalue(kind), "runs/run/train/0001/1.html"), width=NARROW)
     is_at(page, 0)
     assert page.locator("script[src*='playback-']").count() == 1
     page.locator(f"#turn-{TURNS} a[data-step]").click()
@@ -150,13 +126,13 @@ def test_a_long_episode_is_loaded_in_pieces(request: pytest.FixtureRequest, page
 
 
 def test_an_episode_without_a_primitive_has_no_playback(served: str, pages: Pages) -> None:
-    page = pages.open(urljoin(served, "train/0002/1.html"))
+    page = pages.open(urljoin(served, "runs/run/train/0002/1.html"))
     assert page.locator("h1").is_visible()
     assert page.locator("#playback").count() == 0
 
 
 def test_reduced_motion_starts_with_the_lowest_speed(served: str, pages: Pages) -> None:
-    page = pages.open(urljoin(served, "train/0000/1.html"))
+    page = pages.open(urljoin(served, "runs/run/train/0000/1.html"))
     page.emulate_media(reduced_motion="reduce")
     page.reload()
     expect(page.locator("#playback select")).to_have_value("1")

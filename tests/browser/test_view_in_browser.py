@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
 
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.view.site import Site
-from speedrunner.view.static import write
 from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
 from tests.speedrunner.results.small_runs import learnt as write_learnt
 from tests.speedrunner.run_samples import trajectory
@@ -28,25 +23,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     hostile_run(folder / "hostile")
     write_learnt(folder / "learnt")
     return folder
-
-
-@pytest.fixture(scope="module")
-def served(folder: Path) -> Iterator[str]:
-    """The address of the list of runs."""
-    command = [sys.executable, "-m", "speedrunner", "view", str(folder)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    yield process.stdout.readline().strip()
-    process.kill()
-    process.wait()
-
-
-@pytest.fixture(scope="module")
-def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The same as files."""
-    out = tmp_path_factory.mktemp("pages") / "out"
-    write(Site(folder, static=True), out, lambda line: None)
-    return f"{out.as_uri()}/"
 
 
 PAGES = (

@@ -1,4 +1,4 @@
-"""The bundled model that was trained: it learns, in a shortened demo on a real vLLM."""
+"""The bundled model that was trained: it learns, in the demo on a real vLLM."""
 
 from __future__ import annotations
 
@@ -11,27 +11,24 @@ from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.store.run_data import RunData, load
-from tests.scripted_runs import speedrunner
+from tests.bundled_demo import Demo
 
 pytestmark = pytest.mark.slow
 
-CHANCE = 0.12
-"""By which the 40 episodes without skills may be off: one and a half standard errors."""
+CHANCE = 0.14
+"""By which the 30 episodes without skills may be off: one and a half standard errors."""
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory: pytest.TempPathFactory) -> RunData:
-    """Three sleeps of the demo's four, evaluated before and after."""
-    folder = tmp_path_factory.mktemp("demo") / "run"
-    size = ("run.rollouts=30", "run.eval_every=30", "run.test_episodes=30")
-    done = speedrunner("run", "experiment=demo", *size, f"run.dir={folder}", timeout_s=600)
-    assert done.returncode == 0, done.stdout + done.stderr
+def demo(bundled_demo: Demo) -> RunData:
+    """The demo's run."""
+    done = bundled_demo.done
     assert f"tiny: {caveat()}" in " ".join(done.stdout.split())
     assert "they agree to the token" in " ".join(done.stdout.split())
     assert re.search(r"vLLM is ready after \d+ s \(importing \d+ s", done.stdout)
-    assert " WARNING " in (folder / "server.log").read_text()  # vLLM's own stay there
+    assert " WARNING " in (bundled_demo.run / "server.log").read_text()  # vLLM's own stay there
     assert "WARNING" not in done.stdout + done.stderr
-    return load(folder)
+    return load(bundled_demo.run)
 
 
 def caveat() -> str:

@@ -72,6 +72,15 @@ def whole_state(world: Any) -> dict[str, Any]:
     }
 
 
+def test_a_window_has_the_cells_one_by_one_also_beyond_the_map() -> None:
+    game = ours(5)
+    around = range(-4, 5)
+    for x, y in ((0, 0), (63, 2), (30, 63), (game.player.x, game.player.y)):
+        assert game.world.window(x, y, 4) == [
+            [game.world[x + right, y + down] for right in around] for down in around
+        ]
+
+
 @pytest.mark.parametrize(
     "seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 20))]
 )

@@ -81,7 +81,7 @@ function show(piece, number, index) {
   drawWorld(piece, number, index);
   const turns = Number(player.dataset.turns);
   const where = player.querySelector(".where");
-  where.replaceChildren(at ? `Step ${at} of ${last}, in ` : "Before the first step, ");
+  where.replaceChildren(at ? `Step ${at} of ${last}, in ` : "The start of the episode: press Play, move the slider, or go to ");
   const link = document.createElement("a");
   const page = Math.floor((now.turn - 1) / turns) + 1;
   link.href = String(page) === player.dataset.page ? `#turn-${now.turn}` : `${page}.html#turn-${now.turn}`;
@@ -91,6 +91,7 @@ function show(piece, number, index) {
   player.querySelector(".result-title").textContent = now.failed ? "Error" : "Result";
   const result = player.querySelector("pre.result");
   result.textContent = at ? now.result : "";
+  result.hidden = player.querySelector(".result-title").hidden = !at;
   result.classList.toggle("failed", Boolean(now.failed));
   const slider = player.querySelector("input[type=range]");
   slider.value = at;

@@ -323,6 +323,7 @@ def test_points_without_a_data_frame_are_those_of_the_frame(tmp_path: Path) -> N
     points = list_test_points(rows)
     assert [each.checkpoint for each in points] == list(frame.index) == [0, 2]
     assert [each.score for each in points] == [None, 0.75]
+    assert [each.output for each in points] == [None, frame["output"][2]]
     assert [(each.episodes, each.limited) for each in points] == list(
         zip(frame["episodes"], frame["limited"], strict=True)
     )

@@ -11,6 +11,7 @@ from speedrunner.results import inference
 from speedrunner.results.inference import (
     Estimate,
     TTest,
+    bootstrap_columns,
     bootstrap_mean,
     bootstrap_seeds,
     correct_holm,
@@ -102,6 +103,16 @@ class TestSeeds:
             rejected["seeds"] += (respecting.p or 1.0) < 0.05
         assert rejected["paper"] / 400 > 0.4
         assert 0.02 < rejected["seeds"] / 400 < 0.09
+
+
+def test_groups_have_the_same_intervals_alone_and_together() -> None:
+    groups = [[(1.0, 2.0), (4.0, math.nan)], [(3.0,)], [(0.5, 0.0), (2.0, 8.0)], [(1.0,), (2.0,), (4.0,)]]
+    together = bootstrap_columns(groups)
+    assert [[each and each.mean for each in group] for group in together] == [
+        [2.5, None], [3.0], [1.25, 4.0], [pytest.approx(7 / 3)],
+    ]  # fmt: skip
+    for group, found in zip(groups, together, strict=True):
+        assert bootstrap_columns([group]) == [found]
 
 
 def test_large_samples_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

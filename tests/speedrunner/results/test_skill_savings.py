@@ -35,6 +35,20 @@ def play(run: SmallRun, point: int, *episodes: tuple[float | None, Calls]) -> No
 
 
 class TestSavings:
+    def test_have_intervals_only_of_the_skills_that_were_called_most_where_a_limit_is_set(
+        self, tmp_path: Path
+    ) -> None:
+        run = small_run(tmp_path / "run")
+        home = skill("home", 3, None, skill("_step", 1), skill("_step", 1))
+        play(run, 0, (0.0, [None] * 5), (0.5, [None] * 3))
+        play(run, 2, (1.0, [home]), (1.0, [home]))
+        data = load(run.path)
+        found = {each.skill: each for each in skill_savings(data, skill_history(data), most=1)}
+        whole = savings_of(run)
+        assert found["_step"] == whole["_step"]
+        assert found["home"].llm_calls == Estimate(3.0, None, None, 2)
+        assert whole["home"].llm_calls == Estimate(3.0, 2.0, 4.0, 2)
+
     def test_compare_episodes_of_the_same_task_with_and_without_a_call(self, tmp_path: Path) -> None:
         run = small_run(tmp_path / "run")
         home = skill("home", 3, None, skill("_step", 1))

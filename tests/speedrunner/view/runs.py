@@ -38,6 +38,12 @@ def append(run: RunDirectory, played: Trajectory, number: int = 0) -> None:
     run.append_episode(EpisodeRow.of(played, "train", 10 * number))
 
 
+def append_test(run: RunDirectory, played: Trajectory, checkpoint: int = 0) -> None:
+    """A finished test episode of a checkpoint."""
+    run.append_trajectory("test", checkpoint, played)
+    run.append_episode(EpisodeRow.of(played, "test", checkpoint))
+
+
 def long_run(folder: Path, turns: int) -> Path:
     """A run with one episode of so many turns; the last one says "needle"."""
     said = [
@@ -61,12 +67,12 @@ def long_run(folder: Path, turns: int) -> Path:
     return folder
 
 
-def hostile_run(folder: Path) -> Path:
-    """A run all of whose texts are `HOSTILE`."""
+def hostile_turns() -> list[Turn]:
+    """A turn with a call and one without, all of whose texts are `HOSTILE`."""
     call = CallNode(HOSTILE, "skill", {HOSTILE: HOSTILE, "code": f"{HOSTILE}\n"}, HOSTILE, calls=[
         CallNode(HOSTILE, "primitive", {}, error=HOSTILE)
     ])  # fmt: skip
-    turns = [
+    return [
         Turn(
             [Message("system", HOSTILE), Message("user", HOSTILE)],
             HOSTILE,
@@ -79,6 +85,11 @@ def hostile_run(folder: Path) -> Path:
         ),
         Turn([], HOSTILE, Usage(), 0.1, error=HOSTILE),
     ]
+
+
+def hostile_run(folder: Path) -> Path:
+    """A run all of whose texts are `HOSTILE`."""
+    turns = hostile_turns()
     played = trajectory(
         task=Task(HOSTILE, HOSTILE, 7),
         turns=turns,

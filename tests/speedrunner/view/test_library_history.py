@@ -8,7 +8,7 @@ from speedrunner.results.skill_table import skill_history
 from speedrunner.store.records import Policy, Skill
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.view.library_history import Row, list_rows
+from speedrunner.view.library_history import Row, history_page, list_rows
 from speedrunner.view.site import Site
 from tests.page_elements import Elements
 from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
@@ -51,6 +51,20 @@ def test_versions_in_a_row_without_change_and_calls_are_one_cell(tmp_path: Path)
             run.write_policy(Policy(version=version, **there))
     (row,) = rows(path)
     assert cells(row) == [("absent", 0, 3, 0), ("new", 3, 1, 0), ("kept", 4, 3, 0)]
+
+
+def test_each_version_has_its_changes_and_the_mean_score_of_its_episodes(tmp_path: Path) -> None:
+    data = load(learnt(tmp_path / "run").path)
+    page = history_page(data, skill_history(data))
+    timeline = page["timeline"]
+    assert page["kinds"] == ["new", "edited", "deleted"]
+    assert [(each.version, each.skills) for each in timeline] == [(0, 0), (1, 2), (2, 1)]
+    assert [[each.changes[kind] for kind in page["kinds"]] for each in timeline] == [
+        [0, 0, 0], [2, 0, 0], [0, 1, 1],
+    ]  # fmt: skip
+    for each in timeline:
+        scores = [row.score for row in data.rows if row.policy == each.version and row.score is not None]
+        assert each.score == sum(scores) / len(scores)
 
 
 def test_the_page_leads_to_differences_and_folds_many_skills_that_no_one_called(tmp_path: Path) -> None:

@@ -119,7 +119,8 @@ def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: 
     site = Site(tmp_path / "runs")
     shown = page(site, "runs/run/index.html")
     assert '<td class="number">75% (call limit 50%, context overflow 25%)</td>' in shown
-    assert 'after 0 rollouts: <a href="./test/0000/0000/1.html">test/0000/0000</a>, ' in shown
+    failed = '<a href="./test/0000/0000/1.html">test/0000/0000</a> <span class="note">call limit</span>, '
+    assert f"after 0 rollouts: {failed}" in shown
     listed = page(site, "index.html")
     assert '<td class="number">0.500 after 0</td>' in listed
     assert '<td class="number">75%</td>' in listed

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from envs import Outcome, Task
 from serving.tokens.tools import ToolCall
@@ -13,11 +14,9 @@ from speedrunner.store.records import (
     AgentRecord,
     CallNode,
     Edit,
-    EpisodeRow,
     Message,
     Policy,
     Skill,
-    SleepRecord,
     Termination,
     Turn,
 )
@@ -27,8 +26,8 @@ from speedrunner.view.site import Site
 from speedrunner.view.task_page import FIRST, LAST, task_page, tasks_page
 from tests.page_elements import HOSTILE, Elements
 from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
-from tests.speedrunner.run_samples import trajectory
-from tests.speedrunner.view.runs import CONFIG
+from tests.speedrunner.run_samples import sleep, trajectory
+from tests.speedrunner.view.runs import CONFIG, append_test, hostile_turns
 
 SOURCE = 'def home() -> str:\n    """Go."""\n    return walk()'
 
@@ -73,10 +72,8 @@ def test_the_turn_that_wrote_a_skill_and_the_episodes_that_its_sleep_names_are_l
         Turn([prompt], "", Usage(), 0.1, call=ToolCall("execute_code", {"code": code}), executed=ran),
         Turn([Message("tool", printed)], "", Usage(), 0.1, call=ToolCall("write_skill", {"source": SOURCE})),
     ]
-    record = SleepRecord(
-        sleep=1, rollouts=2, attempt=1, seconds=1.0, edits=[Edit("write", "home", source=SOURCE)],
-        agents=[AgentRecord("inducer", turns, Termination.SUBMITTED)],
-    )  # fmt: skip
+    agent = AgentRecord("inducer", turns, Termination.SUBMITTED)
+    record = replace(sleep(), agents=[agent], edits=[Edit("write", "home", source=SOURCE)])
     run = SmallRun(tmp_path / "run")
     run.policy(0, {})
     run.train(0, [None], [None])
@@ -121,9 +118,7 @@ def test_long_episodes_are_shown_in_short_and_equal_turns_are_merged(tmp_path: P
     ]
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config(CONFIG)
-        played = trajectory("test/0000/0000", turns=turns)
-        run.append_trajectory("test", 0, played)
-        run.append_episode(EpisodeRow.of(played, "test", 0))
+        append_test(run, trajectory("test/0000/0000", turns=turns))
     (played,) = task_page(load(tmp_path / "run"), 0)["played"]
     assert (played.start[0].times, played.start[1].number, played.left_out) == (4, 5, 5)
     assert [each.number for each in played.end] == [*range(count - LAST + 1, count + 1)]
@@ -131,20 +126,11 @@ def test_long_episodes_are_shown_in_short_and_equal_turns_are_merged(tmp_path: P
 
 
 def test_text_from_a_run_stays_text(tmp_path: Path) -> None:
-    node = CallNode(
-        HOSTILE, "skill", {HOSTILE: HOSTILE}, HOSTILE, calls=[CallNode(HOSTILE, "skill", {}, error=HOSTILE)]
-    )
-    turns = [
-        Turn([Message("user", HOSTILE)], HOSTILE, Usage(), 0.1, executed=node),
-        Turn([], "", Usage(), 0.1, error=HOSTILE),
-    ]
+    task = Task(HOSTILE, HOSTILE, 7)
+    played = trajectory("test/0000/0000", task=task, turns=hostile_turns(), outcome=Outcome(1.0, True, {}))
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config(CONFIG)
-        played = trajectory(
-            "test/0000/0000", task=Task(HOSTILE, HOSTILE, 7), turns=turns, outcome=Outcome(1.0, True, {})
-        )
-        run.append_trajectory("test", 0, played)
-        run.append_episode(EpisodeRow.of(played, "test", 0))
+        append_test(run, played)
     for address in ("tasks.html", "task/0000.html"):
         text = page(tmp_path / "run", address)
         found = Elements(text)
