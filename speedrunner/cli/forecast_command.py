@@ -51,8 +51,9 @@ def forecast(
 
     `speedrunner sweep ... scale=pilot` plays a few episodes of each condition. Requests, tokens by class,
     engine time, USD and disk are estimated with an interval. The forecast is stored next to the runs, and
-    `speedrunner report` compares it with the results. Lines warn of conditions with episodes that will
-    fill the model's context before their limit of calls.
+    `speedrunner report` compares it with the results. A line says how many cores and how much memory the
+    jobs of these runs need. Lines warn of conditions with episodes that will fill the model's context
+    before their limit of calls.
 
     Example: speedrunner forecast experiment=main model=qwen3.5-27b --from runs/pilot
     """

@@ -49,9 +49,10 @@ def submit(
     """Submit a sweep to Slurm as jobs that resume by themselves.
 
     Each job serves one model and plays some of its runs. A job that is preempted, or whose time is over,
-    starts again and resumes. Finished parts are left out. `speedrunner status` shows jobs and runs. A job
-    that no node of the partition can give is refused. --dry-run prints the jobs on standard error and the
-    scripts on standard output.
+    starts again and resumes. Finished parts are left out. `speedrunner status` shows jobs and runs. Jobs
+    ask for the cores and the memory that their episodes and servers need; cluster.cpus and
+    cluster.memory_gb override this. A job that no node of the partition can give is refused. --dry-run
+    prints the jobs on standard error and the scripts on standard output.
 
     Example: speedrunner submit experiment=main scale=smoke cluster=cpu --dry-run
     """

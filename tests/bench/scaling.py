@@ -135,6 +135,8 @@ class Level(msgspec.Struct, frozen=True):
             of each episode included.
         engine_ms: CPU time per turn of the simulated engine.
         client_share: CPU time of the main process per second.
+        busy_share: time per second in which its event loop ran or waited for a core; 100 %: the client is the
+            bottleneck, on this machine with its other work.
         client_mib: memory of the main process before the episodes.
         episode_mib: what each episode adds to it, with its record.
         worker_mib: memory of a worker with its sandboxes at the end; shared pages count once.
@@ -150,6 +152,7 @@ class Level(msgspec.Struct, frozen=True):
     worker_ms: float
     engine_ms: float
     client_share: float
+    busy_share: float
     client_mib: float
     episode_mib: float
     worker_mib: float
@@ -174,7 +177,7 @@ class Job(msgspec.Struct, frozen=True):
         requests: of all roles.
         requests_per_s: of all roles.
         client_ms, worker_ms, engine_ms: CPU time per request, as in `Level`, with the start of the workers.
-        client_share: CPU time of the main process per second.
+        client_share, busy_share: as in `Level`.
         client_mib: memory of the main process at the end.
         engine_s, extra_s: as in `Level`.
     """
@@ -188,6 +191,7 @@ class Job(msgspec.Struct, frozen=True):
     worker_ms: float
     engine_ms: float
     client_share: float
+    busy_share: float
     client_mib: float
     engine_s: float
     extra_s: float
@@ -214,8 +218,10 @@ async def measure_job(
             runs = members(grid_of(given, Path(folder)).runs())
             status(f"{len(runs)} runs")
             console = Console(file=io.StringIO())
+            loop_s = _loop_seconds()
             async with Resources(pid) as used:
                 result = await sweep(runs, console, Drain(status), at_once)
+            loop_s = _loop_seconds() - loop_s
             seconds = await _engine_seconds(endpoint)
             client_mib = _memory_mib(psutil.Process())
         played = [load(each.path) for each in runs]
@@ -228,13 +234,15 @@ async def measure_job(
             requests_per_s=len(rows) / used.seconds,
             **_cpu_ms(used, len(rows)),
             client_share=used.client_cpu_s / used.seconds,
+            busy_share=loop_s / used.seconds,
             client_mib=client_mib,
             engine_s=seconds / len(rows),
             extra_s=(sum(row.seconds for row in rows) - seconds) / len(rows),
         )
     shown = columns(
         *("runs", "episodes", "sleeps", "requests", "requests_per_s:.1f", "client_ms:.2f", "worker_ms:.2f"),
-        *("engine_ms:.2f", "client_share:.0%", "client_mib:.0f", "engine_s:.2f", "extra_s:.3f"),
+        *("engine_ms:.2f", "client_share:.0%", "busy_share:.0%", "client_mib:.0f"),
+        *("engine_s:.2f", "extra_s:.3f"),
     )
     return Measurement(
         f"{' '.join(what)}, {at_once} in flight, {replicas} simulated H200 at {speed:g} times their speed",
@@ -277,14 +285,8 @@ async def measure_scaling(
     actions = [await _measure_actions(env) for env in envs]
     shown = columns(
         *("env", "in_flight", "turns", "turns_per_s:.1f", "client_ms:.2f", "worker_ms:.2f", "engine_ms:.2f"),
-        *(
-            "client_share:.0%",
-            "client_mib:.0f",
-            "episode_mib:.2f",
-            "worker_mib:.1f",
-            "engine_s:.2f",
-            "extra_s:.3f",
-        ),
+        *("client_share:.0%", "busy_share:.0%", "client_mib:.0f", "episode_mib:.2f", "worker_mib:.1f"),
+        *("engine_s:.2f", "extra_s:.3f"),
     )
     return Measurement(
         f"{spec.model} on {replicas} simulated H200 at {speed:g} times their speed, {calls} calls an episode",
@@ -310,8 +312,10 @@ async def _measure_level(overrides: Sequence[str], calls: int, engine_pid: int, 
             await run.play(player.model, player.pool, many, lambda line: None)
             run.calls = calls
             before, before_mib = await _engine_seconds(deployment.endpoint), _memory_mib(psutil.Process())
+            loop_s = _loop_seconds()
             async with Resources(engine_pid) as used:
                 played = await run.play(player.model, player.pool, many, status)
+            loop_s = _loop_seconds() - loop_s
             after, after_mib = await _engine_seconds(deployment.endpoint), _memory_mib(psutil.Process())
             workers = [each for each in resources.below() if each.pid != engine_pid]
             worker_mib = _memory_mib(*workers) / many
@@ -324,12 +328,19 @@ async def _measure_level(overrides: Sequence[str], calls: int, engine_pid: int, 
         turns_per_s=len(turns) / used.seconds,
         **_cpu_ms(used, len(turns)),
         client_share=used.client_cpu_s / used.seconds,
+        busy_share=loop_s / used.seconds,
         client_mib=before_mib,
         episode_mib=(after_mib - before_mib) / many,
         worker_mib=worker_mib,
         engine_s=engine_s,
         extra_s=sum(turn.seconds - turn.queued_s for turn in turns) / len(turns) - engine_s,
     )
+
+
+def _loop_seconds() -> float:
+    """Return the seconds in which this process's first thread, the event loop, ran or waited for a core."""
+    run, waited, _ = Path("/proc/self/schedstat").read_text().split()
+    return (int(run) + int(waited)) / 1e9
 
 
 def _cpu_ms(used: Resources, requests: int) -> dict[str, float]:

@@ -1,7 +1,7 @@
 """An engine without a model that is as fast as one on GPUs.
 
-`python -m tests.bench.simulated_engine SOCKET` reads an `EngineSpec` as JSON from standard input and serves on
-a Unix socket. Tokens, cache hits and waits follow the spec. Each answer is a legal call that the request's
+`python -m tests.bench.simulated_engine SOCKET` reads an `EngineSpec` as JSON from standard input and serves
+on a Unix socket. Tokens, cache hits and waits follow the spec. Each answer is a legal call that the request's
 structural tag allows, drawn with a seed.
 
 The model of a replica is a simplification. Requests wait in line for one of `sequences` places. A new request
