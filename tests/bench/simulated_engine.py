@@ -6,8 +6,9 @@ structural tag allows, drawn with a seed.
 
 The model of a replica is a simplification. Requests wait in line for one of `sequences` places. A new request
 first computes its uncached tokens; decoding pauses meanwhile. Then all running requests get one token per
-step. The cache holds whole blocks and, on a hybrid model, the states of each conversation's last prompt; it
-evicts the least recently used ones.
+step. The cache holds whole blocks and, on a hybrid model, a state at the end of each prompt, with the other
+blocks of a conversation (`HYBRID_EXTRA_BLOCKS`) at the end of its last one. It evicts the least recently used
+ones.
 """
 
 from __future__ import annotations
@@ -87,8 +88,9 @@ class LimitedCache:
         for at in range(step, len(units) + 1, step):
             self._keep(units[at - 1], 1)
         if config.hybrid and end:
-            if found % step:  # this conversation's states move from its last prompt to this one
-                self._blocks -= self._states.pop(units[found - 1])
+            for at in range(found, max(found - step, 0), -1):
+                if units[at - 1] in self._states:  # the conversation continues here, with its other blocks
+                    self._keep(units[at - 1], 1)
             self._keep(units[end - 1], HYBRID_EXTRA_BLOCKS)
         while self._blocks > config.num_gpu_blocks - 1 and self._states:
             self._blocks -= self._states.popitem(last=False)[1]

@@ -60,7 +60,14 @@ class TestTheCache:
         while len(prompt) < 64 * (HYBRID.num_gpu_blocks - 1 - HYBRID_EXTRA_BLOCKS):
             cached = cache.send(prompt, "")
             prompt += range(len(prompt), len(prompt) + 100)
-        assert cached == (len(prompt) - 200 - 1) // 16 * 16
+        last = len(prompt) - 200
+        assert cached == max((last - 1) // 16 * 16, last // 64 * 64)
+
+    def test_keeps_a_prefix_that_was_sent_alone_for_all_that_share_it(self) -> None:
+        cache, prefix = LimitedCache(HYBRID), list(range(150))
+        cache.send(prefix, "")
+        for start in (1000, 2000):
+            assert cache.send([*prefix, *range(start, start + 30)], "") == 144
 
 
 async def finished(replica: SimulatedReplica, work: list[tuple[int, int]]) -> list[int]:
