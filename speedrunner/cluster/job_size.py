@@ -1,7 +1,7 @@
 """Compute the cores and the memory that a job needs. docs/scaling.md has the measurements and the formula.
 
-CPU times were measured with `python -m tests.bench scaling --calls 100 --speed 16`. The engine's share, the
-length of a turn and the actions of a turn are assumptions.
+CPU times were measured with `python -m tests.bench scaling --calls 100 --speed 16`, and are rounded up. The
+servers' share, the shortest request and the actions of a request are assumptions.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ ACTIONS = 10
 """Assumption: actions of the skills that one request calls, on average."""
 
 REQUEST_S = 1.0
-"""Assumption: seconds of a request, if no forecast says how long requests take. No model of `models/` would
-be faster on the GPUs of docs/gpu.md with 200 tokens an answer."""
+"""Assumption: seconds of the shortest request, for runs without a forecast. By the arithmetic of
+docs/replicate.md, 200 tokens take 1.0 s with `qwen3.5-4b` on an H100."""
 
 BUSY = 0.5
 """Share of their time that cores may work for episodes, so that these seldom wait for a core."""
@@ -42,14 +42,16 @@ SERVER_GB, GPU_GB = 8, 24
 for its API, one for the engine, and one for each GPU."""
 
 CLIENT_GB = 2
-"""Memory of the main process, in GB of 2^30 bytes; 51 runs took 0.5."""
+"""Memory of the main process, in GB of 2^30 bytes. 256 episodes of 30 requests took 0.4."""
+
+GB = 2**30
 
 LEAST_CORES = 2
 """Cores for episodes: the main process has one to itself."""
 
 
 class JobSize(msgspec.Struct, frozen=True):
-    """What a job needs on each of its nodes.
+    """The cores and the memory that a job needs on each of its nodes.
 
     Attributes:
         cpus: cores.
@@ -63,10 +65,10 @@ class JobSize(msgspec.Struct, frozen=True):
 
 
 class Servers(NamedTuple):
-    """What a job's servers need: nodes, servers at the same time, and GPUs on each node."""
+    """Servers of a job: their nodes, how many run at the same time, and their GPUs on each node."""
 
     nodes: int
-    count: int
+    number: int
     gpus: int
 
 
@@ -86,7 +88,7 @@ def servers_of(part: Sequence[Member]) -> Servers:
     needs = [models_to_serve(each) for each in part]
     return Servers(
         nodes=max((each.nodes for models in needs for each in models), default=1),
-        count=max(map(len, needs)),
+        number=max(map(len, needs)),
         gpus=max(sum(each.gpus_of_a_node for each in models) for models in needs),
     )
 
@@ -95,7 +97,7 @@ def job_size(parts: Sequence[Sequence[Member]], at_once: int) -> JobSize:
     """Return what each of some jobs needs: the largest of their needs.
 
     Requests per second are those of the runs' forecasts. Without forecasts, they are the most that episodes
-    can send.
+    can send. They are never more than the main process can send with one core.
 
     Args:
         parts: the runs of each job.
@@ -113,12 +115,12 @@ def job_size(parts: Sequence[Sequence[Member]], at_once: int) -> JobSize:
 
 def _size_part(part: Sequence[Member], at_once: int) -> JobSize:
     servers = servers_of(part)
-    rate = estimate(part).requests_per_s or at_once / REQUEST_S
+    rate = min(1000 / CLIENT_MS, estimate(part).requests_per_s or at_once / REQUEST_S)
     busy = rate * (CLIENT_MS + max(_worker_ms(each.setup.config.env.name) for each in part)) / 1000
-    workers_gb = sum(_worker_mb(part, at_once)) * MB / 2**30
+    runs_gb = sum(_open_bytes(part, at_once)) / GB
     return JobSize(
-        cpus=max(ceil(busy / BUSY), LEAST_CORES) + servers.count * SERVER_CORES + servers.gpus * GPU_CORES,
-        memory_gb=ceil(workers_gb) + CLIENT_GB + servers.count * SERVER_GB + servers.gpus * GPU_GB,
+        cpus=max(ceil(busy / BUSY), LEAST_CORES) + servers.number * SERVER_CORES + servers.gpus * GPU_CORES,
+        memory_gb=ceil(runs_gb) + CLIENT_GB + servers.number * SERVER_GB + servers.gpus * GPU_GB,
         client_share=rate * CLIENT_MS / 1000,
     )
 
@@ -129,12 +131,13 @@ def _worker_ms(env: str) -> float:
     return own + ACTIONS * ACTION_MS.get(env, max(ACTION_MS.values()))
 
 
-def _worker_mb(part: Sequence[Member], at_once: int) -> Iterable[float]:
-    """Yield the memory in MB of the workers of each run, for as many runs as are open at the same time."""
-    pools = [(worker_mb(each.setup.config.env.name), each.setup.config.run.in_flight) for each in part]
+def _open_bytes(part: Sequence[Member], at_once: int) -> Iterable[float]:
+    """Yield the bytes of each run's workers and inducer, for as many runs as are open at the same time."""
+    configs = [each.setup.config for each in part]
     wanted = 0
-    for each, workers in sorted(pools, reverse=True):  # those that take most may be open together
+    # Those with the largest workers may be open together.
+    for config in sorted(configs, key=lambda config: worker_mb(config.env.name), reverse=True):
         if wanted >= AHEAD * at_once:
             return
-        wanted += workers
-        yield each * workers
+        wanted += config.run.in_flight
+        yield config.run.in_flight * worker_mb(config.env.name) * MB + config.sandbox.memory_mb * 2**20

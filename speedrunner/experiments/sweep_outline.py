@@ -96,7 +96,7 @@ def _estimate(forecasts: Sequence[Forecast]) -> Estimate:
     seconds, requests = total(forecasts, "engine_s"), total(forecasts, "requests")
     return Estimate(
         sum(known) if len(known) == len(TOKENS) else None,
-        seconds and seconds.mean / 3600,
+        None if seconds is None else seconds.mean / 3600,
         requests.mean / seconds.mean if requests and seconds and seconds.mean else None,
     )
 

@@ -1,4 +1,4 @@
-"""What episodes in flight cost the client's machine: `python -m tests.bench scaling` and `job`.
+"""Costs of episodes in flight on the client's machine: `python -m tests.bench scaling` and `job`.
 
 The engine is simulated (`simulated_engine`); client, workers, sandboxes, environments and records are real.
 """
@@ -102,7 +102,7 @@ def simulated_h200(model_config: ModelConfig, replicas: int, speed: float = 1.0)
 
 @asynccontextmanager
 async def simulated_engine(spec: EngineSpec) -> AsyncIterator[tuple[Endpoint, int]]:
-    """Run an engine in a process of its own. Yields its address and process id."""
+    """Run an engine in a separate process. Yields its address and process id."""
     folder = private_folder()
     folder.mkdir(mode=0o700)
     socket, pipe = folder / "http", asyncio.subprocess.PIPE

@@ -42,7 +42,7 @@ ENDS_EPISODES = "submit_answer"
 
 
 class EngineSpec(msgspec.Struct, frozen=True):
-    """What is simulated.
+    """The engine to simulate.
 
     Attributes:
         model: name under which the model is served.

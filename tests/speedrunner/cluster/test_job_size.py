@@ -12,6 +12,7 @@ from speedrunner.cluster import job_size as sizes
 from speedrunner.cluster.job_size import JobSize, Servers, job_size, servers_of
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import Member, members
+from speedrunner.sandbox.settings import Sandbox
 from speedrunner.workers.worker_pool import worker_mb
 from tests.scripted_runs import CORRIDOR, SCHEDULE
 from tests.speedrunner.experiments.kept_forecasts import keep_forecasts
@@ -26,14 +27,15 @@ def planned(folder: Path, *given: str, env: str = "babyai", seeds: int = 2) -> l
     return members(Grid(file, given, root=folder / "runs").runs(), plays_here=False)
 
 
-def worker_gb(env: str, workers: int) -> int:
-    return ceil(workers * worker_mb(env) * 10**6 / 2**30)
+def runs_gb(env: str, workers: int, runs: int = 2) -> int:
+    """Return the memory of all workers, and of an inducer's interpreter in each run."""
+    return ceil(workers * worker_mb(env) * 10**6 / 2**30 + runs * Sandbox.memory_mb / 1024)
 
 
 class TestTheMemory:
-    def test_is_that_of_workers_server_and_main_process(self, tmp_path: Path) -> None:
+    def test_is_that_of_workers_interpreters_server_and_main_process(self, tmp_path: Path) -> None:
         size = job_size([planned(tmp_path, "run.in_flight=16")], 64)
-        assert size.memory_gb == worker_gb("babyai", 2 * 16) + sizes.CLIENT_GB + sizes.SERVER_GB
+        assert size.memory_gb == runs_gb("babyai", 2 * 16) + sizes.CLIENT_GB + sizes.SERVER_GB
 
     def test_covers_only_the_runs_that_are_open_together(self, tmp_path: Path) -> None:
         few, many = (job_size([planned(tmp_path, "run.in_flight=16", seeds=n)], 8) for n in (1, 9))
@@ -42,24 +44,33 @@ class TestTheMemory:
     def test_is_larger_for_larger_workers(self, tmp_path: Path) -> None:
         world = planned(tmp_path, "env.family=3", "run.in_flight=16", env="scienceworld")
         assert job_size([world], 64).memory_gb == (
-            worker_gb("scienceworld", 2 * 16) + sizes.CLIENT_GB + sizes.SERVER_GB
+            runs_gb("scienceworld", 2 * 16) + sizes.CLIENT_GB + sizes.SERVER_GB
         )
 
 
 class TestTheCores:
     def test_grow_with_the_episodes_and_never_fall_below_the_least(self, tmp_path: Path) -> None:
         runs = planned(tmp_path, "env.family=3", env="scienceworld")
-        one, many, twice = (job_size([runs], at_once).cpus for at_once in (1, 512, 1024))
+        one, many, twice = (job_size([runs], at_once).cpus for at_once in (1, 128, 256))
         assert one == sizes.LEAST_CORES + sizes.SERVER_CORES
         assert twice - sizes.SERVER_CORES == pytest.approx(2 * (many - sizes.SERVER_CORES), abs=1)
 
     def test_follow_the_requests_per_second_of_a_forecast(self, tmp_path: Path) -> None:
         runs = planned(tmp_path)
-        keep_forecasts(runs, requests=100_000.0, engine_s=100.0)
+        keep_forecasts(runs, requests=20_000.0, engine_s=100.0)
         size = job_size([runs], 64)
-        assert size.client_share == pytest.approx(1000 * sizes.CLIENT_MS / 1000)
-        busy = 1000 * (sizes.CLIENT_MS + sizes.WORKER_MS["babyai"] + sizes.ACTIONS * sizes.ACTION_MS["babyai"])
-        assert size.cpus == ceil(busy / 1000 / sizes.BUSY) + sizes.SERVER_CORES
+        assert size.client_share == pytest.approx(200 * sizes.CLIENT_MS / 1000)
+        worker_ms = sizes.WORKER_MS["babyai"] + sizes.ACTIONS * sizes.ACTION_MS["babyai"]
+        busy = 200 * (sizes.CLIENT_MS + worker_ms) / 1000
+        assert size.cpus == ceil(busy / sizes.BUSY) + sizes.SERVER_CORES
+
+    @pytest.mark.parametrize("requests", [1e6, 1e300])
+    def test_stop_growing_when_the_main_process_has_its_core_full(
+        self, tmp_path: Path, requests: float
+    ) -> None:
+        runs = planned(tmp_path)
+        keep_forecasts(runs, requests=requests, engine_s=1e-9)
+        assert job_size([runs], 64).client_share == pytest.approx(1.0)
 
     def test_of_an_unknown_environment_are_those_of_the_most_expensive(self, tmp_path: Path) -> None:
         known = planned(tmp_path, "env.family=3", env="scienceworld")
@@ -71,7 +82,7 @@ class TestTheServers:
     def test_add_cores_and_memory_for_themselves_and_their_gpus(self, tmp_path: Path) -> None:
         on_cpu = job_size([planned(tmp_path)], 64)
         runs = planned(tmp_path, "model=qwen3.5-27b-2gpu")
-        assert servers_of(runs) == Servers(nodes=1, count=1, gpus=2)
+        assert servers_of(runs) == Servers(nodes=1, number=1, gpus=2)
         on_gpus = job_size([runs], 64)
         assert on_gpus.cpus == on_cpu.cpus + 2 * sizes.GPU_CORES
         assert on_gpus.memory_gb == on_cpu.memory_gb + 2 * sizes.GPU_GB
