@@ -18,11 +18,11 @@ from speedrunner.experiments.sweep_outline import estimate
 from speedrunner.workers.available_memory import MB
 from speedrunner.workers.worker_pool import worker_mb
 
-CLIENT_MS = 3.0
-"""CPU ms of the main process for each request."""
+CLIENT_MS = 3.5
+"""CPU ms of the main process for each request, with at least 8 episodes in flight."""
 
-WORKER_MS = {"babyai": 0.5, "crafter": 0.5, "scienceworld": 16.0}
-ACTION_MS = {"babyai": 0.15, "crafter": 0.1, "scienceworld": 3.5}
+WORKER_MS = {"babyai": 0.6, "crafter": 0.5, "scienceworld": 19.0}
+ACTION_MS = {"babyai": 0.25, "crafter": 0.1, "scienceworld": 5.0}
 """CPU ms of a worker with its sandbox: for each request, and for each action of a skill. Other environments
 count as the most expensive of these."""
 

@@ -14,6 +14,7 @@ import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import psutil
@@ -125,66 +126,23 @@ async def simulated_engine(spec: EngineSpec) -> AsyncIterator[tuple[Endpoint, in
         shutil.rmtree(folder, ignore_errors=True)
 
 
-class Level(msgspec.Struct, frozen=True):
-    """Episodes of one environment, so many of them in flight.
+class Load(msgspec.Struct, frozen=True, kw_only=True):
+    """What some requests took.
 
     Attributes:
-        turns: of all episodes.
-        turns_per_s: of all episodes.
-        client_ms, worker_ms: CPU time per turn of the main process, and of workers and sandboxes; the start
-            of each episode included.
-        engine_ms: CPU time per turn of the simulated engine.
+        requests: of all episodes.
+        requests_per_s: of all episodes.
+        client_ms: CPU time of the main process per request.
+        worker_ms: CPU time of workers and sandboxes per request, the start of each episode included.
+        engine_ms: CPU time of the simulated engine per request.
         client_share: CPU time of the main process per second.
         busy_share: time per second in which its event loop ran or waited for a core; 100 %: the client is the
             bottleneck, on this machine with its other work.
-        client_mib: memory of the main process before the episodes.
-        episode_mib: what each episode adds to it, with its record.
-        worker_mib: memory of a worker with its sandboxes at the end; shared pages count once.
+        client_mib: memory of the main process, at the end of a job or before the episodes of a level.
         engine_s: seconds of a request in the engine.
         extra_s: seconds of a request that the client adds to the engine's.
     """
 
-    env: str
-    in_flight: int
-    turns: int
-    turns_per_s: float
-    client_ms: float
-    worker_ms: float
-    engine_ms: float
-    client_share: float
-    busy_share: float
-    client_mib: float
-    episode_mib: float
-    worker_mib: float
-    engine_s: float
-    extra_s: float
-
-
-class ActionCost(msgspec.Struct, frozen=True):
-    """CPU milliseconds of an environment's worker and sandbox: for the start of an episode, and for each
-    action within a skill."""
-
-    env: str
-    start_ms: float
-    action_ms: float
-
-
-class Job(msgspec.Struct, frozen=True):
-    """A sweep in one process, as a job plays it.
-
-    Attributes:
-        runs, episodes, sleeps: those that were played.
-        requests: of all roles.
-        requests_per_s: of all roles.
-        client_ms, worker_ms, engine_ms: CPU time per request, as in `Level`, with the start of the workers.
-        client_share, busy_share: as in `Level`.
-        client_mib: memory of the main process at the end.
-        engine_s, extra_s: as in `Level`.
-    """
-
-    runs: int
-    episodes: int
-    sleeps: int
     requests: int
     requests_per_s: float
     client_ms: float
@@ -195,6 +153,48 @@ class Job(msgspec.Struct, frozen=True):
     client_mib: float
     engine_s: float
     extra_s: float
+
+
+class Level(Load, frozen=True, kw_only=True):
+    """Episodes of one environment, so many of them in flight.
+
+    Attributes:
+        episode_mib: what each episode adds to the main process's memory, with its record.
+        worker_mib: memory of a worker with its sandboxes at the end; shared pages count once.
+    """
+
+    env: str
+    in_flight: int
+    episode_mib: float
+    worker_mib: float
+
+
+class Job(Load, frozen=True, kw_only=True):
+    """A sweep in one process, as a job plays it; the start of the workers counts as theirs.
+
+    Attributes:
+        runs, episodes, sleeps: those that were played.
+    """
+
+    runs: int
+    episodes: int
+    sleeps: int
+
+
+LOAD = (
+    *("requests", "requests_per_s:.1f", "client_ms:.2f", "worker_ms:.2f", "engine_ms:.2f"),
+    *("client_share:.0%", "busy_share:.0%", "client_mib:.0f", "engine_s:.2f", "extra_s:.3f"),
+)
+"""Columns of `Load`."""
+
+
+class ActionCost(msgspec.Struct, frozen=True):
+    """CPU milliseconds of an environment's worker and sandbox: for the start of an episode, and for each
+    action within a skill."""
+
+    env: str
+    start_ms: float
+    action_ms: float
 
 
 async def measure_job(
@@ -222,28 +222,19 @@ async def measure_job(
             async with Resources(pid) as used:
                 result = await sweep(runs, console, Drain(status), at_once)
             loop_s = _loop_seconds() - loop_s
-            seconds = await _engine_seconds(endpoint)
+            engine_s = await _engine_seconds(endpoint)
             client_mib = _memory_mib(psutil.Process())
         played = [load(each.path) for each in runs]
         rows = [row for each in played for row in each.requests]
+        seconds = sum(row.seconds for row in rows)
         job = Job(
             runs=len(runs) - len(result.failures),
             episodes=sum(len(each.episodes) for each in played),
             sleeps=sum(len(each.sleeps) for each in played),
-            requests=len(rows),
-            requests_per_s=len(rows) / used.seconds,
-            **_cpu_ms(used, len(rows)),
-            client_share=used.client_cpu_s / used.seconds,
-            busy_share=loop_s / used.seconds,
             client_mib=client_mib,
-            engine_s=seconds / len(rows),
-            extra_s=(sum(row.seconds for row in rows) - seconds) / len(rows),
+            **_shared(used, loop_s, len(rows), engine_s, seconds),
         )
-    shown = columns(
-        *("runs", "episodes", "sleeps", "requests", "requests_per_s:.1f", "client_ms:.2f", "worker_ms:.2f"),
-        *("engine_ms:.2f", "client_share:.0%", "busy_share:.0%", "client_mib:.0f"),
-        *("engine_s:.2f", "extra_s:.3f"),
-    )
+    shown = columns("runs", "episodes", "sleeps", *LOAD)
     return Measurement(
         f"{' '.join(what)}, {at_once} in flight, {replicas} simulated H200 at {speed:g} times their speed",
         tables=[Table("job", [job], shown, turned=True)],
@@ -283,11 +274,7 @@ async def measure_scaling(
                 attached = f"serving.url={endpoint}", f"run.in_flight={many}"
                 levels.append(await _measure_level([*given, *attached], calls, pid, status))
     actions = [await _measure_actions(env) for env in envs]
-    shown = columns(
-        *("env", "in_flight", "turns", "turns_per_s:.1f", "client_ms:.2f", "worker_ms:.2f", "engine_ms:.2f"),
-        *("client_share:.0%", "busy_share:.0%", "client_mib:.0f", "episode_mib:.2f", "worker_mib:.1f"),
-        *("engine_s:.2f", "extra_s:.3f"),
-    )
+    shown = columns("env", "in_flight", *LOAD, "episode_mib:.2f", "worker_mib:.1f")
     return Measurement(
         f"{spec.model} on {replicas} simulated H200 at {speed:g} times their speed, {calls} calls an episode",
         tables=[
@@ -320,34 +307,45 @@ async def _measure_level(overrides: Sequence[str], calls: int, engine_pid: int, 
             workers = [each for each in resources.below() if each.pid != engine_pid]
             worker_mib = _memory_mib(*workers) / many
     turns = [turn for each in played for turn in each.trajectory.turns]
-    engine_s = (after - before) / len(turns)
+    seconds = sum(turn.seconds - turn.queued_s for turn in turns)
     return Level(
         env=setup.config.env.name,
         in_flight=many,
-        turns=len(turns),
-        turns_per_s=len(turns) / used.seconds,
-        **_cpu_ms(used, len(turns)),
-        client_share=used.client_cpu_s / used.seconds,
-        busy_share=loop_s / used.seconds,
         client_mib=before_mib,
         episode_mib=(after_mib - before_mib) / many,
         worker_mib=worker_mib,
-        engine_s=engine_s,
-        extra_s=sum(turn.seconds - turn.queued_s for turn in turns) / len(turns) - engine_s,
+        **_shared(used, loop_s, len(turns), after - before, seconds),
     )
+
+
+def _shared(
+    used: Resources, loop_s: float, requests: int, engine_s: float, client_s: float
+) -> dict[str, Any]:
+    """Return the fields of `Load`, except for `client_mib`.
+
+    Args:
+        loop_s: seconds in which the event loop ran or waited for a core.
+        engine_s, client_s: seconds of all requests, as the engine and as the client measured them.
+    """
+    assert used.server_cpu_s is not None
+    workers_s = used.cpu_s - used.client_cpu_s - used.server_cpu_s
+    return {
+        "requests": requests,
+        "requests_per_s": requests / used.seconds,
+        "client_ms": 1000 * used.client_cpu_s / requests,
+        "worker_ms": 1000 * workers_s / requests,
+        "engine_ms": 1000 * used.server_cpu_s / requests,
+        "client_share": used.client_cpu_s / used.seconds,
+        "busy_share": loop_s / used.seconds,
+        "engine_s": engine_s / requests,
+        "extra_s": (client_s - engine_s) / requests,
+    }
 
 
 def _loop_seconds() -> float:
     """Return the seconds in which this process's first thread, the event loop, ran or waited for a core."""
     run, waited, _ = Path("/proc/self/schedstat").read_text().split()
     return (int(run) + int(waited)) / 1e9
-
-
-def _cpu_ms(used: Resources, requests: int) -> dict[str, float]:
-    assert used.server_cpu_s is not None
-    workers_s = used.cpu_s - used.client_cpu_s - used.server_cpu_s
-    seconds = {"client_ms": used.client_cpu_s, "worker_ms": workers_s, "engine_ms": used.server_cpu_s}
-    return {name: 1000 * each / requests for name, each in seconds.items()}
 
 
 def _memory_mib(*processes: psutil.Process) -> float:

@@ -24,7 +24,7 @@ def test_only_models_for_gpus_are_simulated() -> None:
 async def test_each_number_of_episodes_of_an_environment_is_a_level() -> None:
     found = await measure_scaling(SIMULATED, ["babyai"], [1, 3], 4, 2, FAST, lambda line: None)
     levels, (action,) = (table.rows for table in found.tables)
-    assert [(level.env, level.in_flight, level.turns) for level in levels] == [
+    assert [(level.env, level.in_flight, level.requests) for level in levels] == [
         ("babyai", 1, 4),
         ("babyai", 3, 12),
     ]
