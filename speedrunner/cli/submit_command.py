@@ -49,9 +49,10 @@ def submit(
     """Submit a sweep to Slurm as jobs that resume by themselves.
 
     Each job serves one model and plays some of its runs. A job that is preempted, or whose time is over,
-    starts again and resumes. Finished parts are left out. `speedrunner status` shows jobs and runs. A job
-    that no node of the partition can give is refused. --dry-run prints the jobs on standard error and the
-    scripts on standard output.
+    starts again and resumes. Finished parts are left out. `speedrunner status` shows jobs and runs. Jobs
+    ask for the cores and the memory that their episodes and servers need; cluster.cpus and
+    cluster.memory_gb override this. A job that no node of the partition can give is refused. --dry-run
+    prints the jobs on standard error and the scripts on standard output.
 
     Example: speedrunner submit experiment=main scale=smoke cluster=cpu --dry-run
     """
@@ -64,7 +65,7 @@ def submit(
         raise InvalidConfig(f"all {len(runs)} runs are finished: there is nothing to submit")
     shared = [*rest, *([f"--dir={folder}"] if folder else [])]
     sweep = [*shared, f"--in-flight={at_once}"]
-    found = submission.arrays(dealt, wanted, cluster, sweep, grid.root, grid.file.stem)
+    found = submission.arrays(dealt, wanted, cluster, at_once, sweep, grid.root, grid.file.stem)
     if dry_run:
         shortages = [
             f"warning: {each}" for each in _find_shortages(cluster, found, "the partition was not checked: ")
@@ -99,7 +100,7 @@ def _find_shortages(
             sbatch reports it as well.
     """
     try:
-        found = [find_shortage(cluster, each.machines.nodes, each.machines.gpus) for each in arrays]
+        found = [find_shortage(cluster, each.machines.nodes, each.machines.of_a_node) for each in arrays]
     except SlurmRefused as error:
         return [] if unchecked is None else [f"{unchecked}{error}"]
     return list(dict.fromkeys(filter(None, found)))
@@ -118,7 +119,8 @@ def _describe_jobs(
             engine_h = estimate(left).engine_h
             expected.append(None if engine_h is None else gpus * engine_h)
             total += gpus * hours
-            counts = [len(left), array.machines.nodes, cluster.cpus, cluster.memory_gb, gpus]
+            machines = array.machines
+            counts = [len(left), machines.nodes, machines.cpus, machines.memory_gb, gpus]
             times = [short_number(hours), short_number(gpus * hours), short_number(expected[-1])]
             rows.append([f"{array.name} {number}", *map(str, counts), *times])
     known = [each for each in expected if each is not None]

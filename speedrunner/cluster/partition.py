@@ -26,12 +26,12 @@ class Node(msgspec.Struct, frozen=True, order=True):
         return [name for name in self.__struct_fields__ if getattr(self, name) < getattr(wanted, name)]
 
 
-def find_shortage(cluster: Cluster, nodes: int, gpus: int) -> str:
+def find_shortage(cluster: Cluster, nodes: int, wanted: Node) -> str:
     """Return in one line what a job asks for and its partition cannot give; empty if it can.
 
     Args:
         nodes: number of nodes of the job.
-        gpus: GPUs on each.
+        wanted: what it asks for on each.
 
     Raises:
         SlurmRefused: `sinfo` is missing or fails.
@@ -39,7 +39,6 @@ def find_shortage(cluster: Cluster, nodes: int, gpus: int) -> str:
     if any(each.startswith("--clusters") for each in cluster.options):
         return ""  # the nodes of another cluster
     partition, there = _read_nodes(_partition(cluster))
-    wanted = Node(gpus, cluster.cpus, cluster.memory_gb)
     fitting = [node for node in there if not node.lacks(wanted)]
     if not there or len(fitting) >= nodes:
         return ""

@@ -13,7 +13,9 @@ import msgspec
 
 from serving.model_configs import CHECKOUT
 from speedrunner.cluster.cluster_config import Cluster
+from speedrunner.cluster.job_size import Servers, job_size, models_to_serve, servers_of
 from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
+from speedrunner.cluster.partition import Node
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.sweep import Member
 from speedrunner.slurm import run_slurm
@@ -33,10 +35,17 @@ path."""
 
 
 class Machines(msgspec.Struct, frozen=True):
-    """The machines that a job needs: nodes, and GPUs on each."""
+    """The machines that a job asks for: nodes, and on each GPUs, cores and memory in GB (2^30 bytes)."""
 
     nodes: int
     gpus: int
+    cpus: int
+    memory_gb: int
+
+    @property
+    def of_a_node(self) -> Node:
+        """Return what the job asks for on each node."""
+        return Node(self.gpus, self.cpus, self.memory_gb)
 
 
 class Array(msgspec.Struct, frozen=True):
@@ -52,6 +61,7 @@ def arrays(
     dealt: Sequence[Sequence[Member]],
     wanted: Sequence[int],
     cluster: Cluster,
+    at_once: int,
     sweep: Sequence[str],
     root: Path,
     name: str,
@@ -61,6 +71,7 @@ def arrays(
     Args:
         dealt: all parts.
         wanted: numbers of the parts to play, from 1 on.
+        at_once: episodes of a job at the same time.
         sweep: the words of the sweep's command after `speedrunner sweep`.
         root: the folder of the runs.
         name: name of the list of runs, which the jobs' name contains.
@@ -74,19 +85,19 @@ def arrays(
             f"--dir {str(root)!r}: sbatch accepts no path with a backslash, a line break or another"
             " control character; choose another folder"
         )
-    needs: dict[Machines, list[int]] = {}
+    alike: dict[tuple[int, int], list[int]] = {}
     for number in wanted:
-        needs.setdefault(_machines(dealt[number - 1], cluster), []).append(number)
+        servers = _servers(dealt[number - 1], cluster)
+        alike.setdefault((servers.nodes, servers.gpus), []).append(number)
     job_name = "speedrunner-" + re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
-    return [
-        Array(
-            job_name,
-            machines,
-            {number: [str(Path(each.path).resolve()) for each in dealt[number - 1]] for number in numbers},
-            script(cluster, machines, numbers, len(dealt), sweep, root, job_name),
-        )
-        for machines, numbers in needs.items()
-    ]
+    found = []
+    for (nodes, gpus), numbers in alike.items():
+        parts = {number: dealt[number - 1] for number in numbers}
+        machines = _machines(nodes, gpus, [*parts.values()], cluster, at_once)
+        runs = {number: [str(Path(each.path).resolve()) for each in part] for number, part in parts.items()}
+        text = script(cluster, machines, numbers, len(dealt), sweep, root, job_name)
+        found.append(Array(job_name, machines, runs, text))
+    return found
 
 
 def script(
@@ -109,8 +120,8 @@ def script(
         "account": cluster.account,
         "nodes": machines.nodes,
         "ntasks-per-node": 1,
-        "cpus-per-task": cluster.cpus,
-        "mem": f"{cluster.memory_gb}G",
+        "cpus-per-task": machines.cpus,
+        "mem": f"{machines.memory_gb}G",
         "gpus-per-node": machines.gpus or None,
         "time": cluster.minutes,
         "array": ",".join(map(str, numbers)),
@@ -167,32 +178,31 @@ def require_free(runs: Sequence[str], root: Path) -> None:
             )
 
 
-def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
-    """Return the machines for the servers of a part, which follow one another."""
-    needs = [_server_machines(each, cluster) for each in part]
-    return Machines(max(each.nodes for each in needs), max(each.gpus for each in needs))
+def _machines(
+    nodes: int, gpus: int, parts: Sequence[Sequence[Member]], cluster: Cluster, at_once: int
+) -> Machines:
+    """Return machines for each of some parts: the site's own cores and memory, or as much as they need."""
+    size = job_size(parts, at_once)
+    return Machines(nodes, gpus, cluster.cpus or size.cpus, cluster.memory_gb or size.memory_gb)
 
 
-def _server_machines(member: Member, cluster: Cluster) -> Machines:
-    """Return the machines for the server of a run."""
-    run, setup = member.run, member.setup
-    started = {
-        model_config.name: model_config
-        for model_config, options in setup.services
-        if model_config.base_url is None and options.url is None
-    }
-    gpus = sum(model_config.gpus_of_a_node for model_config in started.values())
-    if gpus > cluster.gpus:
-        raise InvalidConfig(
-            f"{run.place}{gpus} GPUs on one node are needed for {' and '.join(started)}, and the"
-            f" cluster's nodes have {cluster.gpus} (cluster.gpus)"
-        )
-    if len(spread := [name for name, model_config in started.items() if model_config.nodes > 1]) > 1:
-        raise InvalidConfig(
-            f"{run.place}{' and '.join(spread)} each need several nodes, but a job can have one such"
-            " model: choose a smaller one for the actor or the inducer"
-        )
-    return Machines(max((model_config.nodes for model_config in started.values()), default=1), gpus)
+def _servers(part: Sequence[Member], cluster: Cluster) -> Servers:
+    """Return what the servers of a part need. Raises `InvalidConfig` if a job cannot have it."""
+    for member in part:
+        place, started = member.run.place, models_to_serve(member)
+        gpus = sum(each.gpus_of_a_node for each in started)
+        if gpus > cluster.gpus:
+            raise InvalidConfig(
+                f"{place}{gpus} GPUs on one node are needed for"
+                f" {' and '.join(each.name for each in started)}, and the cluster's nodes have"
+                f" {cluster.gpus} (cluster.gpus)"
+            )
+        if len(spread := [each.name for each in started if each.nodes > 1]) > 1:
+            raise InvalidConfig(
+                f"{place}{' and '.join(spread)} each need several nodes, but a job can have one such"
+                " model: choose a smaller one for the actor or the inducer"
+            )
+    return servers_of(part)
 
 
 def _program() -> list[str]:

@@ -17,10 +17,12 @@ TOKENS = ("uncached", "cached", "output")
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Tokens and engine hours of whole runs, from their forecasts; `None`: not every run has one."""
+    """What whole runs use, from their forecasts: tokens, engine hours, and requests per second of these
+    hours. `None`: not every run has a forecast of it."""
 
-    tokens: float | None
-    engine_h: float | None
+    tokens: float | None = None
+    engine_h: float | None = None
+    requests_per_s: float | None = None
 
 
 class ConditionOutline(msgspec.Struct, frozen=True):
@@ -66,7 +68,7 @@ def outline_conditions(members: Sequence[Member]) -> list[ConditionOutline]:
 def estimate(members: Sequence[Member]) -> Estimate:
     """Return what runs use, from forecasts of whole runs. Raises `StorageError`."""
     forecasts = dict(_find_forecasts(members))
-    return _estimate(list(forecasts.values())) if len(forecasts) == len(members) else Estimate(None, None)
+    return _estimate(list(forecasts.values())) if len(forecasts) == len(members) else Estimate()
 
 
 def _sum_up(
@@ -83,7 +85,7 @@ def _sum_up(
         sleeps=sum(outline.work["sleep"].steps for _, outline in left),
         requests=sum(outline.requests for _, outline in left),
         unlimited=list(dict.fromkeys(unlimited)),
-        estimate=_estimate(own) if len(own) == len(left) else Estimate(None, None),
+        estimate=_estimate(own) if len(own) == len(left) else Estimate(),
         notes=list(dict.fromkeys(note for _, outline in left for note in outline.notes)),
     )
 
@@ -91,10 +93,11 @@ def _sum_up(
 def _estimate(forecasts: Sequence[Forecast]) -> Estimate:
     tokens: list[Sum | None] = [total(forecasts, measure) for measure in TOKENS]
     known = [each.mean for each in tokens if each is not None]
-    seconds = total(forecasts, "engine_s")
+    seconds, requests = total(forecasts, "engine_s"), total(forecasts, "requests")
     return Estimate(
         sum(known) if len(known) == len(TOKENS) else None,
         None if seconds is None else seconds.mean / 3600,
+        requests.mean / seconds.mean if requests and seconds and seconds.mean else None,
     )
 
 

@@ -22,6 +22,11 @@ SKILLS_MB = 30
 """Memory in MB of a worker's two sandboxed processes (one is spare) before their skills allocate more."""
 
 
+def worker_mb(env: str) -> int:
+    """Return the memory in MB that a pool reserves for each worker. Raises `UnknownEnvironment`."""
+    return REGISTRY.find(env).memory_mb + SKILLS_MB
+
+
 class TooManyWorkers(WorkerError):
     """The machine lacks the memory for as many workers as were requested."""
 
@@ -38,7 +43,7 @@ class _Promises:
         `TooManyWorkers`."""
         if not self._pools:
             self._first_mb = available_mb()
-        each = REGISTRY.find(env).memory_mb + SKILLS_MB
+        each = worker_mb(env)
         available = min(available_mb(), self._first_mb - sum(self._pools.values()))
         if workers * each > available:
             raise _too_many(env, workers, each, max(available, 0))

@@ -9,7 +9,7 @@ import typer
 from envs import EnvironmentFault
 from serving.errors import ServingError
 from speedrunner.cli.bench_command import numbers
-from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
+from speedrunner.cli.command import AsJson, EngineOverrides, SweepRuns, show_measured
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import InvalidConfig
@@ -19,6 +19,9 @@ from speedrunner.workers.env_worker import WorkerError
 app = typer.Typer(
     help="Acceptance checks for developers. Exit status 1: a target is missed.", add_completion=False
 )
+
+SIMULATED = ("model=qwen3.5-27b", "model.load_format=dummy")
+"""The model that `scaling` and `job` simulate."""
 
 
 @app.command()
@@ -75,6 +78,46 @@ def workers(
 
     several = numbers("--counts", counts)
     show_measured(lambda status: measure_workers(status, env or ENVS, several), as_json)
+
+
+@app.command()
+def scaling(
+    overrides: EngineOverrides = None,
+    env: Annotated[list[str] | None, typer.Option("--env", help="An environment; may be repeated.")] = None,
+    in_flight: Annotated[str, typer.Option(help="Episodes at the same time, by level.")] = "1,16,64",
+    calls: Annotated[int, typer.Option(min=1, help="Requests of each episode.")] = 30,
+    replicas: Annotated[int, typer.Option(min=1, help="H200 replicas of the simulated engine.")] = 1,
+    speed: Annotated[float, typer.Option(min=0.1, help="How many times as fast they are.")] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Measure CPU time and memory of episodes in flight, against an engine that is as fast as H200s.
+
+    Client, workers and environments are real. The engine's speed is an assumption (docs/scaling.md).
+    """
+    from tests.bench.scaling import measure_scaling
+    from tests.bench.workers import ENVS
+
+    several = numbers("--in-flight", in_flight)
+    given = [*SIMULATED, *(overrides or [])]
+    show_measured(
+        lambda status: measure_scaling(given, env or ENVS, several, calls, replicas, speed, status),
+        as_json,
+    )
+
+
+@app.command()
+def job(
+    what: SweepRuns,
+    in_flight: Annotated[int, typer.Option(min=1, help="Episodes at the same time, over all runs.")] = 64,
+    replicas: Annotated[int, typer.Option(min=1, help="H200 replicas of the simulated engine.")] = 1,
+    speed: Annotated[float, typer.Option(min=0.1, help="How many times as fast they are.")] = 1.0,
+    as_json: AsJson = False,
+) -> None:
+    """Play a sweep in one process as a job does, against an engine as in `scaling`."""
+    from tests.bench.scaling import measure_job
+
+    given = [*what, *SIMULATED]
+    show_measured(lambda status: measure_job(given, in_flight, replicas, speed, status), as_json)
 
 
 @app.command()

@@ -277,7 +277,8 @@ def test_after_a_sigkill_the_same_command_goes_on_with_all_that_had_ended(slurm:
 
 
 def test_a_job_that_no_node_can_give_is_refused_before_it_is_submitted(slurm: Slurm) -> None:
-    what = ["submit", str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", "cluster=cpu", "cluster.cpus=9"]
+    site = ["cluster=cpu", "cluster.cpus=9", "cluster.memory_gb=32"]
+    what = ["submit", str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", *site]
     done = subprocess.run(
         [sys.executable, "-m", "speedrunner", *what],
         env=slurm.environment,

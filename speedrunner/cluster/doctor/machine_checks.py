@@ -11,12 +11,11 @@ from contextlib import suppress
 
 import psutil
 
-from envs.env_registry import REGISTRY
 from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.findings import Finding, failure, ok, warning
 from speedrunner.slurm import time_left_s
 from speedrunner.workers.available_memory import available_mb, own_cgroups
-from speedrunner.workers.worker_pool import SKILLS_MB
+from speedrunner.workers.worker_pool import worker_mb
 
 EPISODE_PROCESSES, ENGINE_PROCESSES = 40, 500
 """Processes and threads of one episode (worker, sandboxes, Java's threads) and of a server: estimates."""
@@ -70,7 +69,7 @@ def memory(subject: Subject) -> Iterator[Finding]:
     if granted := os.environ.get("SLURM_MEM_PER_NODE", ""):
         available = min(available, int(granted) * 2**20 // 10**6)
     for config in subject.configs:
-        each = REGISTRY.find(config.env.name).memory_mb + SKILLS_MB
+        each = worker_mb(config.env.name)
         if (needed := config.run.in_flight * each) > available:
             fit = max(available // each, 1)
             what = f"{config.run.in_flight} episodes of {config.env.name}"

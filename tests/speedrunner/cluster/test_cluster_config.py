@@ -40,6 +40,11 @@ def test_what_is_of_the_runs_is_handed_back(file: Path) -> None:
     assert cluster_of(given).others == ["experiment=main", "model=tiny"]
 
 
+def test_cores_and_memory_may_be_left_to_the_runs(file: Path) -> None:
+    cluster, *_ = cluster_of([f"cluster={file}", "cluster.cpus=null", "cluster.memory_gb=null"])
+    assert (cluster.cpus, cluster.memory_gb) == (None, None)
+
+
 def test_single_keys_win_over_the_file(file: Path) -> None:
     changes = ["cluster.minutes=90", "cluster.options=[--qos=long,--exclusive]", "cluster.partition=a100"]
     cluster, *_ = cluster_of([f"cluster={file}", *changes])
@@ -64,7 +69,8 @@ def test_and_not_two() -> None:
         ("cluster.minuets=9", "minuets"),
         ("cluster.minutes=0", "minutes"),
         ("cluster.gpus=-1", "gpus"),
-        ("cluster.memory_gb=", "memory_gb"),
+        ("cluster.minutes=", "minutes"),
+        ("cluster.memory_gb=0", "memory_gb"),
         ("cluster.partition=a b", "partition"),
         ("cluster.account=--uid=0", "account"),
         ("cluster.options=[--qos=very long]", "options"),

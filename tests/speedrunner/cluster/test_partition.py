@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from speedrunner.cluster.cluster_config import Cluster
-from speedrunner.cluster.partition import find_shortage
+from speedrunner.cluster.partition import Node, find_shortage
 from speedrunner.slurm import SlurmRefused
 from tests.stand_in_slurm import last_call, stand_in
 
@@ -27,44 +27,48 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def cluster(cpus: int = 2, memory_gb: int = 4, **values: object) -> Cluster:
-    return Cluster(**{"gpus": 8, "cpus": cpus, "memory_gb": memory_gb, "minutes": 60, **values})  # type: ignore[arg-type]
+def cluster(**values: object) -> Cluster:
+    return Cluster(**{"gpus": 8, "minutes": 60, **values})  # type: ignore[arg-type]
 
 
-def shortage(folder: Path, wanted: Cluster, *nodes: str, count: int = 1, gpus: int = 0) -> str:
+def wanted(cpus: int = 2, memory_gb: int = 4, gpus: int = 0) -> Node:
+    return Node(gpus, cpus, memory_gb)
+
+
+def shortage(folder: Path, job: Node, *nodes: str, partition: str | None = None, count: int = 1) -> str:
     stand_in(folder, "sinfo", "".join(f"{node}\n" for node in nodes))
-    return find_shortage(wanted, count, gpus)
+    return find_shortage(cluster(partition=partition), count, job)
 
 
 def test_a_job_that_fits_lacks_nothing(folder: Path) -> None:
-    assert shortage(folder, cluster(memory_gb=7), SMALL, CPU_NODE) == ""
-    assert shortage(folder, cluster(16, 100, partition="gpu"), CPU_NODE, GPU_NODE, gpus=4) == ""
+    assert shortage(folder, wanted(memory_gb=7), SMALL, CPU_NODE) == ""
+    assert shortage(folder, wanted(16, 100, gpus=4), CPU_NODE, GPU_NODE, partition="gpu") == ""
 
 
 def test_the_largest_node_is_named_with_settings_that_fit(folder: Path) -> None:
-    assert shortage(folder, cluster(8, 32), SMALL, CPU_NODE) == (
+    assert shortage(folder, wanted(8, 32), SMALL) == (
         "a job asks for 8 CPUs and 32 GB; the largest node of main has 2 CPUs and 7.81 GB."
         " Set cluster.cpus=2 cluster.memory_gb=7"
     )
 
 
 def test_no_node_has_both_cores_and_gpus(folder: Path) -> None:
-    assert shortage(folder, cluster(32, 64, partition="gpu"), CPU_NODE, GPU_NODE, gpus=4) == (
+    assert shortage(folder, wanted(32, 64, gpus=4), CPU_NODE, GPU_NODE, partition="gpu") == (
         "a job asks for 32 CPUs, 64 GB and 4 GPUs; the largest node of gpu has 16 CPUs, 125 GB and 4 GPUs."
         " Set cluster.cpus=16"
     )
 
 
 def test_without_gpus_another_partition_is_the_way_out(folder: Path) -> None:
-    assert shortage(folder, cluster(), SMALL, gpus=1).endswith(
+    assert shortage(folder, wanted(gpus=1), SMALL).endswith(
         "has 2 CPUs, 7.81 GB and 0 GPUs. Set another cluster.partition"
     )
 
 
 def test_a_model_over_several_nodes_needs_so_many(folder: Path) -> None:
-    wanted = cluster(partition="gpu")
-    assert shortage(folder, wanted, GPU_NODE, GPU_NODE, count=2, gpus=4) == ""
-    assert shortage(folder, wanted, GPU_NODE, CPU_NODE, count=2, gpus=4) == (
+    job = wanted(gpus=4)
+    assert shortage(folder, job, GPU_NODE, GPU_NODE, partition="gpu", count=2) == ""
+    assert shortage(folder, job, GPU_NODE, CPU_NODE, partition="gpu", count=2) == (
         "a job asks for 2 nodes, each with 2 CPUs, 4 GB and 4 GPUs; partition gpu has 1 such node"
     )
 
@@ -87,7 +91,8 @@ def test_the_partition_is_the_one_that_sbatch_uses(
 ) -> None:
     if environment:
         monkeypatch.setenv("SBATCH_PARTITION", environment)
-    shortage(folder, cluster(**values), SMALL)
+    stand_in(folder, "sinfo", f"{SMALL}\n")
+    find_shortage(cluster(**values), 1, wanted())
     arguments, _ = last_call(folder, "sinfo")
     assert [each for each in arguments if each.startswith("--partition")] == (
         [f"--partition={asked}"] if asked else []
@@ -95,8 +100,9 @@ def test_the_partition_is_the_one_that_sbatch_uses(
 
 
 def test_nodes_of_another_cluster_and_unknown_ones_are_not_judged(folder: Path) -> None:
-    assert shortage(folder, cluster(64), CPU_NODE) == ""  # there is no default partition
-    assert shortage(folder, cluster(64, options=["--clusters=far"]), SMALL) == ""
+    assert shortage(folder, wanted(64), CPU_NODE) == ""  # there is no default partition
+    stand_in(folder, "sinfo", f"{SMALL}\n")
+    assert find_shortage(cluster(options=["--clusters=far"]), 1, wanted(64)) == ""
     stand_in(folder, "sinfo", refuses="no controller")
     with pytest.raises(SlurmRefused, match="no controller"):
-        find_shortage(cluster(), 1, 0)
+        find_shortage(cluster(), 1, wanted())

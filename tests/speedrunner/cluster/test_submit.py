@@ -17,6 +17,7 @@ import yaml
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, MODELS
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.cluster.job_size import job_size
 from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.sweep import members
@@ -80,6 +81,7 @@ def refused(*given: str) -> str:
 class TestAScript:
     def test_asks_for_what_the_site_and_the_model_say(self) -> None:
         site = ["cluster.partition=a100", "cluster.account=lab", "cluster.options=[--qos=long]"]
+        site += ["cluster.cpus=16", "cluster.memory_gb=128"]
         assert options(printed("model=qwen3.5-27b", *site, *GPU)) == {
             "job-name": "speedrunner-runs",
             **{"partition": "a100", "account": "lab", "nodes": "1", "ntasks-per-node": "1"},
@@ -102,6 +104,13 @@ class TestAScript:
     )
     def test_asks_for_the_gpus_of_its_servers(self, model: list[str], gpus: str | None) -> None:
         assert options(printed(*model, *GPU)).get("gpus-per-node") == gpus
+
+    def test_asks_for_the_cores_and_the_memory_of_its_runs(self) -> None:
+        size = job_size([members(grid_of(["runs.yaml", "model=tiny"]).runs(), plays_here=False)], 64)
+        asked = options(printed("model=tiny", *CPU))
+        assert (asked["cpus-per-task"], asked["mem"]) == (f"{size.cpus}", f"{size.memory_gb}G")
+        asked = options(printed("model=tiny", "cluster.cpus=3", *CPU))
+        assert (asked["cpus-per-task"], asked["mem"]) == ("3", f"{size.memory_gb}G")
 
     def test_leaves_out_what_the_site_leaves_open(self) -> None:
         asked = options(printed("model=tiny", *CPU))
@@ -280,7 +289,8 @@ class TestWhatIsFinished:
 
 
 class TestADryRun:
-    GIVEN = ("model=qwen3.5-27b-2gpu", "--jobs=2", "cluster.minutes=90", *GPU)
+    SITE = ("cluster.minutes=90", "cluster.cpus=16", "cluster.memory_gb=128")
+    GIVEN = ("model=qwen3.5-27b-2gpu", "--jobs=2", *SITE, *GPU)
 
     def test_prints_the_jobs_apart_from_their_script(self) -> None:
         done = in_process("submit", "runs.yaml", *self.GIVEN)
@@ -302,14 +312,15 @@ class TestADryRun:
         done = in_process("submit", "runs.yaml", "model=tiny", *CPU)
         assert "warning: the partition was not checked: `sinfo` is not installed here" in done.stderr
         stand_in(folder, "sinfo", "main*|2|8000|(null)\n")
-        done = in_process("submit", "runs.yaml", "model=tiny", *CPU)
+        site = ["model=tiny", "cluster.cpus=8", "cluster.memory_gb=32", *CPU]
+        done = in_process("submit", "runs.yaml", *site)
         assert (
             "warning: a job asks for 8 CPUs and 32 GB; the largest node of main has 2 CPUs and 7.81 GB. Set"
             " cluster.cpus=2 cluster.memory_gb=7" in done.stderr
         )
-        found = json.loads(printed("model=tiny", "--json", *CPU))
+        found = json.loads(printed("--json", *site))
         assert found["cluster"].endswith("cpu.yaml")
-        assert found["arrays"][0]["machines"] == {"nodes": 1, "gpus": 0}
+        assert found["arrays"][0]["machines"] == {"nodes": 1, "gpus": 0, "cpus": 8, "memory_gb": 32}
         assert len(found["warnings"]) == 1
 
 

@@ -56,8 +56,8 @@ def test_a_forecast_gives_tokens_and_hours(tmp_path: Path) -> None:
     runs = planned(tmp_path)
     keep_forecasts([each for each in runs if each.setup.config.method.name == "react"], engine_s=7200.0)
     found = outlines(tmp_path)
-    assert found["react"].estimate == Estimate(tokens=3 * 30.0, engine_h=3 * 2.0)
-    assert found["speedrunner"].estimate == found["all"].estimate == Estimate(None, None)
+    assert found["react"].estimate == Estimate(tokens=3 * 30.0, engine_h=3 * 2.0, requests_per_s=10 / 7200)
+    assert found["speedrunner"].estimate == found["all"].estimate == Estimate()
 
 
 def test_a_forecast_of_another_length_is_not_used(tmp_path: Path) -> None:
