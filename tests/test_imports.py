@@ -34,7 +34,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 PACKAGES = ("typed", "serving", "envs", "models", "speedrunner")
 
-BASE = {"typed", "console", "findings", "markup", "optional", "slurm"}
+BASE = {"typed", "console", "findings", "loopback", "markup", "optional", "slurm"}
 """Packages and modules of the room `base`, which import only each other."""
 
 EXCEPTIONS: set[tuple[str, str]] = set()

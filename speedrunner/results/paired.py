@@ -37,6 +37,11 @@ METRICS: dict[str, Value] = {
 }
 """Values of a test episode that are compared; an episode without a score is in none."""
 
+SUCCESS = "success"
+"""One more value: whether the task was completed."""
+
+VALUES: dict[str, Value] = {**METRICS, SUCCESS: lambda row: row.success}
+
 
 @dataclass(frozen=True)
 class EvaluatedRun:
@@ -81,10 +86,10 @@ class EvaluatedRun:
         return [point for point, rows in self.rows.items() if len(rows) >= planned]
 
     def average_tasks(self, point: int, metric: str) -> dict[Task, float]:
-        """Return the mean of a metric over the scored episodes of each task."""
+        """Return the mean of one of `VALUES` over the scored episodes of each task."""
         values: dict[Task, list[float]] = {}
         for row in self.rows.get(point, ()):
-            value = METRICS[metric](row)
+            value = VALUES[metric](row)
             if row.score is not None and value is not None:
                 values.setdefault(row.task, []).append(value)
         return {task: sum(own) / len(own) for task, own in values.items()}
