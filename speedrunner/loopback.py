@@ -1,4 +1,4 @@
-"""Listen on this machine's loopback address only, and recognise requests that browsers send for other sites."""
+"""Listen on the loopback address only, and recognise requests that browsers send for other sites."""
 
 from __future__ import annotations
 

@@ -67,7 +67,8 @@ def write_package(
     name = check_name(folder)
     rest = msgspec.structs.replace(policy, module="")
     contents = {
-        "SKILL.md": "\n".join([*_front_matter(name, library, label), *_body(library, label)]).encode() + b"\n",
+        "SKILL.md": "\n".join([*_front_matter(name, library, label), *_body(library, label)]).encode()
+        + b"\n",
         "scripts/skills.py": policy.module.encode(),
         "label.json": format_record(label),
         "policy.json": format_record(rest),
@@ -82,12 +83,10 @@ def write_package(
 
 def _front_matter(name: str, library: Library, label: LibraryLabel) -> Iterator[str]:
     skills = ", ".join(skill.name for skill in library.public)
-    description = (
-        f"Skills for the text environment {label.env}, written by a model. Use them to play its tasks. {skills}"
-    )
+    about = f"Skills for the text environment {label.env}, written by a model. Use them to play its tasks."
     fields = {
         "name": name,
-        "description": _shorten(description, DESCRIPTION_CHARS),
+        "description": _shorten(f"{about} {skills}", DESCRIPTION_CHARS),
         "license": label.licence,
         "compatibility": "Needs SpeedRunner and its environment, which serve the skills as MCP tools.",
     }
@@ -135,7 +134,10 @@ def _body(library: Library, label: LibraryLabel) -> Iterator[str]:
     )
     yield from ("", "## Skills", "")
     yield from _fenced(
-        [_head(skill.name, library.signature(skill.name), library.doc(skill.name)) for skill in library.public]
+        [
+            _head(skill.name, library.signature(skill.name), library.doc(skill.name))
+            for skill in library.public
+        ]
     )
     yield from ("", "## Primitives", "")
     yield from _fenced([_primitive(each) for each in library.primitives])
@@ -171,7 +173,8 @@ def _table(label: LibraryLabel) -> Iterator[str]:
         saved = _number(label.saved.get(name), name) if name not in SHARES else ""
         yield f"| {name} | {_mean(label.with_library, name)} | {_mean(label.without, name)} | {saved} |"
     yield ""
-    yield "- In brackets: 95% bootstrap intervals over test tasks, for this library alone. Saved: paired by task."
+    yield "- In brackets: 95% bootstrap intervals over test tasks, for this library alone."
+    yield "- Saved: without minus with, paired by task."
     for title, found in (("With the library", label.with_library), ("Without", label.without)):
         played = UNMEASURED
         if found is not None:

@@ -41,7 +41,9 @@ def describe_saving(saving: SkillSaving) -> str:
         (saving.usd, ".6f", "USD"),
         (saving.score, "+.3f", "score"),
     )
-    parts = [f"{unit} {format_estimate(found, format_)}" for found, format_, unit in amounts if found is not None]
+    parts = [
+        f"{unit} {format_estimate(found, format_)}" for found, format_, unit in amounts if found is not None
+    ]
     tasks = "1 task" if saving.tasks == 1 else f"{saving.tasks} tasks"
     return f"saved per episode, {tasks}: {', '.join(parts)}"
 
