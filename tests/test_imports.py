@@ -25,7 +25,7 @@ FLOORS = (
     ("methods",),
     ("runs",),
     ("bench", "experiments", "verification"),
-    ("cluster", "export", "report", "scaffold", "view"),
+    ("cluster", "export", "report", "scaffold", "skill_server", "view"),
     ("cli", "models"),
 )
 """Rooms by floor, the lowest first. A room imports only from lower floors, inside functions too."""

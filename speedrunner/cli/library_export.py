@@ -85,6 +85,6 @@ def export(
     label = label_library(run, policy, licence, digest)
     write_package(policy, library, label, out, proof)
     say(f"{len(library.public)} public skills of {run.path}:{version} written to {out}")
-    if label.with_library is None or label.without is None:
-        missing = "with" if label.with_library is None else "without"
-        say(f"not measured: test episodes {missing} the library")
+    parts = {"with the library": label.with_library, "without it": label.without}
+    if missing := [name for name, found in parts.items() if found is None]:
+        say(f"not measured: test episodes {' and '.join(missing)}")

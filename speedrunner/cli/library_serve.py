@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import stat
+import sys
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
@@ -75,6 +76,8 @@ def serve(
     if port is None:
         if token_file is not None:
             raise InvalidConfig("--token-file is for HTTP clients: add --port 0")
+        if sys.stdin.isatty():
+            say_error("waiting for an MCP client at the standard input; press Ctrl-C to stop")
         _serve_until_signal(serve_stdio(game))
         return
     token = new_token() if token_file is None else _read_token(token_file)

@@ -152,11 +152,14 @@ class HttpSessions:
     ) -> None:
         """Serve one session until its client ends it or falls silent."""
         try:
-            async with Player(self._game, self._pool.worker) as player, transport.connect() as streams:
+            async with (
+                Player(self._game, self._pool.worker) as player,
+                transport.connect() as (reader, writer),
+            ):
                 connected.set()
                 server = make_server(self._game, player)
                 with transport.idle_scope or anyio.CancelScope():
-                    await server.run(*streams, server.create_initialization_options())
+                    await server.run(reader, writer, server.create_initialization_options())
         except Exception:
             _LOG.exception("a session failed")
         finally:

@@ -128,7 +128,7 @@ class Player:
         """Start an episode. Raises `WorkerError`."""
         game, self._episode = self._game, None
         await self._give_back()
-        chosen = {"task": game.task.name, "index": game.task.index} | call.arguments
+        chosen: dict[str, Any] = {"task": game.task.name, "index": game.task.index} | call.arguments
         task = Task(game.config.env.name, chosen["task"], chosen["index"])
         worker = self._worker = await self._lease.enter_async_context(self._lend())
         opening = await worker.reset(
