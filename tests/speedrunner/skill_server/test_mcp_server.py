@@ -25,6 +25,7 @@ from serving.model_configs import CHECKOUT
 from speedrunner.skill_server.mcp_server import STATUS
 from tests.processes import all_end, tree
 from tests.scripted_runs import complaint, in_process
+from tests.speedrunner.skill_server.samples import INITIALIZE
 
 pytestmark = pytest.mark.process
 
@@ -35,17 +36,6 @@ INDEX = 14592
 """A world that the two skills solve."""
 
 ARGUMENTS = ["-m", "speedrunner", "library", "serve", str(RUN)]
-
-INITIALIZE = {
-    "jsonrpc": "2.0",
-    "id": 1,
-    "method": "initialize",
-    "params": {
-        "protocolVersion": "2025-06-18",
-        "capabilities": {},
-        "clientInfo": {"name": "test", "version": "1"},
-    },
-}
 
 
 class Server:

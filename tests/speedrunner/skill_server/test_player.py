@@ -3,67 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
 
 import pytest
 
-from envs import Limits
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.config.compose import compose
-from speedrunner.config.named import choose_task
-from speedrunner.library.library import Library
 from speedrunner.skill_server.game import Game
-from speedrunner.skill_server.player import Player
-from speedrunner.store.stored_run import State
-from speedrunner.workers.local_worker import LocalWorker
-from speedrunner.workers.worker_messages import Execute, Load, Reply, Reset
-from tests.scripted_runs import CORRIDOR
+from speedrunner.skill_server.player import Player, Reply
+from tests.speedrunner.skill_server.samples import Lender, SlowWorker, make_game
 from tests.toy_env import Corridor
-
-
-class SlowWorker(LocalWorker):
-    """A worker whose calls wait until the test lets them run."""
-
-    def __init__(self) -> None:
-        super().__init__(Corridor())
-        self.called = asyncio.Event()
-        self.may_run = asyncio.Event()
-
-    async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:
-        if isinstance(request, Execute):
-            self.called.set()
-            await self.may_run.wait()
-        return await super().request(request, limit_s)
-
-
-class Lender:
-    """Lends one worker at a time, and counts."""
-
-    def __init__(self, slow: bool = False) -> None:
-        self.lent = 0
-        self.returned = 0
-        self._slow = slow
-        self.worker: LocalWorker | None = None
-
-    @asynccontextmanager
-    async def lend(self) -> AsyncIterator[LocalWorker]:
-        self.lent += 1
-        self.worker = SlowWorker() if self._slow else LocalWorker(Corridor())
-        try:
-            yield self.worker
-        finally:
-            self.returned += 1
-            await self.worker.close()
-
-
-def make_game(*settings: str, llm_calls: int = 20) -> Game:
-    """The corridor without skills."""
-    config = compose([f"env={CORRIDOR}", *settings])
-    env = Corridor()
-    env.limits = Limits(llm_calls=llm_calls, actions=config.run.max_actions)
-    spec = ActorSpec(Library(env.primitives))
-    return Game(config, env, spec, choose_task(config), State(secret="s"))
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +18,9 @@ def game() -> Game:
     return make_game()
 
 
-async def play(game: Game, calls: Sequence[tuple[str, dict[str, object]]], lender: Lender | None = None):
-    """The replies to these calls, the first of which starts an episode."""
-    async with Player(game, (lender or Lender()).lend) as player:
+async def play(game: Game, calls: Sequence[tuple[str, dict[str, object]]]) -> list[Reply]:
+    """The replies to these calls in a new episode."""
+    async with Player(game, Lender().lend) as player:
         await player.call("start_episode", {})
         return [await player.call(name, arguments) for name, arguments in calls]
 
