@@ -52,15 +52,18 @@ def make_server(game: Game, player: Player) -> Server[Any]:
 
 
 async def serve_stdio(game: Game) -> None:
-    """Serve the client at the standard input and output until the input ends."""
+    """Serve the client at the standard input and output until it closes one of them."""
     stdin = cast("anyio.AsyncFile[str]", _input_lines())
-    async with (
-        stdio_server(stdin) as (reader, writer),
-        game.workers(1) as pool,
-        Player(game, pool.worker) as player,
-    ):
-        server = make_server(game, player)
-        await server.run(reader, writer, server.create_initialization_options())
+    try:
+        async with (
+            stdio_server(stdin) as (reader, writer),
+            game.workers(1) as pool,
+            Player(game, pool.worker) as player,
+        ):
+            server = make_server(game, player)
+            await server.run(reader, writer, server.create_initialization_options())
+    except* BrokenPipeError:
+        pass
 
 
 def _tool(spec: ToolSpec) -> Tool:

@@ -226,11 +226,33 @@ async def test_a_signal_ends_the_server_and_the_episodes() -> None:
     assert found == (0, "", "stopped by SIGTERM\n")
 
 
-def test_ctrl_c_ends_a_server_that_waits_for_its_client() -> None:
-    with subprocess.Popen(
+def start_local() -> subprocess.Popen[str]:
+    """A server for a client at its standard input and output."""
+    return subprocess.Popen(
         [sys.executable, *ARGUMENTS],
         cwd=CHECKOUT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+    )  # fmt: skip
+
+
+def test_a_client_that_reads_no_more_ends_the_server_silently() -> None:
+    with start_local() as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("no message\n" + json.dumps(INITIALIZE) + "\n")
+        process.stdin.flush()
+        assert "result" in json.loads(process.stdout.readline())
+        below = tree(process.pid)
+        process.stdout.close()
+        process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}) + "\n")
+        process.stdin.flush()
+        assert process.wait(60) == 0
+        assert all_end(below)
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+
+
+def test_ctrl_c_ends_a_server_that_waits_for_its_client() -> None:
+    with start_local() as process:
         assert process.stdin is not None
         assert process.stdout is not None
         process.stdin.write(json.dumps(INITIALIZE) + "\n")
