@@ -5,13 +5,14 @@ Means, differences and intervals are those of `speedrunner.results.paired`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import METRICS, SUCCESS, EvaluatedRun, Side, estimate_difference
-from speedrunner.store.checksums import find_changed
+from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import RunData
@@ -62,7 +63,7 @@ class LibraryLabel(msgspec.Struct, frozen=True, kw_only=True):
             first sleep; `None`: not measured.
         saved: by `SAVED`, the mean difference per test episode, paired by task: without minus with.
         licence: the terms of the skills' text.
-        caveats: notes on the models.
+        caveats: notes on the models, and on records without a checksum.
     """
 
     run: str
@@ -136,7 +137,7 @@ def label_library(
         without=None if empty is None else _evaluation(evaluated, side, empty, points[empty]),
         saved=saved,
         licence=licence or f"Written by the model {process.inducer.name}, under the terms of this model",
-        caveats=caveats(run.processes),
+        caveats=[*caveats(run.processes), *_note_unchecked(run)],
     )
 
 
@@ -151,6 +152,12 @@ def _require_unchanged(run: RunData) -> None:
             f"{run.path}: {where} {what}, so nothing is labelled: `speedrunner verify {run.path}` lists all"
             " differences"
         )
+
+
+def _note_unchecked(run: RunData) -> Iterator[str]:
+    """Yield a line about records without a checksum, which a killed or running process has appended."""
+    if rest := without_checksum(run.path, run.state.checksums):
+        yield f"{sum(rest.values())} bytes of {', '.join(rest)} have no checksum"
 
 
 def _finished_points(evaluated: EvaluatedRun) -> dict[int, int]:

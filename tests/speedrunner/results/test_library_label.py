@@ -82,3 +82,12 @@ def test_a_run_whose_records_were_changed_is_refused(tmp_path: Path) -> None:
     data = load(tmp_path / "run")
     with pytest.raises(RunDirectoryError, match=r"episodes.jsonl does not match its checksum.* verify"):
         label_library(data, data.policies.load(2))
+
+
+def test_records_without_a_checksum_are_named(tmp_path: Path) -> None:
+    learnt(tmp_path / "run")
+    with (tmp_path / "run/episodes.jsonl").open("a") as file:
+        file.write("\n")
+    data = load(tmp_path / "run")
+    label = label_library(data, data.policies.load(2))
+    assert label.caveats[-1:] == ["1 bytes of episodes.jsonl have no checksum"]
