@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from speedrunner.cli.command import Trust
+from speedrunner.cli.command import StoredLibrary, Trust
 from speedrunner.cli.library_command import load_library
 from speedrunner.cli.output import say
 from speedrunner.config.schema import InvalidConfig
@@ -19,18 +19,11 @@ from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.files import explain_errors, read_content
 from speedrunner.store.policies import InvalidPolicy
 
-Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN[:VERSION]", help="A run's library, by default the newest.", show_default=False
-    ),
-]
-
 CERTIFICATE_BYTES = 8 * 2**20
 
 
 def export(
-    source: Source,
+    source: StoredLibrary,
     to: Annotated[
         Literal["skills"],
         typer.Option("--to", metavar="skills", help="skills: an agent skill (SKILL.md).", show_default=False),

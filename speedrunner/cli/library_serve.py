@@ -12,8 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from speedrunner.cli.command import Trust, key_values
-from speedrunner.cli.library_export import Source
+from speedrunner.cli.command import StoredLibrary, Trust, key_values
 from speedrunner.cli.output import say_error
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.loopback import ADDRESS, listen, new_token
@@ -26,7 +25,7 @@ SESSIONS = 4
 
 
 def serve(
-    source: Source,
+    source: StoredLibrary,
     overrides: Annotated[
         list[str] | None,
         key_values(

@@ -55,6 +55,7 @@ class LibraryLabel(msgspec.Struct, frozen=True, kw_only=True):
             them.
         certificate: SHA-256 of a determinism certificate of the environment; `None`: none was given.
         versions: of Python, packages and this code, as the run recorded them.
+        method: name of the method that learned the library.
         model, inducer: model configs of the actor and of the author of the skills.
         model_files: by model, digests of the files of its local folder.
         seed: seed of the run.

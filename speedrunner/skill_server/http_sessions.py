@@ -14,7 +14,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from uuid import uuid4
 
-import anyio
 import uvicorn
 from mcp.server.streamable_http import MCP_SESSION_ID_HEADER, StreamableHTTPServerTransport
 from mcp.server.transport_security import DEFAULT_MAX_REQUEST_BODY_SIZE, RequestBodyLimitMiddleware
@@ -158,7 +157,8 @@ class HttpSessions:
             ):
                 connected.set()
                 server = make_server(self._game, player)
-                with transport.idle_scope or anyio.CancelScope():
+                assert transport.idle_scope is not None
+                with transport.idle_scope:
                     await server.run(reader, writer, server.create_initialization_options())
         except Exception:
             _LOG.exception("a session failed")

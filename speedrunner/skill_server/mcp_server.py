@@ -56,9 +56,9 @@ async def serve_stdio(game: Game) -> None:
     stdin = cast("anyio.AsyncFile[str]", _input_lines())
     try:
         async with (
-            stdio_server(stdin) as (reader, writer),
             game.workers(1) as pool,
             Player(game, pool.worker) as player,
+            stdio_server(stdin) as (reader, writer),
         ):
             server = make_server(game, player)
             await server.run(reader, writer, server.create_initialization_options())
