@@ -19,10 +19,10 @@ from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
 MEASURES = (SUCCESS, *METRICS)
-"""What a label reports, per test episode; tokens are those of the episode's own requests."""
+"""Values per test episode in a label; tokens are those of the episode's own requests."""
 
 SAVED = tuple(name for name in METRICS if name != "score")
-"""Measures whose difference is a saving."""
+"""Measures with savings."""
 
 
 class Evaluation(msgspec.Struct, frozen=True):

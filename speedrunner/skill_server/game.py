@@ -1,4 +1,4 @@
-"""What a server offers: an environment, the skills of a stored library, and the limits of an episode."""
+"""The content of a server: an environment, the skills of a stored library, and the limits of an episode."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ class HttpSessions:
         await answer(scope, receive, send)
 
     def _refuse(self, request: Request) -> Response | None:
-        """Return the answer to a request that may not reach a session."""
+        """Return the refusal of a request; `None` if it may reach a session."""
         foreign = refusal(request.headers.getlist("host"), request.headers.get("origin"))
         if foreign is not None:
             return Response(f"{foreign[1]}\n", foreign[0])

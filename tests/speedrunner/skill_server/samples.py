@@ -31,7 +31,7 @@ INITIALIZE = {
 
 
 class SlowWorker(LocalWorker):
-    """A worker whose calls wait until the test lets them run."""
+    """A worker that runs a call when the test lets it."""
 
     def __init__(self) -> None:
         super().__init__(Corridor())
