@@ -71,7 +71,15 @@ def _load() -> None:
     import speedrunner.report.inline
     import speedrunner.results.read_runs  # noqa: F401
 
-    for name in ("inspect_ai.log", "pyarrow.parquet", "pandas", "scipy.stats", "transformers", "hydra"):
+    for name in (
+        "inspect_ai.log",
+        "pyarrow.parquet",
+        "pandas",
+        "scipy.stats",
+        "transformers",
+        "hydra",
+        "mcp",
+    ):
         with suppress(ImportError):
             __import__(name)
 
@@ -84,6 +92,7 @@ def _allocated() -> int:
 
 def _carry_out(cwd: str, command: list[str], out: IO[str], err: IO[str]) -> int:
     """Be the command's process. Returns its exit status."""
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the jobs are for this program
     os.dup2(out.fileno(), 1)
     os.dup2(err.fileno(), 2)
     os.chdir(cwd)

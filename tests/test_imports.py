@@ -25,7 +25,7 @@ FLOORS = (
     ("methods",),
     ("runs",),
     ("bench", "experiments", "verification"),
-    ("cluster", "export", "report", "scaffold", "view"),
+    ("cluster", "export", "report", "scaffold", "skill_server", "view"),
     ("cli", "models"),
 )
 """Rooms by floor, the lowest first. A room imports only from lower floors, inside functions too."""
@@ -34,7 +34,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 PACKAGES = ("typed", "serving", "envs", "models", "speedrunner")
 
-BASE = {"typed", "console", "findings", "markup", "optional", "slurm"}
+BASE = {"typed", "console", "findings", "loopback", "markup", "optional", "slurm"}
 """Packages and modules of the room `base`, which import only each other."""
 
 EXCEPTIONS: set[tuple[str, str]] = set()

@@ -14,9 +14,10 @@ from envs import Opening, Task
 from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
-from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
+from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec
 from speedrunner.agents.loop import AgentLimits, Execute, ToolReply, plain_messages, run_agent
 from speedrunner.agents.toolbox import Toolbox
+from speedrunner.agents.world_call import execute_call
 from speedrunner.library.library import Library
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.labels import Labels
@@ -135,15 +136,12 @@ class EpisodeContext:
         Raises:
             WorkerError: the environment broke.
         """
-        if call.name == SUBMIT_ANSWER.name:
-            node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
-            return ToolReply("The answer is submitted.", node, Termination.SUBMITTED)
-        config, left_s = self._actor.config, max(self.limits.remaining_s, 0.001)
-        limit_s = min(config.sandbox.call_wall_s or left_s, left_s)
-        executed = await self._worker.execute(call, limit_s, config.sandbox.call_actions)
-        self._asked.append(executed.node)
-        self.observation = executed.observation or self.observation
-        return ToolReply(actor_view(executed, config.run.reply_chars), executed.node, executed.termination)
+        config, left_s = self._actor.config, self.limits.remaining_s
+        reply, executed = await execute_call(self._worker, call, config, left_s)
+        if executed is not None:
+            self._asked.append(executed.node)
+            self.observation = executed.observation or self.observation
+        return reply
 
     async def load(self, library: Library) -> None:
         """Replace the callable skills with another library's, at once; the world stays as it is.

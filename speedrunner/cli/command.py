@@ -54,6 +54,13 @@ EngineOverrides = Annotated[
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", show_default=False)]
 
+StoredLibrary = Annotated[
+    str,
+    typer.Argument(
+        metavar="RUN[:VERSION]", help="A run's library, by default the newest.", show_default=False
+    ),
+]
+
 RunsFolder = Annotated[
     Path | None,
     typer.Option("--dir", help="Folder of the runs' directories. Default: runs/SCALE.", show_default=False),

@@ -36,6 +36,13 @@ LIBRARY = (
     ),
     Command("check", "Check a module of skills by the rules of a library.", "library_trial:check"),
     Command("try", "Call one skill of a module in the sandbox, and print its calls.", "library_trial:try_"),
+    Command(
+        "export",
+        "Write a library as an agent skill with a measured label.",
+        "library_export:export",
+        shares=True,
+    ),
+    Command("serve", "Serve an environment and a library as MCP tools.", "library_serve:serve"),
 )
 
 CHECK = (
@@ -70,7 +77,7 @@ COMMANDS = {
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
         Command("compare", "Draw learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),
-        Command("library", "Show, compare, check and try skill libraries.", commands=LIBRARY),
+        Command("library", "Show, compare, try, export and serve skill libraries.", commands=LIBRARY),
         Command("verify", "Check a run's records by repeating every call, without a model."),
     ),
     "Publish": (

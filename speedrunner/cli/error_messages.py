@@ -11,6 +11,7 @@ from envs import InvalidOption
 from serving.errors import ServingError
 from speedrunner.cli.init_command import NotWritten
 from speedrunner.experiments.forecast import NothingMeasured
+from speedrunner.loopback import PortInUse
 from speedrunner.methods.method_registry import InvalidMethodOption
 from speedrunner.optional import NotInstalled
 from speedrunner.results.comparison import CannotCompare
@@ -24,7 +25,7 @@ from speedrunner.workers.env_worker import WorkerError
 
 FOR_PEOPLE = (
     *SETUP_ERRORS,
-    *(CannotCompare, WorkerError, NothingMeasured, NotInstalled, NotWritten),
+    *(CannotCompare, WorkerError, NothingMeasured, NotInstalled, NotWritten, PortInUse),
     *(RunStopped, SandboxError, ServingError, SlurmRefused, StorageError, TimeTooShort),
 )
 """Errors with a text for people. Any other error is a bug and shows its traceback."""

@@ -41,9 +41,12 @@ class LazyGroup(TyperGroup):
         return _refuse_old_name(old, MOVED[old]) if old in MOVED else super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the loaded command that the arguments call. Its files are private if they are not shared."""
+        """Return the loaded command that the arguments call. Its files are private if they are not shared.
+
+        A group leaves this to its command.
+        """
         name, found, rest = super().resolve_command(ctx, args)
-        if name not in self._table or not self._table[name].shares:
+        if name not in self._table or not (self._table[name].shares or self._table[name].commands):
             os.umask(PRIVATE)
         return name, load(self._table[name], self._words) if name in self._table else found, rest
 

@@ -39,7 +39,7 @@ def show(run: RunPath, version: Version = None) -> None:
     Example: speedrunner library show runs/demo 2
     """
     directory, found = _find(run, version)
-    say(source_text(*_load_policy(directory, found)))
+    say(source_text(*load_library(directory, found)))
 
 
 def diff(
@@ -73,7 +73,7 @@ def diff(
     if before[0].path != after[0].path:
         names = f"{before[0].path}:{names[0]}", f"{after[0].path}:{names[1]}"
     none = f"{names[1]} changed nothing" if other is None else f"{names[0]} and {names[1]} are identical"
-    old, new = (compared_lines(*_load_policy(*each)) for each in (before, after))
+    old, new = (compared_lines(*load_library(*each)) for each in (before, after))
     say(*(list(diff_lines(old, new, names)) or [none]))
 
 
@@ -85,7 +85,7 @@ def graph(run: RunPath, version: Version = None, trust: Trust = None) -> None:
     directory, found = _find(run, version)
     env = stored_env(directory, trust or [])
     env.close()
-    library, _ = _load_policy(directory, found, env.primitives)
+    library, _ = load_library(directory, found, env.primitives)
     say(*graph_lines(library))
 
 
@@ -109,7 +109,7 @@ def stats(
         except InvalidSkill as error:
             raise StorageError(f"{source}: {error}") from None
     else:
-        definitions = _load_policy(*find_policy(source))[0].definitions
+        definitions = load_library(*find_policy(source))[0].definitions
     found = library_statistics(definitions)
     if as_json:
         say_json(found)
@@ -160,7 +160,7 @@ def _find(run: Path, version: int | None) -> tuple[RunData, int]:
     return find_policy(str(run) if version is None else f"{run}:{version}")
 
 
-def _load_policy(
+def load_library(
     directory: RunData, version: int, primitives: tuple[Primitive, ...] | None = None
 ) -> tuple[Library, str]:
     """Return the library and the notes of a stored version. Raises `InvalidPolicy`.

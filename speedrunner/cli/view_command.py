@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.output import say, say_error, waiting_line
+from speedrunner.loopback import ADDRESS, listen, new_token
 from speedrunner.store.files import StorageError
 from speedrunner.view.site import Site
 from speedrunner.view.static import write
-from speedrunner.view.view_server import ADDRESS, listen, new_token, serve
+from speedrunner.view.view_server import serve
 
 
 def view(

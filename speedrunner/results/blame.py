@@ -41,13 +41,19 @@ def describe_saving(saving: SkillSaving) -> str:
         (saving.usd, ".6f", "USD"),
         (saving.score, "+.3f", "score"),
     )
-    parts = [f"{unit} {_interval(found, format_)}" for found, format_, unit in amounts if found is not None]
+    parts = [
+        f"{unit} {format_estimate(found, format_)}" for found, format_, unit in amounts if found is not None
+    ]
     tasks = "1 task" if saving.tasks == 1 else f"{saving.tasks} tasks"
     return f"saved per episode, {tasks}: {', '.join(parts)}"
 
 
-def _interval(estimate: Estimate, format_: str) -> str:
-    """Return a mean with its interval, if it has one."""
+def format_estimate(estimate: Estimate, format_: str) -> str:
+    """Return a mean with its interval, if it has one.
+
+    Args:
+        format_: the format of each number, such as `.1f`.
+    """
     mean = f"{estimate.mean:{format_}}"
     if estimate.low is None or estimate.high is None:
         return mean

@@ -37,6 +37,11 @@ METRICS: dict[str, Value] = {
 }
 """Values of a test episode that are compared; an episode without a score is in none."""
 
+SUCCESS = "success"
+"""One more value: whether the task was completed."""
+
+VALUES: dict[str, Value] = {**METRICS, SUCCESS: lambda row: row.success}
+
 
 @dataclass(frozen=True)
 class EvaluatedRun:
@@ -89,7 +94,7 @@ class EvaluatedRun:
         return found
 
     def average_tasks(self, point: int, metric: str) -> dict[Task, float]:
-        """Return the mean of a metric over the scored episodes of each task."""
+        """Return the mean of one of `VALUES` over the scored episodes of each task."""
         means = {task: _average(metric, rows) for task, rows in self.scored(point).items()}
         return {task: mean for task, mean in means.items() if mean is not None}
 
@@ -191,7 +196,7 @@ def _compare_task(task: Task, first: list[_Played], second: list[_Played]) -> Ta
 
 def _average(metric: str, rows: Iterable[EpisodeRow]) -> float | None:
     """Return the mean of the known values of a metric, `None` without any."""
-    known = [value for row in rows if (value := METRICS[metric](row)) is not None]
+    known = [value for row in rows if (value := VALUES[metric](row)) is not None]
     return sum(known) / len(known) if known else None
 
 

@@ -131,12 +131,9 @@ def set_up(
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
     model_config, inducer = model_configs or (actor_model_config(config), None)
-    env = envs.make(config.env.name, **config.env.options)
-    if (most := config.run.max_actions) is not None:
-        env.limits = replace(env.limits, actions=min(most, env.limits.actions or most))
     setup = Setup(
         config=config,
-        env=env,
+        env=make_env(config),
         split=envs.splits(config.env.name, **config.env.options),
         method=methods.make(config.method.name, **config.method.options),
         model_config=model_config,
@@ -146,3 +143,11 @@ def set_up(
     if plays_here:
         require(config.sandbox.limits)
     return setup
+
+
+def make_env(config: Config) -> TextEnv:
+    """Create a configuration's environment with its limit of actions. Raises `EnvironmentFault`."""
+    env = envs.make(config.env.name, **config.env.options)
+    if (most := config.run.max_actions) is not None:
+        env.limits = replace(env.limits, actions=min(most, env.limits.actions or most))
+    return env

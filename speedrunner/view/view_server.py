@@ -5,23 +5,17 @@ from __future__ import annotations
 import asyncio
 import hmac
 import re
-import secrets
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from serving.errors import ServingError
-from speedrunner.store.files import reason
+from speedrunner.loopback import refusal
 from speedrunner.view.site import POLICY, Answer, Site
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
-
-ADDRESS = "127.0.0.1"
-HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.ASCII)
-"""Allowed names of this machine; the port may differ because of a tunnel."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 """All HTTP methods, so that refused ones are handled like everything else."""
@@ -44,10 +38,6 @@ HEADERS = {
 }
 
 
-class PortInUse(ServingError):
-    """Another process uses the port."""
-
-
 def application(site: Site, token: str, is_ending: Callable[[], bool] = lambda: False) -> Starlette:
     """Return an application with the pages of a site below `/TOKEN/`. It refuses requests that lack the
     token, name another host, or come from a page of another origin.
@@ -65,11 +55,9 @@ def application(site: Site, token: str, is_ending: Callable[[], bool] = lambda: 
         return Response(why + "\n", status, HEADERS, "text/plain")
 
     async def answer(request: Request) -> Response:
-        host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if len(request.headers.getlist("host")) != 1 or not HOST.fullmatch(host):
-            return refused(421, "this server works only on its own machine: use localhost")
-        if origin is not None and origin != f"http://{host}":
-            return refused(403, "requests from pages of other origins are not allowed")
+        foreign = refusal(request.headers.getlist("host"), request.headers.get("origin"))
+        if foreign is not None:
+            return refused(*foreign)
         if request.method not in ("GET", "HEAD"):
             return refused(405, "only reading pages is allowed")
         given, slash, path = request.path_params["path"].partition("/")
@@ -112,31 +100,6 @@ async def follow_page(
         while waited < int(growing[1]) and not is_ending():
             await asyncio.sleep(PAUSE_S)
             waited += PAUSE_S
-
-
-def listen(port: int) -> socket.socket:
-    """Return a socket on the loopback address. Raises `PortInUse`.
-
-    Args:
-        port: 0: any free port.
-    """
-    listener = socket.socket()
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        listener.bind((ADDRESS, port))
-        listener.listen()
-    except OSError as error:
-        listener.close()
-        raise PortInUse(
-            f"port {port} is not available ({reason(error)}): choose another --port, or omit it to use"
-            " a free one"
-        ) from error
-    return listener
-
-
-def new_token() -> str:
-    """Return a token that other users of this machine cannot guess."""
-    return secrets.token_urlsafe(16)
 
 
 def serve(site: Site, token: str, listener: socket.socket) -> None:

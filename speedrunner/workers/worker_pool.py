@@ -59,7 +59,9 @@ _PROMISES = _Promises()
 
 def _too_many(env: str, workers: int, each: int, available: int) -> TooManyWorkers:
     fit = available // each
-    remedy = f"set run.in_flight to {fit} or less" if fit else "free some, or use a larger machine"
+    remedy = (
+        f"set run.in_flight (or --sessions) to {fit} or less" if fit else "free some, or use a larger machine"
+    )
     return TooManyWorkers(
         f"{workers} workers of {env} take up to {workers * each:,} MB of memory, {each} MB each, and"
         f" {available:,} MB are available: {remedy}"

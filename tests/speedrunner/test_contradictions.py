@@ -31,6 +31,7 @@ COMMANDS = (
     *(["library", "show", "RUN"], ["library", "blame", "RUN"], ["library", "stats", "RUN"]),
     *(["library", "graph", "RUN"], ["library", "diff", "RUN:1", "GOOD:1"]),
     *(["report", "FOLDER", "--out", "OUT"],),
+    *(["library", "export", "RUN", "--to", "skills", "--out", "OUT"],),
     *(["view", "FOLDER", "--static", "OUT"], ["export", "FOLDER", "--to", "inspect", "--out", "OUT"]),
 )
 

@@ -51,6 +51,10 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
     "library graph": lambda run, folder, out: ["library", "graph", run],
     "library stats": lambda run, folder, out: ["library", "stats", run],
     "library blame": lambda run, folder, out: ["library", "blame", run],
+    "library export": lambda run, folder, out: [
+        "library", "export", run, "--to", "skills", "--out", f"{out}/skills",
+    ],
+    "library serve": lambda run, folder, out: ["library", "serve", run],
     "bench replay": lambda run, folder, out: ["bench", "replay", run, NO_SERVER],
     "run, evaluation": lambda run, folder, out: [
         *("run", f"run.start_from={run}", "run.rollouts=0", NO_SERVER, f"run.dir={out}/evaluation"),

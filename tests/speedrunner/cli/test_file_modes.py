@@ -8,15 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from serving.model_configs import CHECKOUT
 from speedrunner.cli.commands import COMMANDS
 from tests.scripted_runs import in_process
 from tests.speedrunner.results.small_runs import learnt
 
 pytestmark = pytest.mark.process
 
+RECORDED = CHECKOUT / "tests/data/format_2"
+"""A run whose skills fit its environment."""
+
 SHARED = {
     "view": "view RUN --static OUT",
     "export": "export RUN --to dataset --out OUT",
+    "library export": "library export RECORDED --to skills --out OUT",
     "init": "init env treasure OUT",
 }
 
@@ -37,14 +42,17 @@ def umask() -> Iterator[int]:
 
 
 def test_the_table_of_commands_names_those_that_share() -> None:
-    shares = {each.name for group in COMMANDS.values() for each in group if each.shares}
+    top = [each for group in COMMANDS.values() for each in group]
+    shares = {each.name for each in top if each.shares}
+    shares |= {f"{each.name} {below.name}" for each in top for below in each.commands if below.shares}
     assert shares == {*SHARED, "report"}  # report: test_report_command.py
 
 
 @pytest.mark.parametrize("name", SHARED)
 def test_a_shared_output_follows_the_umask(name: str, run: Path, tmp_path: Path, umask: int) -> None:
     out = tmp_path / "out"
-    words = SHARED[name].replace("RUN", str(run)).replace("OUT", str(out)).split()
+    places = {"RUN": str(run), "RECORDED": str(RECORDED), "OUT": str(out)}
+    words = [places.get(word, word) for word in SHARED[name].split()]
     done = in_process(*words)
     assert done.returncode == 0, done.stderr
     found = {path: path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}

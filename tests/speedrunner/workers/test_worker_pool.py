@@ -38,7 +38,7 @@ class TestMemory:
             await WorkerPool(64, "scienceworld").__aenter__()
         assert str(raised.value) == (
             "64 workers of scienceworld take up to 36,480 MB of memory, 570 MB each, and 2,851 MB are"
-            " available: set run.in_flight to 5 or less"
+            " available: set run.in_flight (or --sessions) to 5 or less"
         )
         assert set(psutil.Process().children()) <= before
 
@@ -60,7 +60,7 @@ class TestMemory:
         each = REGISTRY.find(CORRIDOR).memory_mb + SKILLS_MB
         monkeypatch.setattr(pools, "available_mb", lambda: 3 * each)
         async with WorkerPool(2, CORRIDOR):
-            with pytest.raises(TooManyWorkers, match=r"set run\.in_flight to 1 or less"):
+            with pytest.raises(TooManyWorkers, match=r"set run\.in_flight .* to 1 or less"):
                 await WorkerPool(2, CORRIDOR).__aenter__()
             async with WorkerPool(1, CORRIDOR):
                 pass

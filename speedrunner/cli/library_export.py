@@ -1,0 +1,83 @@
+"""`speedrunner library export`: a library as a package for other agents."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from speedrunner.cli.command import StoredLibrary, Trust
+from speedrunner.cli.library_command import load_library
+from speedrunner.cli.output import say
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.export.skill_package import check_name, write_package
+from speedrunner.results.library_label import label_library
+from speedrunner.runs.stored_policy import find_policy
+from speedrunner.runs.stored_setup import stored_env
+from speedrunner.store.files import explain_errors, read_content
+from speedrunner.store.policies import InvalidPolicy
+
+CERTIFICATE_BYTES = 8 * 2**20
+
+
+def export(
+    source: StoredLibrary,
+    to: Annotated[
+        Literal["skills"],
+        typer.Option("--to", metavar="skills", help="skills: an agent skill (SKILL.md).", show_default=False),
+    ],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            help="A new or empty folder. Its name becomes the name of the skill.",
+            show_default=False,
+        ),
+    ],
+    licence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Terms of the skills' text. Default: those of the model that wrote it.",
+            show_default=False,
+        ),
+    ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="A determinism certificate of the environment, for the label.",
+            show_default=False,
+        ),
+    ] = None,
+    trust: Trust = None,
+) -> None:
+    """Write a library as an agent skill with a measured label.
+
+    The label (label.json, and a table in SKILL.md) says what the run's test episodes show: success, tokens
+    with and without the library, and the tokens saved with their interval. Without are the episodes that the
+    same run played before it had skills. A run that differs from its checksums is refused.
+
+    Example: speedrunner library export runs/demo:4 --to skills --out babyai-skills
+    """
+    check_name(out)
+    with explain_errors(out, "read"):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise InvalidConfig(f"{out} exists and is not empty: name another folder with --out")
+    run, version = find_policy(source)
+    policy = run.policies.load(version)
+    if not policy.skills:
+        raise InvalidPolicy(f"{run.path}: policy v{version:04d} has no skills to export")
+    env = stored_env(run, trust or [])
+    env.close()
+    library, _ = load_library(run, version, env.primitives)
+    proof = None if certificate is None else read_content(certificate, CERTIFICATE_BYTES)
+    digest = None if proof is None else hashlib.sha256(proof).hexdigest()
+    label = label_library(run, policy, licence, digest)
+    write_package(policy, library, label, out, proof)
+    say(f"{len(library.public)} public skills of {run.path}:{version} written to {out}")
+    parts = {"with the library": label.with_library, "without it": label.without}
+    if missing := [name for name, found in parts.items() if found is None]:
+        say(f"not measured: test episodes {' and '.join(missing)}")

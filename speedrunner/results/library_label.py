@@ -1,0 +1,173 @@
+"""A measured label of a stored library: what it was made with, and what its test episodes show.
+
+Means, differences and intervals are those of `speedrunner.results.paired`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from speedrunner.results.inference import Estimate
+from speedrunner.results.paired import METRICS, SUCCESS, EvaluatedRun, Side, estimate_difference
+from speedrunner.store.checksums import find_changed, without_checksum
+from speedrunner.store.process_notes import caveats
+from speedrunner.store.records import Policy
+from speedrunner.store.run_data import RunData
+from speedrunner.store.stored_run import RunDirectoryError
+
+MEASURES = (SUCCESS, *METRICS)
+"""Values per test episode in a label; tokens are those of the episode's own requests."""
+
+SAVED = tuple(name for name in METRICS if name != "score")
+"""Measures with savings."""
+
+
+class Evaluation(msgspec.Struct, frozen=True):
+    """The test episodes of one policy at one checkpoint.
+
+    Attributes:
+        policy: the policy's version.
+        checkpoint: training rollouts before it.
+        episodes: number of test episodes; the means leave out those that an infrastructure error ended.
+        means: by `MEASURES`, the mean over tasks with its interval; a measure without a value is missing.
+    """
+
+    policy: int
+    checkpoint: int
+    episodes: int
+    means: dict[str, Estimate]
+
+
+class LibraryLabel(msgspec.Struct, frozen=True, kw_only=True):
+    """A library's origin and its measured results.
+
+    Intervals are 95% percentile bootstrap intervals over test tasks. They apply to this library alone.
+
+    Attributes:
+        run, version: name of the run's folder, and the policy's version.
+        run_sha256: `digest` of the run's `state.json`, which contains the checksums of all its records.
+        public, skills: number of public skills and of all skills.
+        env, env_options: name and options of the environment.
+        env_digests: digests of its description, primitives, tools, limits and tasks, as the run recorded
+            them.
+        certificate: SHA-256 of a determinism certificate of the environment; `None`: none was given.
+        versions: of Python, packages and this code, as the run recorded them.
+        method: name of the method that learned the library.
+        model, inducer: model configs of the actor and of the author of the skills.
+        model_files: by model, digests of the files of its local folder.
+        seed: seed of the run.
+        with_library: the last finished evaluation of this version; `None`: not measured.
+        without: the first finished evaluation of the same run by a policy without skills, usually before the
+            first sleep; `None`: not measured.
+        saved: by `SAVED`, the mean difference per test episode, paired by task: without minus with.
+        licence: the terms of the skills' text.
+        caveats: notes on the models, and on records without a checksum.
+    """
+
+    run: str
+    version: int
+    run_sha256: str
+    public: int
+    skills: int
+    env: str
+    env_options: dict[str, Any]
+    env_digests: dict[str, str]
+    certificate: str | None
+    versions: dict[str, str]
+    method: str
+    model: str
+    inducer: str
+    model_files: dict[str, dict[str, str]]
+    seed: int
+    with_library: Evaluation | None
+    without: Evaluation | None
+    saved: dict[str, Estimate]
+    licence: str
+    caveats: list[str]
+    format: int = 1
+
+
+def label_library(
+    run: RunData, policy: Policy, licence: str | None = None, certificate: str | None = None
+) -> LibraryLabel:
+    """Return the label of one of a run's policies.
+
+    Args:
+        licence: the terms of the skills' text; `None`: those of the model that wrote them.
+        certificate: SHA-256 of a determinism certificate.
+
+    Raises:
+        RunDirectoryError: the run records no process, or does not match its checksums.
+        StorageError, InvalidConfig: the run cannot be read.
+    """
+    _require_unchanged(run)
+    if not run.processes:
+        raise RunDirectoryError(f"{run.path} has no record of the process that played it")
+    process, config = run.processes[-1], run.settings
+    evaluated = EvaluatedRun(run.path.name, run)
+    side = Side(run.path.name, {config.run.seed: evaluated})
+    points = _finished_points(evaluated)
+    own = max((point for point, version in points.items() if version == policy.version), default=None)
+    empty = min(
+        (point for point, version in points.items() if not run.policies.load(version).skills), default=None
+    )
+    saved = {}
+    if own is not None and empty is not None:
+        found = {name: estimate_difference(side, side, (own, empty), name) for name in SAVED}
+        saved = {name: each for name, each in found.items() if each is not None}
+    return LibraryLabel(
+        run=run.path.resolve().name,
+        version=policy.version,
+        run_sha256=run.state.digest,
+        public=sum(skill.public for skill in policy.skills),
+        skills=len(policy.skills),
+        env=config.env.name,
+        env_options=config.env.options,
+        env_digests=process.env,
+        certificate=certificate,
+        versions=process.versions,
+        method=config.method.name,
+        model=process.actor.name,
+        inducer=process.inducer.name,
+        model_files=process.models,
+        seed=config.run.seed,
+        with_library=None if own is None else _evaluation(evaluated, side, own, policy.version),
+        without=None if empty is None else _evaluation(evaluated, side, empty, points[empty]),
+        saved=saved,
+        licence=licence or f"Written by the model {process.inducer.name}, under the terms of this model",
+        caveats=[*caveats(run.processes), *_note_unchecked(run)],
+    )
+
+
+def _require_unchanged(run: RunData) -> None:
+    """Raise `RunDirectoryError` if the run's files differ from their checksums."""
+    state = run.state
+    where, what = "state.json", "does not match its own checksum"
+    if state.digest == state.own_digest:
+        where, what = next(find_changed(run.path, state.checksums), ("", ""))
+    if where:
+        raise RunDirectoryError(
+            f"{run.path}: {where} {what}, so nothing is labelled: `speedrunner verify {run.path}` lists all"
+            " differences"
+        )
+
+
+def _note_unchecked(run: RunData) -> Iterator[str]:
+    """Yield a line about records without a checksum, which a killed or running process has appended."""
+    if rest := without_checksum(run.path, run.state.checksums):
+        yield f"{sum(rest.values())} bytes of {', '.join(rest)} have no checksum"
+
+
+def _finished_points(evaluated: EvaluatedRun) -> dict[int, int]:
+    """Return the version of the policy that played each finished checkpoint."""
+    versions = {point: {row.policy for row in evaluated.rows[point]} for point in evaluated.checkpoints}
+    return {point: min(played) for point, played in versions.items() if len(played) == 1}
+
+
+def _evaluation(evaluated: EvaluatedRun, side: Side, point: int, version: int) -> Evaluation:
+    found = {name: side.estimate(point, name) for name in MEASURES}
+    means = {name: each for name, each in found.items() if each is not None}
+    return Evaluation(version, point, len(evaluated.rows[point]), means)

@@ -1,0 +1,1 @@
+"""An environment with a library's skills, served to MCP clients."""

@@ -1,0 +1,80 @@
+"""The sessions of clients over HTTP, within this process: their end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx2
+import pytest
+
+from speedrunner.skill_server import http_sessions
+from speedrunner.skill_server.http_sessions import PATH, HttpSessions
+from tests.speedrunner.skill_server.samples import INITIALIZE, Lender, make_game
+
+TOKEN = "token of the test"
+
+
+class Pool:
+    """A pool of workers in this process."""
+
+    def __init__(self) -> None:
+        self.lender = Lender()
+        self.worker = self.lender.lend
+
+
+@asynccontextmanager
+async def browse(pool: Pool) -> AsyncIterator[httpx2.AsyncClient]:
+    """A web client of a server with at most one session."""
+    async with asyncio.TaskGroup() as tasks:
+        sessions = HttpSessions(make_game(), pool, tasks, TOKEN, 1)  # type: ignore[arg-type]
+        headers = {
+            "Authorization": f"Bearer {TOKEN}",
+            "Accept": "application/json, text/event-stream",
+        }
+        transport = httpx2.ASGITransport(sessions)
+        async with httpx2.AsyncClient(
+            transport=transport, base_url="http://localhost", headers=headers, timeout=60
+        ) as client:
+            yield client
+
+
+async def begin(client: httpx2.AsyncClient) -> dict[str, str]:
+    """Begin a session with an episode. Return the header that names the session."""
+    answer = await client.post(PATH, json=INITIALIZE)
+    assert answer.status_code == 200
+    session = {"Mcp-Session-Id": answer.headers["mcp-session-id"]}
+    ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
+    assert (await client.post(PATH, json=ready, headers=session)).status_code == 202
+    call = {"name": "start_episode", "arguments": {}}
+    message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}
+    answer = await client.post(PATH, json=message, headers=session)
+    assert "Walk to the flag." in answer.text
+    return session
+
+
+async def until_returned(pool: Pool) -> None:
+    async with asyncio.timeout(60):
+        while pool.lender.returned < pool.lender.lent:  # noqa: ASYNC110 - the server reports no end
+            await asyncio.sleep(0.01)
+
+
+async def test_a_session_without_requests_ends_with_its_episode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_sessions, "IDLE_S", 3.0)
+    pool = Pool()
+    async with browse(pool) as client:
+        session = await begin(client)
+        await until_returned(pool)
+        answer = await client.post(PATH, json=INITIALIZE, headers=session)
+        assert answer.status_code == 404
+        assert (await client.delete(PATH, headers=await begin(client))).status_code == 200
+
+
+async def test_a_session_that_its_client_ends_takes_its_episode_with_it() -> None:
+    pool = Pool()
+    async with browse(pool) as client:
+        session = await begin(client)
+        assert (await client.delete(PATH, headers=session)).status_code == 200
+        await until_returned(pool)
+        assert (await client.delete(PATH, headers=await begin(client))).status_code == 200
