@@ -30,6 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+STRUCK = "struck"
+"""Name of a file next to a log, which is there once an effect has happened."""
+
 Effect = Literal["kill", "kill_after", "torn", "ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES"]
 
 
@@ -52,6 +55,7 @@ class _Watch:
     def __init__(self, folder: Path, log: Path, trigger: Trigger | None) -> None:
         self.folder = str(folder.resolve())
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._struck = log.with_name(STRUCK)
         self._trigger = trigger
         self._count = 0
         self._pid = os.getpid()
@@ -71,6 +75,7 @@ class _Watch:
         if found is None or number < found.number or (number > found.number and not found.lasting):
             self._append(kind, path, data, more)
             return data
+        os.close(_OPEN(self._struck, os.O_CREAT, 0o600))
         match found.effect:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos import trial
+from tests.chaos import faults, trial
 
 pytestmark = pytest.mark.slow
 
@@ -17,6 +17,6 @@ def size(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, int]:
     return trial.measure(tmp_path_factory.mktemp("chaos") / "whole")
 
 
-@pytest.mark.parametrize("name", trial.FAULTS)
+@pytest.mark.parametrize("name", faults.FAULTS)
 def test_a_run_with_a_fault_is_resumed_and_whole(name: str, size: tuple[int, int], tmp_path: Path) -> None:
-    trial.play(tmp_path / "trial", name, 1, *size)
+    faults.play(tmp_path / "trial", name, 1, *size)
