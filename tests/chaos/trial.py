@@ -181,6 +181,8 @@ class Trial:
         self._check_processes()
         if left := sorted(path.name for path in (self.folder / "scratch").iterdir()):
             raise Broken(f"scratch files are left: {left}")
+        if "Traceback" in self.output:
+            raise Broken(f"a traceback is printed: {self.output[-1_000:]}")
 
     def _check_ledger(self, ledger: list[Any]) -> None:
         known = sum((row.usage for row in ledger if row.usage is not None), Usage())
