@@ -230,6 +230,11 @@ class ScriptedEngine:
         self._server = server
         self._start()
 
+    def forget(self) -> None:
+        """Drop the recorded requests and the cache, which grow with each request."""
+        self.requests.clear()
+        self._blocks.clear()
+
     def _start(self) -> None:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 

@@ -128,6 +128,12 @@ def read_content(path: Path, limit: int = RECORD_BYTES) -> bytes:
         return file.read(size)
 
 
+def remove(path: Path) -> None:
+    """Remove a file if it is there. Raises `StorageError`."""
+    with explain_errors(path, "removed"):
+        path.unlink(missing_ok=True)
+
+
 def open_log(path: Path) -> BinaryIO:
     """Open a log file for appending. Raises `StorageError`."""
     with explain_errors(path, "written"):
