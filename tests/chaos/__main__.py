@@ -34,8 +34,8 @@ def _folder() -> Path:
 
 
 @cache
-def _size() -> tuple[int, int]:
-    """The requests and changes of the disk of an undisturbed run; measured once in each process."""
+def _size() -> trial.Size:
+    """Measure an undisturbed run, once in each process."""
     folder = _folder()
     try:
         return trial.measure(folder / "whole")
@@ -49,7 +49,7 @@ def play(name: str, seed: int) -> dict[str, Any]:
     folder, began = _folder(), time.monotonic()
     record: dict[str, Any] = {"fault": name, "seed": seed, "struck": True, "failed": None}
     try:
-        record["struck"] = faults.play(folder / "trial", name, seed, *size)
+        record["struck"] = faults.play(folder / "trial", name, seed, size)
     except Exception as error:
         record |= {"failed": f"{type(error).__name__}: {error}"[:2_000], "folder": str(folder)}
         record["traceback"] = traceback.format_exc()[-4_000:]

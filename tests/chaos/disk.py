@@ -41,14 +41,16 @@ class Trigger:
     """What happens at one operation.
 
     Attributes:
-        number: of the operation, from 0; only changes count, not `fsync`.
+        number: of the operation, from 0.
         effect: `kill` before it, `kill_after` it, `torn`: killed after a part of a write; otherwise an error.
         lasting: whether all later operations get the error, too.
+        syncs: whether the operation is an `fsync`; otherwise it is a change, and only changes count.
     """
 
     number: int
     effect: Effect
     lasting: bool = False
+    syncs: bool = False
 
 
 class _Watch:
@@ -67,11 +69,11 @@ class _Watch:
     def note(self, kind: str, path: str, data: bytes = b"", **more: Any) -> bytes:
         """Log an operation that is about to happen. Returns the data to write; may end the process, or
         raise."""
-        if kind == "fsync":
+        found = self._trigger
+        if (kind == "fsync") != (found is not None and found.syncs):
             self._append(kind, path, data, more)
             return data
         number, self._count = self._count, self._count + 1
-        found = self._trigger
         if found is None or number < found.number or (number > found.number and not found.lasting):
             self._append(kind, path, data, more)
             return data

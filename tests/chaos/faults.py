@@ -18,9 +18,11 @@ from typing import Any
 import psutil
 
 from tests.chaos.disk import Disk, operations, surviving
-from tests.chaos.trial import INDUCER, Broken, Trial, opened
+from tests.chaos.trial import INDUCER, Broken, Size, Trial, opened
 from tests.scripted_engine import DROP, GARBAGE, Answer, Request, abort, refuse
 from tests.scripted_runs import script, walker
+
+Fault = Callable[[Trial], dict[str, Any]]
 
 
 def client_killed(trial: Trial) -> dict[str, Any]:
@@ -54,18 +56,20 @@ def power_cut(trial: Trial) -> dict[str, Any]:
     return {}
 
 
-def _failing_disk(*names: str, lasting: bool) -> Callable[[Trial], dict[str, Any]]:
+def _failing_disk(
+    *names: str, lasting: bool = False, syncs: bool = False
+) -> Callable[[Trial], dict[str, Any]]:
     def fault(trial: Trial) -> dict[str, Any]:
         trial.kills += 1  # answers that arrive while the disk fails cannot be recorded
         effect = trial.rng.choice(names)
-        trial.play(log=trial.folder / "log", trigger=trial.trigger(effect, lasting=lasting))
+        trial.play(log=trial.folder / "log", trigger=trial.trigger(effect, lasting=lasting, syncs=syncs))
         trial.keep()
         return {}
 
     return fault
 
 
-def _part_killed(chosen: Callable[[psutil.Process], bool]) -> Callable[[Trial], dict[str, Any]]:
+def _part_killed(chosen: Callable[[psutil.Process], bool]) -> Fault:
     def fault(trial: Trial) -> dict[str, Any]:
         def kill(request: Request) -> None:
             below = [each for each in trial.below(trial.clients[-1]) if chosen(each)]
@@ -159,7 +163,7 @@ def bad_answer(trial: Trial) -> dict[str, Any]:
 def clock_jump(trial: Trial) -> dict[str, Any]:
     """The wall clock jumps by up to a week, back or forth."""
     week = 7 * 86_400
-    trial.play(clock_jump_s=trial.rng.uniform(-week, week), clock_after=trial.rng.randrange(200))
+    trial.play(clock_jump_s=trial.rng.uniform(-week, week), clock_after=trial.rng.randrange(60))
     trial.keep()
     return {}
 
@@ -226,11 +230,12 @@ def _elsewhere(trial: Trial) -> dict[str, str | None]:
     return {**trial.client().environment, **names}
 
 
-FAULTS: dict[str, Callable[[Trial], dict[str, Any]]] = {
+FAULTS: dict[str, Fault] = {
     "client killed": client_killed,
     "power cut": power_cut,
     "disk full": _failing_disk("ENOSPC", "EDQUOT", lasting=True),
-    "disk error": _failing_disk("EIO", lasting=False),
+    "disk error": _failing_disk("EIO"),
+    "sync error": _failing_disk("EIO", syncs=True),
     "read-only disk": _failing_disk("EROFS", lasting=True),
     "worker killed": _part_killed(_runs("fork_server_process")),
     "sandbox killed": _part_killed(_runs("child.main")),
@@ -245,11 +250,11 @@ FAULTS: dict[str, Callable[[Trial], dict[str, Any]]] = {
 }
 
 
-def play(folder: Path, name: str, seed: int, requests: int, changes: int) -> bool:
+def play(folder: Path, name: str, seed: int, size: Size) -> bool:
     """Play one trial; returns whether its fault has happened.
 
     Raises `Broken` or `AssertionError` if something is not as it must be.
     """
-    with opened(folder, name, seed, requests, changes) as trial:
+    with opened(folder, name, seed, size) as trial:
         trial.finish(**FAULTS[name](trial))
         return trial.has_struck

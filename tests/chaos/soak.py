@@ -90,6 +90,10 @@ DRAWN = (("memory", "objects", "cpu"), ("descriptors", "threads", "processes"))
 """Rows of the figure."""
 
 
+POINTS = 20
+"""Most points of a line of the figure."""
+
+
 class Slope(msgspec.Struct, frozen=True):
     """Growth per 1,000 episodes with its 95% interval, which includes 0 if nothing grows."""
 
@@ -140,11 +144,12 @@ def table(samples: list[Sample]) -> str:
 
 
 def figure(samples: list[Sample]) -> Figure:
-    """Return each quantity over episodes."""
-    x: list[float | str] = [sample.episodes for sample in samples]
+    """Return each quantity over episodes, at most `POINTS` of them."""
+    shown = samples[:: -max(len(samples) // POINTS, 1)][::-1]
+    x: list[float | str] = [sample.episodes for sample in shown]
 
     def panel(key: str) -> Panel:
-        line = Line("one process", x, [getattr(each, key) for each in samples], [None] * len(x), 1)
+        line = Line("speedrunner", x, [getattr(each, key) for each in shown], [None] * len(x), 1)
         return Panel(QUANTITIES[key], "episodes", "", [line])
 
     return Figure("soak", "Soak", "", [[*map(panel, row)] for row in DRAWN], [], {})

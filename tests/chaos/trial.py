@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import psutil
@@ -35,6 +35,9 @@ from tests.scripted_runs import LEARN, PLANNED, SCHEDULE, check_finished, roomy,
 PATIENCE_S = 180.0
 """Seconds after which a process counts as hanging."""
 
+ENDING_S = 60.0
+"""Seconds that processes below a run may take to end."""
+
 RESUMPTIONS = 6
 """Most times that a run is resumed after its fault."""
 
@@ -43,8 +46,8 @@ IN_FLIGHT = 3
 
 INDUCER = (call("execute_code", code="x = len(load_trajectories())"), *LEARN, call("execute_code", code="1"))
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.chaos.preload"])
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.chaos.preload"])
 
 
 class Broken(Exception):
@@ -66,6 +69,14 @@ class Moment:
         return self.act(request) if self.count - 1 == self.number else None
 
 
+class Size(NamedTuple):
+    """How much an undisturbed run does: requests, changes of the disk, and calls of `fsync`."""
+
+    requests: int
+    changes: int
+    syncs: int
+
+
 @dataclass
 class Trial:
     """A run's folder, its engine, and the processes that play it.
@@ -79,8 +90,7 @@ class Trial:
     folder: Path
     engine: ScriptedEngine
     rng: random.Random
-    requests: int
-    changes: int
+    size: Size
     clients: list[ForkServerProcess] = field(default_factory=list)
     kept: dict[str, list[bytes]] = field(default_factory=dict)
     kills: int = 0
@@ -115,7 +125,7 @@ class Trial:
 
     def start(self, client: Client) -> ForkServerProcess:
         """Start a process of the run."""
-        process = _CONTEXT.Process(target=client.main)
+        process = CONTEXT.Process(target=client.main)
         process.start()
         self.clients.append(process)
         return process
@@ -142,7 +152,7 @@ class Trial:
 
     def below(self, process: ForkServerProcess) -> list[psutil.Process]:
         """The processes that a process of the run has started, and theirs."""
-        return _children(process.pid or 0)
+        return list_children(process.pid or 0)
 
     def keep(self, disk: Disk | None = None) -> None:
         """Note which episodes are on the disk now; they must be there at the end, unchanged."""
@@ -178,7 +188,7 @@ class Trial:
             self._check_ledger(data.ledger)
         if left := [path.name for path in self.run.rglob("*") if is_leftover(path)]:
             raise Broken(f"temporary files are left: {left}")
-        self._check_processes()
+        self.check_processes()
         if left := sorted(path.name for path in (self.folder / "scratch").iterdir()):
             raise Broken(f"scratch files are left: {left}")
         if "Traceback" in self.output:
@@ -196,9 +206,10 @@ class Trial:
                 f" which explains {room}"
             )
 
-    def _check_processes(self) -> None:
-        deadline = time.monotonic() + 60
-        while left := [each for each in _children(_fork_server()) if _is_running(each)]:
+    def check_processes(self) -> None:
+        """Wait until no process of the run is left. Raises `Broken`."""
+        deadline = time.monotonic() + ENDING_S
+        while left := [each for each in list_children(find_fork_server()) if _is_running(each)]:
             if time.monotonic() > deadline:
                 raise Broken(f"processes are left: {[' '.join(each.cmdline())[:80] for each in left]}")
             time.sleep(0.02)
@@ -214,19 +225,20 @@ class Trial:
 
     def at_request(self, act: Callable[[Request], Answer | None]) -> None:
         """Do something at a random request; `act` calls `strike`."""
-        self.moment = Moment(self.rng.randrange(self.requests), act)
+        self.moment = Moment(self.rng.randrange(self.size.requests), act)
 
-    def trigger(self, effect: Any, **more: Any) -> Trigger:
-        """An effect at a random change of the disk."""
-        return Trigger(self.rng.randrange(self.changes), effect, **more)
+    def trigger(self, effect: Any, *, syncs: bool = False, lasting: bool = False) -> Trigger:
+        """An effect at a random change of the disk, or at a random `fsync`."""
+        number = self.rng.randrange(self.size.syncs if syncs else self.size.changes)
+        return Trigger(number, effect, lasting, syncs)
 
 
-def _fork_server() -> int:
+def find_fork_server() -> int:
     """Return the process id of the parent of all processes of trials, and of their orphans."""
     return forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined,no-any-return]
 
 
-def _children(pid: int) -> list[psutil.Process]:
+def list_children(pid: int) -> list[psutil.Process]:
     """Return the processes below a process."""
     with suppress(psutil.NoSuchProcess):
         return psutil.Process(pid).children(recursive=True)
@@ -258,12 +270,12 @@ def _is_json(line: bytes) -> bool:
 
 
 @contextmanager
-def opened(folder: Path, name: str, seed: int, requests: int, changes: int) -> Iterator[Trial]:
+def opened(folder: Path, name: str, seed: int, size: Size) -> Iterator[Trial]:
     """A trial in a new folder; its processes end with it."""
     model = load_model_config("tiny-random")
     tokenizer = ChatTokenizer(bundled_folder("tiny-random"))
     with ScriptedEngine(tokenizer, (), model=model.name) as engine:
-        trial = Trial(folder, engine, random.Random(f"{name} {seed}"), requests, changes)
+        trial = Trial(folder, engine, random.Random(f"{name} {seed}"), size)
         try:
             yield trial
         finally:
@@ -273,13 +285,15 @@ def opened(folder: Path, name: str, seed: int, requests: int, changes: int) -> I
                 process.join()
 
 
-def measure(folder: Path) -> tuple[int, int]:
-    """Play a run without a fault; returns its requests and its changes of the disk."""
-    with opened(folder, "none", 0, 1, 1) as trial:
+def measure(folder: Path) -> Size:
+    """Play a run without a fault; returns what it does."""
+    with opened(folder, "none", 0, Size(1, 1, 1)) as trial:
         count = Moment(-1, lambda request: None)
         trial.moment = count
         log = trial.folder / "log"
         if trial.play(log=log) != 0:
             raise Broken(trial.output)
         trial.check()
-        return count.count, sum(each["kind"] != "fsync" for each in operations(log))
+        kinds = [operation["kind"] for operation in operations(log)]
+        syncs = kinds.count("fsync")
+        return Size(count.count, len(kinds) - syncs, syncs)
