@@ -11,7 +11,7 @@ from tests.chaos import faults, trial
 
 pytestmark = pytest.mark.slow
 
-FAILED = (("power cut", 1036), ("disk error", 1203))
+FAILED = (("power cut", 1036), ("disk error", 1203), ("requeued", 1119))
 """Trials that once failed. After changes of the code, their random moment may be another one."""
 
 
