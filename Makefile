@@ -7,7 +7,7 @@ WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "error: SpeedRunner \
 needs Python 3.11 or newer, not $(PYTHON). Name one: make $@ PYTHON=python3.12" >&2; exit 1; }
 
-.PHONY: help venv demo demo-full tiny paper-smoke docs check test test-slow chaos check-gpu sbom lint clean
+.PHONY: help venv demo demo-full tiny paper-smoke docs check test test-slow chaos soak check-gpu sbom lint clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -50,6 +50,9 @@ test-slow: venv  ## the tests that restart or kill servers many times
 
 chaos: venv  ## break N runs at random moments, resume and check them: `make chaos N=100`
 	@.venv/bin/python -m tests.chaos --trials $(or $(N),100)
+
+soak: venv  ## play N episodes in one process, and measure whether anything grows: `make soak N=1000`
+	@.venv/bin/python -m tests.chaos.soak --episodes $(or $(N),1000)
 
 check-gpu: venv  ## test the GPU lock and the GPU configurations without a GPU, in an environment of 10 GB
 	@.venv/bin/python requirements/check_gpu.py

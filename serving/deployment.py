@@ -8,6 +8,7 @@ import re
 import time
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 
 import msgspec
@@ -255,6 +256,12 @@ class Deployment:
         return time.monotonic()
 
 
+@lru_cache(maxsize=4)
+def _load_tokenizer(folder: str, revision: str | None) -> ChatTokenizer:
+    """Return a model's tokenizer, loaded once: the library never frees the words that one has cached."""
+    return ChatTokenizer(folder, revision)
+
+
 @asynccontextmanager
 async def deploy(
     model_config: ModelConfig,
@@ -281,7 +288,9 @@ async def deploy(
         (gpus,) = await server_gpus([(model_config, options)], say)
     folder = None if model_config.hosted else prepare(model_config, waiting)
     tokenizer = (
-        ChatTokenizer(folder, model_config.revision) if folder and model_config.api == "completions" else None
+        _load_tokenizer(folder, model_config.revision)
+        if folder and model_config.api == "completions"
+        else None
     )
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None

@@ -47,7 +47,7 @@ class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     after: threading.Event | None = None  # what it waits for, while others are answered
-    fault: Literal["drop", "hang", "garbage", "latin", "die"] | None = None
+    fault: Literal["drop", "hang", "garbage", "latin", "die", "twice"] | None = None
 
     @property
     def written(self) -> str:
@@ -217,13 +217,23 @@ class ScriptedEngine:
         """End it and every connection; new ones are refused."""
         self._server.end()
 
-    def restart(self) -> None:
-        """Serve again at the same address, with an empty cache."""
-        self.stop()
-        self._blocks.clear()
+    def restart(self, *, elsewhere: bool = False) -> None:
+        """Serve again with an empty cache, at the same address or at another port."""
         address = self._server.server_address
-        self._server = _Server((str(address[0]), int(address[1])), self)
+        if elsewhere:  # opened while the old port is taken
+            server = _Server((str(address[0]), 0), self)
+            self.stop()
+        else:
+            self.stop()
+            server = _Server((str(address[0]), int(address[1])), self)
+        self._blocks.clear()
+        self._server = server
         self._start()
+
+    def forget(self) -> None:
+        """Drop the recorded requests and the cache, which grow with each request."""
+        self.requests.clear()
+        self._blocks.clear()
 
     def _start(self) -> None:
         threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
@@ -473,6 +483,7 @@ class _Server(ThreadingHTTPServer):
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # head and body of an answer are written one after the other
     server: _Server
 
     def parse_request(self) -> bool:
@@ -517,6 +528,9 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
             case "garbage":
                 self._send(200, content[: len(content) // 2])
+            case "twice":
+                self._send(200, content)
+                self._send(200, content)
             case "latin":
                 self._send(200, content.replace(b"half an", "é".encode("latin-1")))
             case _:

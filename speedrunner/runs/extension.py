@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 
 from speedrunner.config.schema import Config, differences
+from speedrunner.runs.moved_settings import settings_here
 from speedrunner.runs.setup import Setup
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -30,7 +31,7 @@ def find_extension(run: RunData, setup: Setup) -> str | None:
     before, after = run.settings, setup.config
     if after.run.rollouts <= before.run.rollouts:
         return None
-    if differences(extend_config(before, after.run.rollouts), after):
+    if differences(extend_config(settings_here(run, setup), after.run.rollouts), after):
         return None
     if reason := _find_obstacle(run, setup):
         raise RunDirectoryError(

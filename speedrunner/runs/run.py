@@ -27,6 +27,7 @@ from speedrunner.runs.executor import Executor
 from speedrunner.runs.extension import extend_config, find_extension
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.identity import accept_changes, identity
+from speedrunner.runs.moved_settings import settings_here
 from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
@@ -295,12 +296,13 @@ def check_configuration(run: RunData, setup: Setup) -> str | None:
     """Return the change if a configuration extends a stored run; `None` if it is the same.
 
     Raises:
-        RunDirectoryError: the stored run has another configuration, or cannot be extended.
+        RunDirectoryError: the stored run has another configuration, or cannot be extended; `run.start_from`
+            names no policy.
         InvalidPlan: the environment has too few training tasks.
     """
     if extension := find_extension(run, setup):
         return extension
-    if changed := differences(run.settings, setup.config):
+    if changed := differences(settings_here(run, setup), setup.config):
         raise RunDirectoryError(
             f"{run.path} has another configuration: {'; '.join(changed)}; undo the change, or start"
             " another run with run.dir=NEW"

@@ -167,6 +167,8 @@ class CodeSession:
         except BaseException:
             child.strike()
             await asyncio.wait([waiting])
+            if not waiting.cancelled():
+                waiting.exception()  # of the struck process; asyncio logs exceptions that no one reads
             self._end()
             raise
 

@@ -117,6 +117,12 @@ def read_content(path: Path, limit: int = RECORD_BYTES) -> bytes:
         return file.read(size)
 
 
+def remove(path: Path) -> None:
+    """Remove a file if it is there. Raises `StorageError`."""
+    with explain_errors(path, "removed"):
+        path.unlink(missing_ok=True)
+
+
 def open_log(path: Path) -> BinaryIO:
     """Open a log file for appending. Raises `StorageError`."""
     with explain_errors(path, "written"):
@@ -161,7 +167,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
                     file.truncate(size)
             raise
         if durable and size == 0:
-            _sync_folder(path.parent)
+            sync_folder(path.parent)
     return size + len(line)
 
 
@@ -375,7 +381,7 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct, mode: int = _FILE_
         except OSError:
             temporary.unlink(missing_ok=True)
             raise
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
 
 
 def format_record(record: msgspec.Struct) -> bytes:
@@ -392,14 +398,14 @@ def publish_folder(temporary: Path, final: Path) -> None:
     with explain_errors(final, "written"):
         for path in temporary.rglob("*"):
             if path.is_dir():
-                _sync_folder(path)
+                sync_folder(path)
             else:
                 sync(path)
-        _sync_folder(temporary)
+        sync_folder(temporary)
         if final.exists():
             raise FileExistsError(errno.EEXIST, "it already exists and is never changed")
         temporary.rename(final)
-        _sync_folder(final.parent)
+        sync_folder(final.parent)
 
 
 def temporary_name(path: Path) -> Path:
@@ -511,7 +517,8 @@ def _write(descriptor: int, line: bytes) -> None:
         rest = rest[os.write(descriptor, rest) :]
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder would survive a power cut. Raises `OSError`."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

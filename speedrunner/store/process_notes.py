@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -66,11 +67,15 @@ def _flatten_notes(process: Process) -> dict[str, Any]:
     """Return the values to compare, by dotted key."""
     content = msgspec.to_builtins(process)
     content["versions"].pop("code", None)  # a commit; the digests are more precise
+    if python := content["versions"].get("python"):
+        content["versions"]["python"] = ".".join(python.split(".")[:2])  # nodes differ in the patch version
     for role in ("actor", "inducer"):
         for name in HARMLESS:
             content[role].pop(name, None)
         for flag in HARMLESS_FLAGS:
             content[role]["server"]["flags"].pop(flag, None)
+        if url := content[role]["base_url"]:
+            content[role]["base_url"] = urlsplit(url).hostname  # a port says nothing about the model
     if content["inducer"] == content["actor"]:  # one model: report its changes once
         del content["inducer"]
     for name in ("started", "host", "pid", "machine", "sandbox", "changes", "checksums", "format"):

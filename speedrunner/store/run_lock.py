@@ -32,7 +32,15 @@ from typing import Annotated
 import msgspec
 
 from speedrunner.slurm import has_ended, own_job
-from speedrunner.store.files import FOLDER_MODE, StorageError, explain_errors, read_content, temporary_name
+from speedrunner.store.files import (
+    FOLDER_MODE,
+    StorageError,
+    explain_errors,
+    read_content,
+    sync,
+    sync_folder,
+    temporary_name,
+)
 
 BEAT_S = 20.0
 """Seconds between two signs of life."""
@@ -175,6 +183,9 @@ class RunLock:
             claim.mkdir(mode=FOLDER_MODE)
             try:
                 (claim / self._file.name).write_bytes(owner)
+                # A lock whose owner cannot be read after a power cut would block the run until it is stale.
+                sync(claim / self._file.name)
+                sync_folder(claim)
                 claim.rename(self.path)
             except OSError as error:
                 # Another process holds it, or a new owner has removed this claim.

@@ -117,7 +117,7 @@ class RunDirectory:
         """Store a new policy version. Raises `InvalidPolicy` too."""
         self._own()
         self.policies.save(policy)
-        self.files.sleep_journal.unlink(missing_ok=True)  # the policy completes a sleep
+        files.remove(self.files.sleep_journal)  # the policy completes a sleep
 
     def carry_history(self, source: RunData, version: int) -> None:
         """Copy the training history that led to another run's policy. See `speedrunner.store.carried`.
@@ -134,7 +134,7 @@ class RunDirectory:
         results, an interrupted sleep starts over."""
         self._append(self.files.processes, process, durable=True)
         if process.changes:
-            self.files.sleep_journal.unlink(missing_ok=True)
+            files.remove(self.files.sleep_journal)
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
         """Append a finished episode of a batch or an evaluation; it is on the disk when this returns."""
@@ -157,7 +157,7 @@ class RunDirectory:
         """Append a process's comparison of the ledger with the engine's counters."""
         for reconciliation in reconciliations:
             self._append(self.files.reconciliations, reconciliation, durable=False)
-        self.files.reading.unlink(missing_ok=True)
+        files.remove(self.files.reading)
 
     def write_reading(self, reconciliations: Sequence[Reconciliation]) -> None:
         """Write this process's interim reconciliation, in case it is killed."""

@@ -3,7 +3,8 @@
     python -m tests.chaos --trials 100 [--seed 0] [--jobs 2] [--fault "power cut"] [--out results.jsonl]
 
 A trial is repeatable as far as threads and processes are: `--fault NAME --seed S --trials 1` plays one again.
-Its folder stays if it failed. Exit status 1: at least one trial failed.
+Its folder stays if it failed. A series with `--out` continues after the trials that the file has; the table
+covers all of them. Exit status 1: at least one trial failed.
 """
 
 from __future__ import annotations
@@ -22,13 +23,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.chaos import trial
+from tests.chaos import faults, trial
+
+MEMORY = Path("/dev/shm")
+"""Where trials are played if it is there: a disk's `fsync` takes longer than the rest of a trial."""
+
+
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="chaos-", dir=MEMORY if MEMORY.is_dir() else None))
 
 
 @cache
-def _size() -> tuple[int, int]:
-    """The requests and changes of the disk of an undisturbed run; measured once in each process."""
-    folder = Path(tempfile.mkdtemp(prefix="chaos-"))
+def _size() -> trial.Size:
+    """Measure an undisturbed run, once in each process."""
+    folder = _folder()
     try:
         return trial.measure(folder / "whole")
     finally:
@@ -37,10 +45,11 @@ def _size() -> tuple[int, int]:
 
 def play(name: str, seed: int) -> dict[str, Any]:
     """Play a trial; returns its record."""
-    folder, began = Path(tempfile.mkdtemp(prefix="chaos-")), time.monotonic()
-    record: dict[str, Any] = {"fault": name, "seed": seed, "failed": None}
+    size = _size()
+    folder, began = _folder(), time.monotonic()
+    record: dict[str, Any] = {"fault": name, "seed": seed, "struck": True, "failed": None}
     try:
-        trial.play(folder / "trial", name, seed, *_size())
+        record["struck"] = faults.play(folder / "trial", name, seed, size)
     except Exception as error:
         record |= {"failed": f"{type(error).__name__}: {error}"[:2_000], "folder": str(folder)}
         record["traceback"] = traceback.format_exc()[-4_000:]
@@ -50,20 +59,27 @@ def play(name: str, seed: int) -> dict[str, Any]:
 
 
 def table(records: Iterable[dict[str, Any]]) -> str:
-    """The trials and failures of each fault, as a Markdown table."""
-    trials, failures, seconds = Counter[str](), Counter[str](), defaultdict[str, float](float)
-    for each in records:
-        trials[each["fault"]] += 1
-        failures[each["fault"]] += each["failed"] is not None
-        seconds[each["fault"]] += each["seconds"]
+    """The trials and failures of each fault, as a Markdown table; few runs end before their fault happens."""
+    trials, struck, seconds = Counter[str](), Counter[str](), Counter[str]()
+    failed = defaultdict[str, list[int]](list)
+    for record in records:
+        for name in (record["fault"], "all"):
+            trials[name] += 1
+            struck[name] += record["struck"]
+            seconds[name] += record["seconds"]
+            if record["failed"] is not None:
+                failed[name].append(record["seed"])
     rows = [
-        f"| {name} | {trials[name]} | {failures[name]} | {seconds[name] / trials[name]:.1f} |"
-        for name in trial.FAULTS
+        f"| {name} | {trials[name]} | {struck[name]} | {len(failed[name])} |"
+        f" {seconds[name] / trials[name]:.1f} | {', '.join(map(str, sorted(failed[name])))} |"
+        for name in (*faults.FAULTS, "all")
         if trials[name]
     ]
-    mean_s = sum(seconds.values()) / max(trials.total(), 1)
-    whole = f"| all | {trials.total()} | {failures.total()} | {mean_s:.1f} |"
-    return "\n".join(["| fault | trials | failed | seconds each |", "|---|---|---|---|", *rows, whole])
+    head = [
+        "| fault | trials | happened | failed | seconds each | seeds that failed |",
+        "|---|---|---|---|---|---|",
+    ]
+    return "\n".join([*head, *rows])
 
 
 def main() -> int:
@@ -72,15 +88,19 @@ def main() -> int:
     parser.add_argument("--trials", type=int, default=100)
     parser.add_argument("--seed", type=int, default=0, help="of the first trial")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--fault", choices=[*trial.FAULTS], action="append")
+    parser.add_argument("--fault", choices=[*faults.FAULTS], action="append")
     parser.add_argument("--out", type=Path, help="file that gets one line of JSON for each trial")
     given = parser.parse_args()
-    names = given.fault or [*trial.FAULTS]
+    names = given.fault or [*faults.FAULTS]
     records = []
+    if given.out is not None and given.out.exists():
+        records = [json.loads(line) for line in given.out.read_text().splitlines()]
+    played = {(record["fault"], record["seed"]) for record in records}
+    seeds = range(given.seed, given.seed + given.trials)
+    trials = [(names[seed % len(names)], seed) for seed in seeds]
     with ProcessPoolExecutor(given.jobs) as pool:
-        seeds = range(given.seed, given.seed + given.trials)
-        begun = [pool.submit(play, names[seed % len(names)], seed) for seed in seeds]
-        for each in as_completed(begun):
+        started = [pool.submit(play, *each) for each in trials if each not in played]
+        for each in as_completed(started):
             record = each.result()
             records.append(record)
             if given.out is not None:

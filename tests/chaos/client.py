@@ -8,10 +8,10 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import speedrunner.cli.run_command  # imported once, before processes are forked
+from serving.engine.client import RetryPolicy
 from speedrunner.cli.app import main
 from speedrunner.store import run_lock
-from tests.chaos.disk import Trigger, watch
+from tests.chaos.disk import STRUCK, Trigger, watch
 
 
 @dataclass(frozen=True)
@@ -56,6 +56,8 @@ class Client:
         if self.machine:
             run_lock._machine = lambda: self.machine  # type: ignore[assignment]
             run_lock.BEAT_S, run_lock.STALE_S = 0.05, 0.5
+        wait_s = RetryPolicy.wait_s
+        RetryPolicy.wait_s = lambda policy, retry: wait_s(policy, retry) / 10  # type: ignore[method-assign]
         if self.clock_jump_s:
             self._change_clock()
         if self.log is not None:
@@ -73,9 +75,8 @@ class Client:
         def now() -> float:
             nonlocal readings
             readings += 1
+            if readings == self.clock_after + 1:
+                self.output.with_name(STRUCK).touch()
             return true() + (self.clock_jump_s if readings > self.clock_after else 0.0)
 
         time.time = now
-
-
-__all__ = ["Client", "speedrunner"]

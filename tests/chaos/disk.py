@@ -30,6 +30,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+STRUCK = "struck"
+"""Name of a file next to a log, which is there once an effect has happened."""
+
 Effect = Literal["kill", "kill_after", "torn", "ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES"]
 
 
@@ -38,20 +41,23 @@ class Trigger:
     """What happens at one operation.
 
     Attributes:
-        number: of the operation, from 0; only changes count, not `fsync`.
+        number: of the operation, from 0.
         effect: `kill` before it, `kill_after` it, `torn`: killed after a part of a write; otherwise an error.
         lasting: whether all later operations get the error, too.
+        syncs: whether the operation is an `fsync`; otherwise it is a change, and only changes count.
     """
 
     number: int
     effect: Effect
     lasting: bool = False
+    syncs: bool = False
 
 
 class _Watch:
     def __init__(self, folder: Path, log: Path, trigger: Trigger | None) -> None:
         self.folder = str(folder.resolve())
         self._log = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self._struck = log.with_name(STRUCK)
         self._trigger = trigger
         self._count = 0
         self._pid = os.getpid()
@@ -63,14 +69,15 @@ class _Watch:
     def note(self, kind: str, path: str, data: bytes = b"", **more: Any) -> bytes:
         """Log an operation that is about to happen. Returns the data to write; may end the process, or
         raise."""
-        if kind == "fsync":
+        found = self._trigger
+        if (kind == "fsync") != (found is not None and found.syncs):
             self._append(kind, path, data, more)
             return data
         number, self._count = self._count, self._count + 1
-        found = self._trigger
         if found is None or number < found.number or (number > found.number and not found.lasting):
             self._append(kind, path, data, more)
             return data
+        os.close(_OPEN(self._struck, os.O_CREAT, 0o600))
         match found.effect:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import os
+import socket
+from collections.abc import Callable
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from speedrunner.store import files
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import Policy
+from speedrunner.store.run_lock import Owner, RunLock
 from tests.chaos.disk import Disk, Trigger, operations, surviving, watch
 
 ROOT = "/run"
@@ -74,8 +78,18 @@ def _work(folder: Path, log: Path, trigger: Trigger | None) -> None:
     files.repair(folder / "rows.jsonl")
 
 
-def _run(folder: Path, log: Path, trigger: Trigger | None) -> None:
-    process = get_context("forkserver").Process(target=_work, args=(folder, log, trigger))
+def _lock(folder: Path, log: Path, trigger: Trigger | None) -> None:
+    watch(folder, log, trigger)
+    RunLock(folder / "lock").__enter__()
+
+
+def _run(
+    folder: Path,
+    log: Path,
+    trigger: Trigger | None,
+    work: Callable[[Path, Path, Trigger | None], None] = _work,
+) -> None:
+    process = get_context("forkserver").Process(target=work, args=(folder, log, trigger))
     process.start()
     process.join()
 
@@ -99,3 +113,18 @@ def test_the_recorded_operations_of_the_store_give_what_is_on_the_disk(tmp_path:
         killed.mkdir()
         _run(killed, own, Trigger(number, "torn"))
         assert surviving(Disk(), operations(own)).files == Disk.read(killed).files
+
+
+@pytest.mark.process
+def test_a_power_cut_leaves_a_lock_with_its_owner_or_none(tmp_path: Path) -> None:
+    folder, log = tmp_path / "run", tmp_path / "log"
+    folder.mkdir()
+    _run(folder, log, None, _lock)
+    found = {
+        bytes(content)
+        for seed in range(40)
+        for name, content in surviving(Disk(), operations(log), seed).files.items()
+        if name.startswith(f"{folder}/lock/")
+    }
+    (owner,) = found
+    assert msgspec.json.decode(owner, type=Owner).host == socket.gethostname()

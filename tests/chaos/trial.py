@@ -1,4 +1,4 @@
-"""One trial: a run, one fault at a random moment, resumption, and what must be true afterwards."""
+"""A run that a fault breaks: its engine, its processes, its resumption, and what must be true afterwards."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ import json
 import multiprocessing
 import os
 import random
-import shutil
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import psutil
@@ -29,12 +28,15 @@ from speedrunner.store.files import is_leftover
 from speedrunner.store.run_data import load
 from tests.bundled_models import bundled_folder
 from tests.chaos.client import Client
-from tests.chaos.disk import Disk, Trigger, operations, surviving
-from tests.scripted_engine import DROP, GARBAGE, Answer, Request, ScriptedEngine, abort, call, refuse
+from tests.chaos.disk import STRUCK, Disk, Trigger, operations
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import LEARN, PLANNED, SCHEDULE, check_finished, roomy, script, walker
 
 PATIENCE_S = 180.0
 """Seconds after which a process counts as hanging."""
+
+ENDING_S = 60.0
+"""Seconds that processes below a run may take to end."""
 
 RESUMPTIONS = 6
 """Most times that a run is resumed after its fault."""
@@ -44,8 +46,8 @@ IN_FLIGHT = 3
 
 INDUCER = (call("execute_code", code="x = len(load_trajectories())"), *LEARN, call("execute_code", code="1"))
 
-_CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["tests.chaos.client"])
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.chaos.preload"])
 
 
 class Broken(Exception):
@@ -67,6 +69,14 @@ class Moment:
         return self.act(request) if self.count - 1 == self.number else None
 
 
+class Size(NamedTuple):
+    """How much an undisturbed run does: requests, changes of the disk, and calls of `fsync`."""
+
+    requests: int
+    changes: int
+    syncs: int
+
+
 @dataclass
 class Trial:
     """A run's folder, its engine, and the processes that play it.
@@ -80,8 +90,7 @@ class Trial:
     folder: Path
     engine: ScriptedEngine
     rng: random.Random
-    requests: int
-    changes: int
+    size: Size
     clients: list[ForkServerProcess] = field(default_factory=list)
     kept: dict[str, list[bytes]] = field(default_factory=dict)
     kills: int = 0
@@ -109,13 +118,14 @@ class Trial:
             *("run", *SCHEDULE, f"run.dir={self.run}", f"model.name={file}"),
             *(f"serving.url={self.engine.endpoint}", "run.drain_s=1"),
         )
-        environment = {"TMPDIR": str(self.folder / "scratch"), "TRIAL": str(self.folder)}
+        programs = f"{_programs(self.folder)}:{os.environ['PATH']}"
+        environment = {"TMPDIR": str(self.folder / "scratch"), "PATH": programs}
         client = Client(arguments, self.run, self.folder / "output", environment=environment)
         return replace(client, **changes)
 
     def start(self, client: Client) -> ForkServerProcess:
         """Start a process of the run."""
-        process = _CONTEXT.Process(target=client.main)
+        process = CONTEXT.Process(target=client.main)
         process.start()
         self.clients.append(process)
         return process
@@ -142,9 +152,7 @@ class Trial:
 
     def below(self, process: ForkServerProcess) -> list[psutil.Process]:
         """The processes that a process of the run has started, and theirs."""
-        with suppress(psutil.NoSuchProcess):
-            return psutil.Process(process.pid).children(recursive=True)
-        return []
+        return list_children(process.pid or 0)
 
     def keep(self, disk: Disk | None = None) -> None:
         """Note which episodes are on the disk now; they must be there at the end, unchanged."""
@@ -180,9 +188,11 @@ class Trial:
             self._check_ledger(data.ledger)
         if left := [path.name for path in self.run.rglob("*") if is_leftover(path)]:
             raise Broken(f"temporary files are left: {left}")
-        self._check_processes()
+        self.check_processes()
         if left := sorted(path.name for path in (self.folder / "scratch").iterdir()):
             raise Broken(f"scratch files are left: {left}")
+        if "Traceback" in self.output:
+            raise Broken(f"a traceback is printed: {self.output[-1_000:]}")
 
     def _check_ledger(self, ledger: list[Any]) -> None:
         known = sum((row.usage for row in ledger if row.usage is not None), Usage())
@@ -196,28 +206,59 @@ class Trial:
                 f" which explains {room}"
             )
 
-    def _check_processes(self) -> None:
-        deadline = time.monotonic() + 60
-        while left := [each for each in psutil.process_iter() if self._is_ours(each)]:
+    def check_processes(self) -> None:
+        """Wait until no process of the run is left. Raises `Broken`."""
+        deadline = time.monotonic() + ENDING_S
+        while left := [each for each in list_children(find_fork_server()) if _is_running(each)]:
             if time.monotonic() > deadline:
                 raise Broken(f"processes are left: {[' '.join(each.cmdline())[:80] for each in left]}")
-            time.sleep(0.05)
+            time.sleep(0.02)
 
-    def _is_ours(self, process: psutil.Process) -> bool:
-        try:
-            if process.status() == psutil.STATUS_ZOMBIE or process.pid == os.getpid():
-                return False
-            return process.environ().get("TRIAL") == str(self.folder)
-        except psutil.Error:
-            return False
+    @property
+    def has_struck(self) -> bool:
+        """Whether the fault has happened; a run may end before its random moment."""
+        return (self.folder / STRUCK).exists()
+
+    def strike(self) -> None:
+        """Note that the fault happens."""
+        (self.folder / STRUCK).touch()
 
     def at_request(self, act: Callable[[Request], Answer | None]) -> None:
-        """Do something at a random request."""
-        self.moment = Moment(self.rng.randrange(self.requests), act)
+        """Do something at a random request; `act` calls `strike`."""
+        self.moment = Moment(self.rng.randrange(self.size.requests), act)
 
-    def trigger(self, effect: Any, **more: Any) -> Trigger:
-        """An effect at a random change of the disk."""
-        return Trigger(self.rng.randrange(self.changes), effect, **more)
+    def trigger(self, effect: Any, *, syncs: bool = False, lasting: bool = False) -> Trigger:
+        """An effect at a random change of the disk, or at a random `fsync`."""
+        number = self.rng.randrange(self.size.syncs if syncs else self.size.changes)
+        return Trigger(number, effect, lasting, syncs)
+
+
+def find_fork_server() -> int:
+    """Return the process id of the parent of all processes of trials, and of their orphans."""
+    return forkserver._forkserver._forkserver_pid  # type: ignore[attr-defined,no-any-return]
+
+
+def list_children(pid: int) -> list[psutil.Process]:
+    """Return the processes below a process."""
+    with suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).children(recursive=True)
+    return []
+
+
+def _is_running(process: psutil.Process) -> bool:
+    with suppress(psutil.NoSuchProcess):
+        return process.status() != psutil.STATUS_ZOMBIE
+    return False
+
+
+def _programs(folder: Path) -> Path:
+    """Return a folder with a `squeue` that knows no job, as minutes after a job's end."""
+    program = folder / "bin" / "squeue"
+    if not program.exists():
+        program.parent.mkdir()
+        program.write_text("#!/bin/sh\necho 'slurm_load_jobs error: Invalid job id specified' >&2\nexit 1\n")
+        program.chmod(0o700)
+    return program.parent
 
 
 def _is_json(line: bytes) -> bool:
@@ -228,218 +269,13 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
-# The faults. Each plays the run until it has happened, and leaves a run that `Trial.finish` resumes.
-
-
-def client_killed(trial: Trial) -> dict[str, Any]:
-    """SIGKILL to the run's process, before, after or in the middle of a write."""
-    trial.kills += 1
-    effect = trial.rng.choice(["kill", "kill_after", "torn"])
-    trial.play(log=trial.folder / "log", trigger=trial.trigger(effect))
-    trial.keep()
-    return {}
-
-
-def power_cut(trial: Trial) -> dict[str, Any]:
-    """SIGKILL, and everything is gone that was not on the disk."""
-    trial.lost_rows = True
-    log, before = trial.folder / "log", Disk()
-    trial.play(log=log, trigger=trial.trigger(trial.rng.choice(["kill", "kill_after", "torn"])))
-    done, root = operations(log), str(trial.run.resolve())
-    whole = surviving(before, done)
-    there = {str(path): path.read_bytes() for path in trial.run.rglob("*") if path.is_file()}
-    logs = {name for name in there if name.endswith(".log")}
-    if (want := {n: c for n, c in whole.files.items() if n not in logs}) != {
-        n: c for n, c in there.items() if n not in logs
-    }:
-        different = {n for n in {*want, *there} - logs if want.get(n) != there.get(n)}
-        raise Broken(f"the model of the disk is wrong about {sorted(different)[:5]}")
-    seed = trial.rng.randrange(2**32)
-    trial.keep(surviving(before, done, least=True))
-    if trial.run.exists():
-        shutil.rmtree(trial.run)
-        surviving(before, done, seed).write(trial.run, root)
-    return {}
-
-
-def _failing_disk(*names: str, lasting: bool) -> Callable[[Trial], dict[str, Any]]:
-    def fault(trial: Trial) -> dict[str, Any]:
-        trial.kills += 1  # answers that arrive while the disk fails cannot be recorded
-        effect = trial.rng.choice(names)
-        trial.play(log=trial.folder / "log", trigger=trial.trigger(effect, lasting=lasting))
-        trial.keep()
-        return {}
-
-    return fault
-
-
-def _part_killed(chosen: Callable[[psutil.Process], bool]) -> Callable[[Trial], dict[str, Any]]:
-    def fault(trial: Trial) -> dict[str, Any]:
-        def kill(request: Request) -> None:
-            below = [each for each in trial.below(trial.clients[-1]) if chosen(each)]
-            if below:
-                with suppress(psutil.NoSuchProcess):
-                    trial.rng.choice(below).kill()
-
-        trial.at_request(kill)
-        trial.play()
-        trial.keep()
-        return {}
-
-    return fault
-
-
-def _is_worker(process: psutil.Process) -> bool:
-    with suppress(psutil.Error):
-        return "fork_server_process" in " ".join(process.cmdline())
-    return False
-
-
-def engine_killed(trial: Trial) -> dict[str, Any]:
-    """The engine ends at a request, and is back when the run is resumed."""
-    trial.lost_rows = True  # requests that were being answered
-
-    def stop(request: Request) -> None:
-        threading.Thread(target=trial.engine.stop).start()
-
-    trial.at_request(stop)
-    trial.play()
-    trial.keep()
-    trial.moment = None
-    trial.engine.restart()
-    return {}
-
-
-def network_cut(trial: Trial) -> dict[str, Any]:
-    """All connections end, and new ones are refused for a moment."""
-    trial.lost_rows = True
-    pause_s = trial.rng.uniform(0.05, 1.0)
-
-    def cut(request: Request) -> None:
-        def work() -> None:
-            trial.engine.stop()
-            time.sleep(pause_s)
-            trial.engine.restart()
-
-        threading.Thread(target=work).start()
-
-    trial.at_request(cut)
-    trial.play()
-    trial.keep()
-    return {}
-
-
-def bad_answer(trial: Trial) -> dict[str, Any]:
-    """An answer is late, truncated, an error, no JSON, or its connection is lost."""
-    kind = trial.rng.choice(["late", "truncated", "error", "refused", "garbage", "drop"])
-    trial.lost_rows = kind in ("garbage", "drop", "truncated")
-    late = threading.Event()
-
-    def answer(request: Request) -> Answer:
-        good = script(walker, INDUCER)(request)
-        if kind == "late":
-            threading.Timer(1.0, late.set).start()
-        return {
-            "late": replace(good, after=late),
-            "truncated": abort(good),
-            "error": refuse(500, "internal error"),
-            "refused": refuse(404, "no such thing"),
-            "garbage": GARBAGE,
-            "drop": DROP,
-        }[kind]
-
-    trial.at_request(answer)
-    trial.play()
-    trial.keep()
-    return {}
-
-
-def clock_jump(trial: Trial) -> dict[str, Any]:
-    """The wall clock jumps by up to a week, back or forth."""
-    week = 7 * 86_400
-    trial.play(clock_jump_s=trial.rng.uniform(-week, week), clock_after=trial.rng.randrange(200))
-    trial.keep()
-    return {}
-
-
-def two_processes(trial: Trial) -> dict[str, Any]:
-    """A second process starts on the same run, and must leave it alone."""
-    second: list[ForkServerProcess] = []
-
-    def start(request: Request) -> None:
-        process = _CONTEXT.Process(target=replace(trial.client(), output=trial.folder / "second").main)
-        process.start()
-        second.append(process)
-        while (
-            psutil.Process(process.pid).status() == psutil.STATUS_SLEEPING
-            and not trial.folder.joinpath("second").exists()
-        ):
-            time.sleep(0.01)
-
-    trial.at_request(start)
-    first = trial.play()
-    trial.keep()
-    for process in second:
-        status, said = trial.end(process), (trial.folder / "second").read_text()
-        if not (status == 1 and "is in use by" in said) and not (status == 0 and "is finished" in said):
-            raise Broken(f"the second process ended with {status}: {said[-300:]}")
-    if first != 0:
-        raise Broken(f"the first process ended with {first}: {trial.output[-300:]}")
-    return {}
-
-
-def moved(trial: Trial) -> dict[str, Any]:
-    """SIGKILL, then the run continues with another path, port, job, machine, umask, locale and time zone."""
-    trial.kills += 1
-    job = {"SLURM_JOB_ID": str(trial.rng.randrange(1, 10**6)), "SLURM_CLUSTER_NAME": "one"}
-    client = trial.client()
-    effect = trial.rng.choice(["kill", "kill_after", "torn"])
-    trial.play(
-        log=trial.folder / "log",
-        trigger=trial.trigger(effect),
-        environment=client.environment | job,
-        machine="one",
-    )
-    trial.keep()
-    elsewhere = trial.folder / "elsewhere" / f"of {trial.rng.randrange(100)} runs"
-    elsewhere.mkdir(parents=True)
-    if trial.run.exists():
-        shutil.move(trial.run, elsewhere / "moved")
-    trial.run = elsewhere / "moved"
-    again = {"SLURM_JOB_ID": job["SLURM_JOB_ID"], "SLURM_RESTART_COUNT": "1", "SLURM_CLUSTER_NAME": "one"}
-    environment = {**client.environment, **again, "LC_ALL": "C", "TZ": "Pacific/Auckland", "LANG": None}
-    return {
-        "environment": environment,
-        "machine": "two",
-        "umask": trial.rng.choice([0o077, 0o000, 0o027]),
-        "folder": Path("/"),
-    }
-
-
-FAULTS: dict[str, Callable[[Trial], dict[str, Any]]] = {
-    "client killed": client_killed,
-    "power cut": power_cut,
-    "disk full": _failing_disk("ENOSPC", "EDQUOT", lasting=True),
-    "disk error": _failing_disk("EIO", lasting=False),
-    "read-only disk": _failing_disk("EROFS", lasting=True),
-    "worker killed": _part_killed(_is_worker),
-    "any child killed": _part_killed(lambda process: True),
-    "engine killed": engine_killed,
-    "network cut": network_cut,
-    "bad answer": bad_answer,
-    "clock jump": clock_jump,
-    "two processes": two_processes,
-    "moved": moved,
-}
-
-
 @contextmanager
-def opened(folder: Path, name: str, seed: int, requests: int, changes: int) -> Iterator[Trial]:
+def opened(folder: Path, name: str, seed: int, size: Size) -> Iterator[Trial]:
     """A trial in a new folder; its processes end with it."""
     model = load_model_config("tiny-random")
     tokenizer = ChatTokenizer(bundled_folder("tiny-random"))
     with ScriptedEngine(tokenizer, (), model=model.name) as engine:
-        trial = Trial(folder, engine, random.Random(f"{name} {seed}"), requests, changes)
+        trial = Trial(folder, engine, random.Random(f"{name} {seed}"), size)
         try:
             yield trial
         finally:
@@ -449,19 +285,15 @@ def opened(folder: Path, name: str, seed: int, requests: int, changes: int) -> I
                 process.join()
 
 
-def measure(folder: Path) -> tuple[int, int]:
-    """Play a run without a fault; returns its requests and its changes of the disk."""
-    with opened(folder, "none", 0, 1, 1) as trial:
+def measure(folder: Path) -> Size:
+    """Play a run without a fault; returns what it does."""
+    with opened(folder, "none", 0, Size(1, 1, 1)) as trial:
         count = Moment(-1, lambda request: None)
         trial.moment = count
         log = trial.folder / "log"
         if trial.play(log=log) != 0:
             raise Broken(trial.output)
         trial.check()
-        return count.count, sum(each["kind"] != "fsync" for each in operations(log))
-
-
-def play(folder: Path, name: str, seed: int, requests: int, changes: int) -> None:
-    """Play one trial. Raises `Broken` or `AssertionError` if something is not as it must be."""
-    with opened(folder, name, seed, requests, changes) as trial:
-        trial.finish(**FAULTS[name](trial))
+        kinds = [operation["kind"] for operation in operations(log)]
+        syncs = kinds.count("fsync")
+        return Size(count.count, len(kinds) - syncs, syncs)

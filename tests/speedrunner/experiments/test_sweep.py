@@ -332,7 +332,7 @@ def test_the_command_shows_what_was_played_where_a_run_could_not_begin(
     one = sweep_of(script(walker))
     file = one.file("method=react", "method=react run.seed=1")
     with RunDirectory.open_for_writing(tmp_path / "0"):
-        done = in_process("sweep", str(file), *one.shared, "run.rollouts=0")
+        done = in_process("sweep", str(file), *one.shared, "run.rollouts=0", f"--dir={tmp_path}")
     assert done.returncode == 1
     assert "1 of 2 runs stopped" in complaint(done)
     assert "is in use by process" in complaint(done)
@@ -356,7 +356,7 @@ def test_the_command_prints_each_run_and_says_which_stopped(
 ) -> None:
     both = sweep_of(script(walker, LEARN))
     file = both.file("method=speedrunner", "method=react")
-    done = in_process("sweep", str(file), *both.shared)
+    done = in_process("sweep", str(file), *both.shared, f"--dir={tmp_path}")
     assert done.returncode == 0, done.stderr
     assert "2 runs with tiny-random" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if re.search(r" \d\.\d{3} +0% ", line)]

@@ -1,0 +1,236 @@
+"""Play many episodes in one process, and measure whether anything grows: `make soak N=10000`.
+
+    python -m tests.chaos.soak --episodes 10000 [--figure docs/images]
+
+The process plays one short run after another, as a sweep does: it opens and closes workers, code sessions,
+clients and run directories, and measures after each run what is left. The scripted engine runs in another
+process, so its memory does not count. Exit status 1: something other than the time grows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import gc
+import io
+import multiprocessing
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import msgspec
+import numpy
+import psutil
+import yaml
+from rich.console import Console
+
+from serving.model_configs import load_model_config
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.config.compose import compose
+from speedrunner.report.panels import Figure, Line, Panel
+from speedrunner.report.printing import write_figures
+from speedrunner.runs.drain import Drain
+from speedrunner.runs.run import run
+from speedrunner.runs.setup import set_up
+from tests.bundled_models import bundled_folder
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call
+from tests.scripted_runs import CORRIDOR, LEARN, flag, roomy, script
+
+ROLLOUTS, SLEEP_EVERY = 100, 25
+"""Episodes of one run, and episodes between two of its sleeps."""
+
+WARM_UP = 0.2
+"""Share of the runs that does not count for slopes: caches fill, and memory is divided up."""
+
+DIGITS = 6
+"""Digits of a slope; a constant has one of 1e-15."""
+
+RESAMPLES, BLOCK = 2_000, 3
+"""Samples of the bootstrap, and how many runs in a row it draws together."""
+
+INDUCER = (call("execute_code", code="len(load_trajectories())"), *LEARN)
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """What the process has after a run.
+
+    Attributes:
+        episodes: episodes played so far.
+        memory: resident memory in MiB.
+        objects: objects that Python's garbage collector knows.
+        processes: child processes.
+        cpu: CPU milliseconds per episode of this run, of this process alone.
+    """
+
+    episodes: int
+    memory: float
+    objects: int
+    descriptors: int
+    threads: int
+    processes: int
+    cpu: float
+
+
+QUANTITIES = {
+    "memory": "memory (MiB)",
+    "objects": "Python objects",
+    "descriptors": "file descriptors",
+    "threads": "threads",
+    "processes": "child processes",
+    "cpu": "CPU ms per episode",
+}
+
+
+DRAWN = (("memory", "objects", "cpu"), ("descriptors", "threads", "processes"))
+"""Rows of the figure."""
+
+
+POINTS = 20
+"""Most points of a line of the figure."""
+
+
+class Slope(msgspec.Struct, frozen=True):
+    """Growth per 1,000 episodes with its 95% interval, which includes 0 if nothing grows."""
+
+    value: float
+    low: float
+    high: float
+
+
+async def play(episodes: int, folder: Path) -> list[Sample]:
+    """Play runs until there are as many episodes; returns a sample after each run."""
+    samples = []
+    with _engine() as endpoint:
+        for number in range(episodes // ROLLOUTS):
+            cpu, path = time.process_time(), folder / "run"
+            await _play_run(path, endpoint, number)
+            cpu = time.process_time() - cpu
+            shutil.rmtree(path)
+            samples.append(_sample((number + 1) * ROLLOUTS, cpu))
+            print(samples[-1], file=sys.stderr, flush=True)
+    return samples
+
+
+def slope(samples: list[Sample], quantity: str) -> Slope:
+    """Fit a line after the warm-up; its interval is a bootstrap of blocks of deviations from the line."""
+    kept = samples[int(len(samples) * WARM_UP) :]
+    x = numpy.array([sample.episodes / 1_000 for sample in kept])
+    y = numpy.array([float(getattr(sample, quantity)) for sample in kept])
+    value, level = numpy.polyfit(x, y, 1)
+    rest, rng = y - (value * x + level), numpy.random.default_rng(0)
+    starts = rng.integers(0, len(x), (RESAMPLES, -(-len(x) // BLOCK)))
+    places = (starts[..., None] + numpy.arange(BLOCK)).reshape(RESAMPLES, -1)[:, : len(x)] % len(x)
+    found = numpy.polyfit(x, rest[places].T, 1)[0]
+    low, high = value + numpy.quantile(found, [0.025, 0.975])
+    return Slope(*(round(float(each), DIGITS) for each in (value, low, high)))
+
+
+def table(samples: list[Sample]) -> str:
+    """Return first and last value, slope and interval of each quantity, as a Markdown table."""
+    first, last = samples[int(len(samples) * WARM_UP)], samples[-1]
+    rows = [
+        f"| {name} | {getattr(first, key):,.6g} | {getattr(last, key):,.6g} | {found.value:+.3g} |"
+        f" {found.low:+.3g} to {found.high:+.3g} |"
+        for key, name in QUANTITIES.items()
+        for found in [slope(samples, key)]
+    ]
+    head = f"| | after {first.episodes:,} | after {last.episodes:,} | per 1,000 episodes | 95% interval |"
+    return "\n".join([head, "|---|---|---|---|---|", *rows])
+
+
+def figure(samples: list[Sample]) -> Figure:
+    """Return each quantity over episodes, at most `POINTS` of them."""
+    shown = samples[:: -max(len(samples) // POINTS, 1)][::-1]
+    x: list[float | str] = [sample.episodes for sample in shown]
+
+    def panel(key: str) -> Panel:
+        line = Line("speedrunner", x, [getattr(each, key) for each in shown], [None] * len(x), 1)
+        return Panel(QUANTITIES[key], "episodes", "", [line])
+
+    return Figure("soak", "Soak", "", [[*map(panel, row)] for row in DRAWN], [], {})
+
+
+async def _play_run(path: Path, endpoint: str, seed: int) -> None:
+    model = roomy(load_model_config("tiny-random"), path=bundled_folder("tiny-random"))
+    file = path.with_suffix(".yaml")
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(model)))
+    settings = [
+        *(f"env={CORRIDOR}", f"env.train={ROLLOUTS}", f"run.rollouts={ROLLOUTS}", "run.test_episodes=0"),
+        *(f"run.sleep_every={SLEEP_EVERY}", "run.in_flight=4", f"run.seed={seed}", f"run.dir={path}"),
+        *(f"model.name={file}", f"serving.url={endpoint}"),
+    ]
+    drain = Drain(lambda line: None, 60.0)
+    await drain.run(run(set_up(compose(settings)), Console(file=io.StringIO()), drain))
+
+
+def _sample(episodes: int, cpu_s: float) -> Sample:
+    gc.collect()
+    process = psutil.Process()
+    return Sample(
+        episodes=episodes,
+        memory=process.memory_info().rss / 2**20,
+        objects=len(gc.get_objects()),
+        descriptors=process.num_fds(),
+        threads=process.num_threads(),
+        processes=len(process.children(recursive=True)) - 2,  # the engine and multiprocessing's tracker
+        cpu=1_000 * cpu_s / ROLLOUTS,
+    )
+
+
+@contextmanager
+def _engine() -> Iterator[str]:
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_serve, args=(theirs,))
+    process.start()
+    try:
+        yield ours.recv()
+    finally:
+        ours.send(None)
+        process.join()
+
+
+def _serve(pipe: Connection) -> None:
+    answers = script(_actor, INDUCER)
+    with ScriptedEngine(ChatTokenizer(bundled_folder("tiny-random")), ()) as engine:
+
+        def answer(request: Request) -> Answer:
+            if len(engine.requests) > 1_000:
+                engine.forget()
+            return answers(request)
+
+        engine.script = answer
+        pipe.send(str(engine.endpoint))
+        pipe.recv()
+
+
+def _actor(request: Request) -> Answer:
+    """Walk to the flag in a few steps, or call the skill in every other world."""
+    if "to_flag" in request.tools and flag(request) % 2:
+        return call("to_flag")
+    return call("walk", steps=max(flag(request) // 3, 1))
+
+
+def main() -> int:
+    """Play the episodes that the command line asks for."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak")
+    parser.add_argument("--episodes", type=int, default=1_000)
+    parser.add_argument("--figure", type=Path, help="folder that gets soak.svg")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        samples = asyncio.run(play(given.episodes, Path(folder)))
+    print(table(samples))
+    if given.figure is not None:
+        with tempfile.TemporaryDirectory() as folder:
+            write_figures([figure(samples)], Path(folder))
+            shutil.copy(Path(folder) / "soak.svg", given.figure / "soak.svg")
+    return 1 if any(slope(samples, key).low > 0 for key in QUANTITIES if key != "cpu") else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
