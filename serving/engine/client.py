@@ -317,12 +317,16 @@ class Engine:
         request.lookup = request.look_up()
         try:
             async with waiting:
-                return await try_once(request.send, request.form)
+                answer, usage = await try_once(request.send, request.form)
         except TimeoutError as error:
             reason = "it hangs: its counters no longer change"
             raise TryFailed(reason, status="aborted", lost=True, hung=True) from error
         finally:
             del self._waiting[waiting]
+        if request.form is TokenCompletion and usage.prompt != request.prompt_bound:
+            counts = f"{usage.prompt} prompt tokens, but the request has {request.prompt_bound}"
+            raise TryFailed(f"the answer to another request: it counts {counts}")
+        return answer, usage
 
 
 async def wait_until_ready(engine: Engine) -> None:

@@ -266,6 +266,15 @@ async def test_an_engine_without_token_ids_is_refused(serve: Any) -> None:
         assert rig.statuses == ["failed"]
 
 
+async def test_an_answer_that_counts_another_prompt_is_not_taken(serve: Any) -> None:
+    other = {"choices": [{"token_ids": [1]}], "usage": {"prompt_tokens": 69, "completion_tokens": 1}}
+    async with serve(lambda request: OK) as rig:
+        rig.server._complete = lambda request, answer: other
+        with pytest.raises(RequestFailed, match="counts 69 prompt tokens, but the request has 70"):
+            await rig.complete()
+        assert [row.usage for row in rig.rows] == [None] * 3
+
+
 async def test_a_rate_limit_holds_back_every_request_for_as_long_as_asked(serve: Any) -> None:
     async with serve([scripted.rate_limit(0.4), *[OK] * 5]) as rig:
         limited = asyncio.create_task(rig.complete())
