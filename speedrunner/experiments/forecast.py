@@ -184,6 +184,7 @@ ONCE = (
         "processes.jsonl",
         "episodes.jsonl",
         "requests.jsonl",
+        "tools.jsonl",
         "reconciliation.jsonl",
         "state.json",
     ),

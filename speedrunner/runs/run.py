@@ -214,6 +214,7 @@ class OpenRun:
 
         async with engines.models(setup, write_row, spent) as (model, others):
             await engines.check(model, others)
+            model.note_tools = others.note_tools = directory.append_tools
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
             stored = directory.read().settings
             if stored.run.rollouts < setup.config.run.rollouts:  # recorded in the changes of the process

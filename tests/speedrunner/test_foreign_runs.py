@@ -67,7 +67,7 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
 
 NO_READERS = {
     *("init", "list", "prepare", "doctor", "serve", "library check", "library try", "check env"),
-    *("check method", "probe cache", "probe tools", "bench cache", "bench rollout", "bench gpu"),
+    *("check method", "bench probe cache", "bench probe tools", "bench cache", "bench rollout", "bench gpu"),
 }
 """Commands that read no run."""
 

@@ -13,8 +13,7 @@ import pytest
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
-from speedrunner.export.conversations import of_episode
-from speedrunner.export.inspect_log import _time
+from speedrunner.export.conversations import of_episode, timestamp
 from speedrunner.store.records import Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
@@ -206,4 +205,4 @@ def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [-1e15, 1e15])
 def test_a_moment_that_no_calendar_has_is_the_nearest_one(seconds: float) -> None:
-    assert _time(seconds) in ("1970-01-01T00:00:00+00:00", "4147-08-20T07:32:16+00:00")
+    assert timestamp(seconds) in ("1970-01-01T00:00:00+00:00", "4147-08-20T07:32:16+00:00")

@@ -55,7 +55,8 @@ async def test_every_record_has_a_checksum(learnt: ScriptedRun) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
+        *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "tools.jsonl"),
+        "reconciliation.jsonl",
         *(f"policies/v0001/{name}" for name in ("skills.py", "library.json", "notes.md", "method.json")),
         *("trajectories/batch_0001.jsonl", "evaluations/0002.jsonl", "sleeps/0001.json"),
     ],
