@@ -232,8 +232,7 @@ class OpenRun:
                 share=share or FairShare(),
             )
             end = directory.state.training_end
-            prices = setup.prices[setup.model_config.name]
-            with curves(setup.config, directory, prices, self.progress.say) as executor.finished:
+            with curves(setup.config, directory, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
                 if (new_end := directory.state.training_end) != end:
                     await executor.execute(unfinished_steps(setup.plan(new_end), directory.read()))
