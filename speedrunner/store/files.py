@@ -250,9 +250,13 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         except FileNotFoundError:
             return
         with os.fdopen(descriptor, "rb") as file:
-            while line := file.readline(RECORD_BYTES + 1):
+            for number in count(1):
+                if not (line := file.readline(RECORD_BYTES + 1)):
+                    return
                 if len(line) > RECORD_BYTES:
-                    raise StorageError(f"{path} has a line of more than {RECORD_BYTES} bytes, the limit")
+                    raise StorageError(
+                        f"{path}, line {number} has more than {RECORD_BYTES} bytes, the limit of a line"
+                    )
                 if line.endswith(b"\n"):
                     yield line[:-1]
 
