@@ -23,8 +23,8 @@ def check_round_trip(run: Path, folder: Path) -> Path:
 
     The other side's own models read each trajectory.
     """
-    count = write_trajectories([run], folder / "atif")
-    exported = folder / "atif" / run.name
+    exported = folder / "atif"
+    count = write_trajectories(run, exported)
     found = [each for each in exported.rglob("*.json") if "records" not in each.relative_to(exported).parts]
     assert len(found) == count > 0
     for each in found:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -11,10 +13,10 @@ import typer
 from speedrunner.cli.output import say, say_left_out
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.export.atif import write_trajectories
-from speedrunner.export.conversations import check
+from speedrunner.export.conversations import check, run_names
 from speedrunner.export.dataset import write_dataset
 from speedrunner.export.inspect_log import write_logs
-from speedrunner.export.request_trace import write_request_traces
+from speedrunner.export.request_trace import write_request_trace
 from speedrunner.export.session_traces import write_session_traces
 from speedrunner.store.discovery import readable, runs_below
 from speedrunner.store.files import explain_errors, temporary_name
@@ -30,7 +32,7 @@ def export(
         Format,
         typer.Option(
             "--to",
-            metavar="FORMAT",
+            metavar="dataset|traces|inspect|atif|mooncake",
             help="dataset: a Hugging Face datasets folder (parquet) with one row for each conversation."
             " traces: one session trace of the Hugging Face Hub (JSONL) for each conversation."
             " inspect: one log of Inspect for each evaluation."
@@ -64,26 +66,40 @@ def export(
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)  # of a killed export
         try:
-            what = _write(to, paths, temporary, block_size)
+            what, count = _write(to, paths, temporary, block_size)
             if out.exists():
                 out.rmdir()
             temporary.rename(out)
         finally:
             shutil.rmtree(temporary, ignore_errors=True)
-    say(f"{what or 'nothing'} of {len(paths)} runs written to {out}")
+    say(f"{what or 'nothing'} of {count} runs written to {out}")
 
 
-def _write(to: Format, paths: list[Path], folder: Path, block_size: int) -> str:
-    """Write the export into a folder and return what it contains."""
+def _write(to: Format, paths: list[Path], folder: Path, block_size: int) -> tuple[str, int]:
+    """Write the export into a folder. Return what it contains, and the number of runs."""
+    write: Callable[[Path, Path], int]
     match to:
         case "dataset":
             counts = write_dataset(paths, folder)
-            return ", ".join(f"{count} conversations in {split}" for split, count in counts.items())
-        case "traces":
-            return f"{write_session_traces(paths, folder)} session traces"
+            what = ", ".join(f"{count} conversations in {split}" for split, count in counts.items())
+            return what, len(paths)
         case "inspect":
-            return f"{len(write_logs(paths, folder))} logs"
+            return f"{len(write_logs(paths, folder))} logs", len(paths)
+        case "traces":
+            name, write = "session traces", write_session_traces
         case "atif":
-            return f"{write_trajectories(paths, folder)} trajectories"
+            name, write = "trajectories", write_trajectories
         case "mooncake":
-            return f"{write_request_traces(paths, folder, block_size)} requests"
+            name, write = "requests", partial(write_request_trace, block_size=block_size)
+    folders = dict(zip(paths, run_names(paths), strict=True))
+
+    def write_run(path: Path) -> int:
+        try:
+            return write(path, folder / folders[path])
+        except BaseException:
+            shutil.rmtree(folder / folders[path], ignore_errors=True)
+            raise
+
+    written, problems = readable(paths, write_run)
+    say_left_out(problems)
+    return f"{sum(written)} {name}", len(written)

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from functools import cache, cached_property
 from importlib.metadata import version
 from itertools import groupby
@@ -29,7 +29,6 @@ from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.config.names import condition_name
 from speedrunner.export.atif_steps import NAME, Json, steps_of, turns_of
-from speedrunner.export.conversations import run_names
 from speedrunner.optional import optional
 from speedrunner.store import files
 from speedrunner.store.checksums import recorded_files
@@ -82,36 +81,32 @@ def validate(document: Json, where: str) -> None:
         raise files.StorageError(f"{where} is no valid trajectory: {place or 'it'}: {first['msg']}") from None
 
 
-def write_trajectories(runs: Sequence[Path], folder: Path) -> int:
-    """Write each run into its own folder below `folder`, which is created. Return the number of trajectories.
+def write_trajectories(path: Path, folder: Path) -> int:
+    """Write a run into a folder, which is created. Return the number of trajectories.
 
     Raises:
         NotInstalled: the package `atif` is missing.
-        StorageError: a run cannot be read, has values that ATIF cannot hold, or the disk refuses.
-        InvalidConfig: a run's configuration cannot be read.
+        StorageError: the run cannot be read, has values that ATIF cannot hold, or the disk refuses.
+        InvalidConfig: the run's configuration cannot be read.
     """
-    with files.explain_errors(folder, "written"):
-        return sum(_write_run(path, folder / name) for name, path in zip(run_names(runs), runs, strict=True))
-
-
-def _write_run(path: Path, folder: Path) -> int:
     run = load(path)
     exported = cache(lambda carried: _Exported(RunData(path / carried) if carried else run))
     count = 0
-    for name in [*recorded_files(path), *_unfinished(run)]:
-        found = CONVERSATIONS.fullmatch(name.rpartition(".")[0])
-        if found is None:
-            target = folder / "records" / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            _copy(path / name, target)
-            continue
-        target = folder / found[0]
-        target.mkdir(parents=True, exist_ok=True)
-        for key, document in exported(found[1]).documents(path / name):
-            content = msgspec.json.encode(document)
-            files.check_content(content, f"{path / name}, as trajectory {key},")
-            (target / f"{key}.json").write_bytes(content)
-            count += 1
+    with files.explain_errors(folder, "written"):
+        for name in [*recorded_files(path), *_unfinished(run)]:
+            found = CONVERSATIONS.fullmatch(name.rpartition(".")[0])
+            if found is None:
+                target = folder / "records" / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _copy(path / name, target)
+                continue
+            target = folder / found[0]
+            target.mkdir(parents=True, exist_ok=True)
+            for key, document in exported(found[1]).documents(path / name):
+                content = msgspec.json.encode(document)
+                files.check_content(content, f"{path / name}, as trajectory {key},")
+                (target / f"{key}.json").write_bytes(content)
+                count += 1
     return count
 
 

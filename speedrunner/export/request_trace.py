@@ -12,14 +12,13 @@ Without `cacheable` (chat and responses APIs), the tokens that the provider took
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
 import msgspec
 
 from serving.meter import LedgerRow
-from speedrunner.export.conversations import run_names
 from speedrunner.store.files import explain_errors
 from speedrunner.store.run_data import RunData, load
 
@@ -35,23 +34,22 @@ class TracedRequest(msgspec.Struct, frozen=True):
     hash_ids: list[int]
 
 
-def write_request_traces(runs: Sequence[Path], folder: Path, block_size: int) -> int:
-    """Write a trace of each run into a folder, which is created. Return the number of requests.
+def write_request_trace(path: Path, folder: Path, block_size: int) -> int:
+    """Write the trace of a run into a folder, which is created. Return the number of requests.
 
     Args:
         block_size: tokens of a block. That of the engine's cache gives the engine's hits.
 
     Raises:
-        StorageError: a run cannot be read, or the folder cannot be written.
+        StorageError: the run cannot be read, or the folder cannot be written.
     """
     total = 0
     with explain_errors(folder, "written"):
         folder.mkdir(parents=True)
-        for name, path in zip(run_names(runs), runs, strict=True):
-            with (folder / f"{name}.jsonl").open("wb") as file:
-                for request in trace_requests(load(path), block_size):
-                    file.write(msgspec.json.encode(request) + b"\n")
-                    total += 1
+        with (folder / "trace.jsonl").open("wb") as file:
+            for request in trace_requests(load(path), block_size):
+                file.write(msgspec.json.encode(request) + b"\n")
+                total += 1
     return total
 
 

@@ -6,46 +6,48 @@ One file for each conversation, in the Session Trace Simple Format
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from speedrunner.config.names import condition_name
-from speedrunner.export.conversations import Conversation, of_episode, of_sleep, run_names
+from speedrunner.export.conversations import Conversation, of_episode, of_sleep
 from speedrunner.store.files import explain_errors
 from speedrunner.store.records import Phase
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
 
 
-def write_session_traces(runs: Sequence[Path], folder: Path) -> int:
-    """Write runs into folders below `folder`, which is created. Return the number of session traces.
+def write_session_traces(path: Path, folder: Path) -> int:
+    """Write a run into a folder, which is created. Return the number of session traces.
 
     Raises:
-        StorageError: a run cannot be read, or a folder cannot be written.
-        InvalidConfig: a run's configuration cannot be read.
+        StorageError: the run cannot be read, or the folder cannot be written.
+        InvalidConfig: the run's configuration cannot be read.
     """
+    run = load(path)
+    about = msgspec.structs.asdict(condition_name(run.settings)) | {"run": folder.name}
+    times = {row.request: round(row.time * 1000) for row in run.ledger}
     count = 0
     with explain_errors(folder, "written"):
-        for name, path in zip(run_names(runs), runs, strict=True):
-            (folder / name).mkdir(parents=True)
-            run = load(path)
-            about = msgspec.structs.asdict(condition_name(run.settings)) | {"run": name}
-            times = {row.request: round(row.time * 1000) for row in run.ledger}
-            for key, facts, conversation in _conversations(run):
-                session = f"{name}/{key}/{conversation.number}"
-                title = f"{key}, {conversation.role} {conversation.number}"
-                header = {"type": "session", "harness": "speedrunner", "id": session, "name": title}
-                usage = msgspec.to_builtins(conversation.usage)
-                lines = [
-                    header | about | facts | {"role": conversation.role, "usage": usage},
-                    *_messages(conversation, times),
-                ]
-                file = folder / name / f"{key.replace('/', '-')}-{conversation.number:04d}.jsonl"
-                file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-                count += 1
+        folder.mkdir(parents=True)
+        for key, facts, conversation in _conversations(run):
+            header = {
+                "type": "session",
+                "harness": "speedrunner",
+                "id": f"{folder.name}/{key}/{conversation.number}",
+                "name": f"{key}, {conversation.role} {conversation.number}",
+                **about,
+                **facts,
+                "role": conversation.role,
+                "usage": msgspec.to_builtins(conversation.usage),
+            }
+            lines = [header, *_messages(conversation, times)]
+            file = folder / f"{key.replace('/', '-')}-{conversation.number:04d}.jsonl"
+            file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
+            count += 1
     return count
 
 

@@ -80,7 +80,7 @@ OF_FOLDERS = {
     "status": r"(?m)^good +stopped",
     "export": r"^[24] conversations in",
     "export, logs": r"^[24] logs",
-    "export, atif": r"^[48] trajectories",
+    "export, atif": r"^[1-9]\d* trajectories of [12] runs",
 }
 """Those that read all runs of a folder, with what they print where the sound one is among them."""
 

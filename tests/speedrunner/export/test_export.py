@@ -251,7 +251,16 @@ def test_a_package_that_is_missing_is_named(
     assert f"pip install {package}" in complaint(done)
 
 
-@pytest.mark.parametrize(("to", "written"), [("dataset", "4 conversations in train"), ("inspect", "3 logs")])
+@pytest.mark.parametrize(
+    ("to", "written"),
+    [
+        ("dataset", "4 conversations in train"),
+        ("inspect", "3 logs"),
+        ("traces", "12 session traces"),
+        ("atif", "12 trajectories"),
+        ("mooncake", ""),
+    ],
+)
 def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData, tmp_path: Path) -> None:
     shutil.copytree(run.path, tmp_path / "runs" / "whole")
     broken = shutil.copytree(run.path, tmp_path / "runs" / "broken")
@@ -267,6 +276,18 @@ def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData
     shutil.rmtree(tmp_path / "out")
     assert str(broken) in complaint(in_process(*command))
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("to", ["traces", "atif", "mooncake"])
+def test_a_run_with_a_damaged_ledger_is_named_and_left_out(to: str, run: RunData, tmp_path: Path) -> None:
+    shutil.copytree(run.path, tmp_path / "runs" / "whole")
+    broken = shutil.copytree(run.path, tmp_path / "runs" / "broken")
+    (broken / "requests.jsonl").write_text("{}\n{}\n")
+    done = in_process("export", str(tmp_path / "runs"), "--to", to, "--out", str(tmp_path / "out"))
+    assert (done.returncode, " of 1 runs written" in done.stdout) == (0, True)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"left out: {broken}/requests.jsonl, line 1")
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["whole"]
 
 
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:

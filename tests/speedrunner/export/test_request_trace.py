@@ -72,7 +72,7 @@ def test_each_line_has_the_four_fields_of_the_format(run: RunData, tmp_path: Pat
     )
     requests = [row for row in run.ledger if row.usage is not None]
     assert done.stdout == f"{len(requests)} requests of 1 runs written to {tmp_path / 'out'}\n"
-    lines = [json.loads(line) for line in (tmp_path / "out/run.jsonl").read_text().splitlines()]
+    lines = [json.loads(line) for line in (tmp_path / "out/run/trace.jsonl").read_text().splitlines()]
     assert lines[0]["timestamp"] == 0
     assert [each["timestamp"] for each in lines] == sorted(each["timestamp"] for each in lines)
     for each in lines:
