@@ -52,8 +52,8 @@ class StepNote(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
 
 
 def note_of(step: Json) -> StepNote:
-    """Return a step's note. Raises `KeyError` or `msgspec.ValidationError`."""
-    return msgspec.convert(step["extra"][NAME], StepNote)
+    """Return the note of a step or of an observation's result. Raises `msgspec.ValidationError`."""
+    return msgspec.convert(step.get("extra", {}).get(NAME, {}), StepNote)
 
 
 def in_order(record: Json, kind: type[msgspec.Struct]) -> Json:
@@ -123,7 +123,7 @@ def turns_of(steps: Sequence[Json]) -> Iterator[tuple[int, Json]]:
 def _noted(step: Json, note: StepNote) -> Json:
     """Return a step, or an observation's result, with a note, if that says anything."""
     content = msgspec.to_builtins(note)
-    return {**step, "extra": {NAME: content}}
+    return {**step, "extra": {NAME: content}} if content else step
 
 
 def _first_note(observation: Json) -> StepNote:

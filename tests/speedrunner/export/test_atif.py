@@ -236,7 +236,7 @@ class TestRefusals:
             (_without_note, "was not exported by SpeedRunner, or has changed: extra.speedrunner: 'extra'"),
             (_of_a_newer_note, "has format 9 of extra.speedrunner; this version reads format 1"),
             (_without_turn, "of its record do not give a record: its last messages have no answer"),
-            (_without_calls, "of its record do not give a record: 'speedrunner'"),
+            (_without_calls, "of its record do not give a record: its turns have gaps"),
             (_of_wrong_content, r"is not a valid Trajectory: Invalid enum value"),
             (_of_parts, "is not a valid Trajectory: Expected `str`, got `array`"),
         ],
