@@ -93,7 +93,7 @@ def write_trajectories(path: Path, folder: Path) -> int:
     exported = cache(lambda carried: _Exported(RunData(path / carried) if carried else run))
     count = 0
     with files.explain_errors(folder, "written"):
-        for name in [*recorded_files(path), *_unfinished(run)]:
+        for name in sorted([*recorded_files(path), *_unfinished(run)]):
             found = CONVERSATIONS.fullmatch(name.rpartition(".")[0])
             if found is None:
                 target = folder / "records" / name

@@ -109,9 +109,7 @@ def _episodes(source: Path, names: list[str]) -> Iterator[bytes]:
     for number, (key, own) in enumerate(by_record, start=1):
         where = f"{source / names[0]}".rpartition("/")[0]
         if int(key) != number:
-            raise files.StorageError(
-                f"{where} has no trajectory of line {number}, but one of line {int(key)}"
-            )
+            raise files.StorageError(f"{where} has a trajectory of line {int(key)} and none of line {number}")
         line = _rebuild(source, list(own), episode_of)
         files.as_record(line, Trajectory, f"{where}, line {number},")
         yield line + b"\n"

@@ -35,10 +35,10 @@ class StepNote(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     Attributes:
         turn: number of the turn in its record, from 0; only agent steps with a model's answer have it.
         rest: other fields of the turn or of the call.
-        depth: depth of a call below the agent's own; 0: the step is no such call.
+        depth: depth of a call below the agent's own; 0: another step.
         holds: field of the call that its observation shows; `json`: the result, which is no text.
         unseen: whether no prompt shows the observation, because the agent's work was over.
-        role: role of a message whose source is another one.
+        role: role of a message, if its source is another one.
         filler: whether the step only says that the conversation has no answer.
     """
 

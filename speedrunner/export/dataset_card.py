@@ -50,7 +50,7 @@ models wrote, which is under the models' terms. Name both if you publish the dat
 
 
 def dataset_card(folder: Path, splits: Sequence[str], runs: Sequence[RunData]) -> str:
-    """Return the card of a dataset whose other files are in `folder`.
+    """Return the card of a dataset. Its other files are in `folder`.
 
     Args:
         splits: the splits that have a file.

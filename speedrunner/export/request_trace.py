@@ -1,8 +1,8 @@
 """Export ledgers as Mooncake request traces, which benchmarks of serving systems replay.
 
 Each line is a request: `timestamp` (milliseconds from the first one), `input_length` and `output_length` in
-tokens, and `hash_ids`, one for each block of the prompt, the last one for its incomplete block. Two prompts
-share a prefix of blocks as far as their first ids agree.
+tokens, and `hash_ids`, one for each block of the prompt, the last one for its incomplete block. The ids that
+two prompts have in common at their starts are the blocks that they share.
 
 The ledger has no token ids, but `cacheable`: how many tokens of a prompt earlier requests had computed. So a
 prompt gets the ids of the request that it continues, up to there, and new ids after that. It continues the
@@ -54,7 +54,7 @@ def write_request_trace(path: Path, folder: Path, block_size: int) -> int:
 
 
 def trace_requests(run: RunData, block_size: int) -> Iterator[TracedRequest]:
-    """Yield the requests of a run whose tokens are known, in the order in which they were sent."""
+    """Yield the requests of a run with known tokens, in the order in which they were sent."""
     rows = sorted((row for row in run.ledger if row.usage is not None), key=_sent)
     talks = _conversations(run)
     fresh = count()

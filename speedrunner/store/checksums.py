@@ -125,8 +125,8 @@ def find_changed(
 
 
 def recorded_files(root: Path) -> list[str]:
-    """Return the files of a run that get checksums, relative to its directory, sorted."""
-    return sorted(_names(root, (*WHOLE, *APPENDED)))
+    """Return the files of a run that get checksums, relative to its directory."""
+    return _names(root, (*WHOLE, *APPENDED))
 
 
 def without_checksum(root: Path, checksums: Mapping[str, Checksum]) -> dict[str, int]:

@@ -33,7 +33,7 @@ Json = dict[str, Any]
 def run(
     tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> RunData:
-    """A run whose actor calls a skill after its first sleep."""
+    """A run with an actor that calls a skill after its first sleep."""
     folder = tmp_path_factory.mktemp("atif")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
         played = ScriptedRun(folder, roomy(tiny_model_config), engine)
@@ -255,7 +255,7 @@ class TestRefusals:
     def test_a_missing_line(self, exported: Path, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(exported, tmp_path / "atif"))
         (copy / FIRST).unlink()
-        self.refused(copy, tmp_path, "batch_0000 has no trajectory of line 1, but one of line 2")
+        self.refused(copy, tmp_path, "batch_0000 has a trajectory of line 2 and none of line 1")
 
     @pytest.mark.parametrize("name", [FIRST, "records/requests.jsonl", "records/config.yaml"])
     def test_100_mb_in_one_line(self, exported: Path, tmp_path: Path, name: str) -> None:
