@@ -43,10 +43,10 @@ FORMAT = 1
 CONVERSATIONS = re.compile(r"(carried/\d{4,}/)?(trajectories/batch_\d{4,}|evaluations/\d{4,}|sleeps/\d{4,})")
 """Record files of conversations, without their suffix."""
 
-UNRECORDED_TOOLS = "The run did not record the tools that this role was offered."
+UNRECORDED_TOOLS = "The run has no record of the tools that this conversation was offered."
 
 Documents = dict[str, Json]
-"""Documents of one record, by file name without suffix."""
+"""Documents of one record, by file name."""
 
 
 class Note(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):

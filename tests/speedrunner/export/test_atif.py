@@ -133,7 +133,7 @@ class TestTheRoundTrip:
         check_round_trip(STORED, tmp_path)
         found = opened(next((tmp_path / "atif").rglob("batch_0000/00001-0000.json")))
         assert found.agent.tool_definitions is None
-        assert found.notes == "The run did not record the tools that this role was offered."
+        assert found.notes == "The run has no record of the tools that this conversation was offered."
 
     def test_of_an_episode_without_an_answer(self, run: RunData, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(run.path, tmp_path / "run"))

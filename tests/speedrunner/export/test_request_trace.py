@@ -35,8 +35,8 @@ def run(
 def share_of_hits(trace: list[TracedRequest], block: int) -> float:
     """Replay a trace on an ideal cache with the trace's blocks as tokens.
 
-    The engine computes the answer of a request as well. Its text is in the next prompt of its conversation: the
-    first later prompt that begins with all whole blocks of the request's own.
+    The engine computes the answer of a request as well. Its text is in the next prompt of its conversation:
+    the first later prompt that begins with all whole blocks of the request's own.
     """
     cache = IdealCache(CacheConfig(block_size=1, num_gpu_blocks=0, enable_prefix_caching=True, match_unit=1))
     hits = 0
