@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from serving.admission import Replica
@@ -35,6 +35,7 @@ class Model:
 
     Attributes:
         tokenizer: `None` on chat and responses APIs.
+        note_tools: called with the labels and the tools of each conversation that is opened.
 
     Raises:
         InvalidModelConfig: the model config's API needs a tool format or a tokenizer that is missing, or its
@@ -53,6 +54,7 @@ class Model:
         self.engine = engine
         self.replicas = replicas or [Replica()]
         self.tokenizer = tokenizer
+        self.note_tools: Callable[[dict[str, str], list[ToolSpec]], None] = lambda labels, tools: None
         self._queued = queued
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
@@ -82,6 +84,7 @@ class Model:
         """
         settings = self.model_config.role(role)
         labels = {"role": role, **labels}
+        self.note_tools(labels, tools)
         if self._format is None or self.tokenizer is None:
             if self.model_config.api == "responses":
                 return ResponsesConversation(self.engine.respond, messages, tools, settings, labels)

@@ -63,10 +63,10 @@ def _load() -> None:
     """Import the modules of all commands, and what they import where they need it."""
     from speedrunner.cli.commands import COMMANDS
     from speedrunner.cli.lazy_group import load
+    from speedrunner.cli.reference import leaves
 
-    for command in (each for commands in COMMANDS.values() for each in commands):
-        for each in command.commands or (command,):
-            load(each)
+    for _, command in leaves((each for commands in COMMANDS.values() for each in commands), ""):
+        load(command)
     import speedrunner.cli.error_messages
     import speedrunner.report.inline
     import speedrunner.results.read_runs  # noqa: F401
@@ -74,6 +74,7 @@ def _load() -> None:
     for name in (
         "inspect_ai.log",
         "pyarrow.parquet",
+        "atif",
         "pandas",
         "scipy.stats",
         "transformers",

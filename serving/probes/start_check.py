@@ -24,7 +24,7 @@ BATTERY = 1
 
 KINDS = ("quotes", "enum", "optional", "nested")
 """Probes of the battery that are sent. They cover each kind of grammar with short prompts and answers.
-`speedrunner probe tools` sends the whole battery."""
+`speedrunner bench probe tools` sends the whole battery."""
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
@@ -123,7 +123,7 @@ async def _check_calls(model: Model) -> None:
                 f"the engine at {model.engine.endpoint} does not enforce the grammar of tool calls: the"
                 f" answer to probe {answer.probe.kind!r} is {answer.validity} ({answer.problem}); start"
                 " vLLM 0.32 with --structured-outputs-config.backend xgrammar, and try `speedrunner"
-                " probe tools`"
+                " bench probe tools`"
             )
 
 

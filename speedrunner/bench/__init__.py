@@ -1,1 +1,1 @@
-"""Measurements against stated targets: `speedrunner bench` and `speedrunner probe`."""
+"""Measurements against stated targets: `speedrunner bench` and `speedrunner bench probe`."""

@@ -1,4 +1,4 @@
-"""The tokens that an engine's prefix cache provides to known conversations: `speedrunner probe cache`.
+"""The tokens that an engine's prefix cache provides to known conversations: `speedrunner bench probe cache`.
 
 One conversation grows turn by turn. Then siblings that share a prefix, warmed up before, start at once. The
 most that the cache can provide for each request is what an ideal cache with its rule would

@@ -1,4 +1,4 @@
-"""The validity of an engine's tool calls, and the cost of the grammar: `speedrunner probe tools`."""
+"""The validity of an engine's tool calls, and the cost of the grammar: `speedrunner bench probe tools`."""
 
 from __future__ import annotations
 

@@ -60,6 +60,7 @@ BENCH = (
     Command("rollout", "Compare rollouts with a bare replay of their requests.", "bench_command:rollout"),
     Command("replay", "Replay the requests of runs with and without the prefix cache."),
     Command("gpu", "Run all benchmarks of a model on this machine, in resumable steps.", "bench_command:gpu"),
+    Command("probe", "Test an engine's tool calls and prefix cache.", commands=PROBE),
 )
 
 COMMANDS = {
@@ -82,7 +83,8 @@ COMMANDS = {
     ),
     "Publish": (
         Command("report", "Write results of runs: report.html, tables (CSV, LaTeX), figures.", shares=True),
-        Command("export", "Export runs as a Hugging Face dataset or as Inspect logs.", shares=True),
+        Command("export", "Write runs in the formats of other tools.", shares=True),
+        Command("import", "Rebuild a run from its exported ATIF trajectories.", "import_command:import_"),
     ),
     "Cluster": (
         Command("forecast", "Estimate tokens, time and cost of runs from a pilot."),
@@ -95,10 +97,7 @@ COMMANDS = {
         Command("init", "Write a working example of an environment, a method or a model.", shares=True),
         Command("check", "Check an environment or a method, your own included.", commands=CHECK),
     ),
-    "Measure": (
-        Command("probe", "Test an engine's tool calls and prefix cache.", commands=PROBE),
-        Command("bench", "Benchmark this machine and its engine against targets.", commands=BENCH),
-    ),
+    "Measure": (Command("bench", "Benchmark this machine and its engine against targets.", commands=BENCH),),
 }
 """The commands by heading, in the order of `speedrunner --help`."""
 
@@ -109,6 +108,7 @@ MOVED = {
     "envs": "speedrunner check env NAME",
     "methods": "speedrunner check method NAME",
     "study": "speedrunner bench replay RUN",
+    "probe": "speedrunner bench probe",
     "plot": "speedrunner compare RUN",
     "tables": "speedrunner report DIR... --out OUT",
     "bench accounts": "python -m tests.bench reconciliation",

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,10 +12,16 @@ import typer
 
 from speedrunner.cli.output import say, say_left_out
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.export.conversations import check
+from speedrunner.export.atif import write_trajectories
+from speedrunner.export.conversations import check, run_names
 from speedrunner.export.dataset import write_dataset
 from speedrunner.export.inspect_log import write_logs
+from speedrunner.export.request_trace import write_request_trace
+from speedrunner.export.session_traces import write_session_traces
 from speedrunner.store.discovery import readable, runs_below
+from speedrunner.store.files import explain_errors, temporary_name
+
+Format = Literal["dataset", "traces", "inspect", "atif", "mooncake"]
 
 
 def export(
@@ -21,22 +29,31 @@ def export(
         list[Path], typer.Argument(metavar="DIR...", help="Runs, or folders with runs in or below them.")
     ],
     to: Annotated[
-        Literal["dataset", "inspect"],
+        Format,
         typer.Option(
             "--to",
-            metavar="dataset|inspect",
+            metavar="dataset|traces|inspect|atif|mooncake",
             help="dataset: a Hugging Face datasets folder (parquet) with one row for each conversation."
-            " inspect: one log of Inspect for each evaluation.",
+            " traces: one session trace of the Hugging Face Hub (JSONL) for each conversation."
+            " inspect: one log of Inspect for each evaluation."
+            " atif: one ATIF 1.8 trajectory for each conversation; `speedrunner import` reads them."
+            " mooncake: one Mooncake request trace for each run.",
             show_default=False,
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="A new or empty folder to write.", show_default=False)],
+    block_size: Annotated[
+        int, typer.Option("--block-size", min=1, help="Tokens of each hashed block, for mooncake.")
+    ] = 16,
 ) -> None:
-    """Export runs as a Hugging Face dataset or as Inspect logs.
+    """Write runs in the formats of other tools.
 
-    Runs may be unfinished. Damaged runs and broken records are named and left out.
+    Runs may be unfinished. Damaged runs are named and left out; `dataset` and `inspect` leave out only a
+    broken record. The folder appears once it is complete.
 
-    Example: speedrunner export runs/demo --to dataset --out demo-episodes
+    Examples:
+        speedrunner export runs/demo --to dataset --out demo-episodes
+        speedrunner export runs/demo --to atif --out demo-atif
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidConfig(f"{out} exists and is not empty: name another folder with --out")
@@ -45,15 +62,48 @@ def export(
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
     checked, problems = readable(paths, check)
     say_left_out(problems)
-    say(*(line for _, broken in checked for line in broken), err=True)
+    if to in ("dataset", "inspect"):
+        say(*(line for _, broken in checked for line in broken), err=True)
     paths = [path for path, _ in checked]
-    try:
-        if to == "dataset":
-            counts = write_dataset(paths, out)
+    temporary = temporary_name(out)
+    with explain_errors(out, "written"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)  # of a killed export
+        try:
+            what, count = _write(to, paths, temporary, block_size)
+            if out.exists():
+                out.rmdir()
+            temporary.rename(out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    say(f"{what or 'nothing'} of {count} runs written to {out}")
+
+
+def _write(to: Format, paths: list[Path], folder: Path, block_size: int) -> tuple[str, int]:
+    """Write the export into a folder. Return what it contains, and the number of runs."""
+    write: Callable[[Path, Path], int]
+    match to:
+        case "dataset":
+            counts = write_dataset(paths, folder)
             what = ", ".join(f"{count} conversations in {split}" for split, count in counts.items())
-        else:
-            what = f"{len(write_logs(paths, out))} logs"
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)  # an incomplete export is useless
-        raise
-    say(f"{what or 'nothing'} of {len(paths)} runs written to {out}")
+            return what, len(paths)
+        case "inspect":
+            return f"{len(write_logs(paths, folder))} logs", len(paths)
+        case "traces":
+            name, write = "session traces", write_session_traces
+        case "atif":
+            name, write = "trajectories", write_trajectories
+        case "mooncake":
+            name, write = "requests", partial(write_request_trace, block_size=block_size)
+    folders = dict(zip(paths, run_names(paths), strict=True))
+
+    def write_run(path: Path) -> int:
+        try:
+            return write(path, folder / folders[path])
+        except BaseException:
+            shutil.rmtree(folder / folders[path], ignore_errors=True)
+            raise
+
+    written, problems = readable(paths, write_run)
+    say_left_out(problems)
+    return f"{sum(written)} {name}", len(written)

@@ -31,7 +31,7 @@ NEXT = {
     ),
     "hub model": (
         "speedrunner prepare model={name}.yaml",
-        "speedrunner probe tools model={name}.yaml --count 20",
+        "speedrunner bench probe tools model={name}.yaml --count 20",
         "speedrunner episode model={name}.yaml",
     ),
 }

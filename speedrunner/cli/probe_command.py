@@ -1,4 +1,4 @@
-"""`speedrunner probe`: test an engine's tool calls and prefix cache."""
+"""`speedrunner bench probe`: test an engine's tool calls and prefix cache."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def tools(
 
     Exit status 1: a call is not valid. With --built-in or a hosted model there is no such target.
 
-    Example: speedrunner probe tools model=tiny-random --count 100
+    Example: speedrunner bench probe tools model=tiny-random --count 100
     """
     config = compose(overrides or [])
     model_config = actor_model_config(config)
@@ -51,7 +51,7 @@ def cache(
 
     Exit status 1: they are less than 99 % (attention) or 97 % (hybrid models) of it.
 
-    Example: speedrunner probe cache model=tiny-random
+    Example: speedrunner bench probe cache model=tiny-random
     """
     config = compose(overrides or [])
     show_measured(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +37,23 @@ def _sections() -> Iterator[str]:
             yield f"### speedrunner {each.name}"
             if each.commands:
                 yield each.help
-            for below in each.commands:
-                yield f"#### speedrunner {each.name} {below.name}"
-                yield from _describe(below, f"speedrunner {each.name} {below.name}")
+            for words, below in leaves(each.commands, f"speedrunner {each.name}"):
+                yield f"#### {words}"
+                yield from _describe(below, words)
             if not each.commands:
                 yield from _describe(each, f"speedrunner {each.name}")
     yield "## Old names"
     yield "\n".join(f"- `speedrunner {old}` is now `{new}`." for old, new in MOVED.items())
+
+
+def leaves(commands: Iterable[Command], before: str) -> Iterator[tuple[str, Command]]:
+    """Yield the commands of a group and of its groups, with the words that call each."""
+    for each in commands:
+        words = f"{before} {each.name}"
+        if each.commands:
+            yield from leaves(each.commands, words)
+        else:
+            yield words, each
 
 
 def _describe(command: Command, words: str) -> Iterator[str]:

@@ -187,6 +187,7 @@ ONCE = (
         "processes.jsonl",
         "episodes.jsonl",
         "requests.jsonl",
+        "tools.jsonl",
         "reconciliation.jsonl",
         "state.json",
     ),

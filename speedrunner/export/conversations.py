@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
 from typing import get_args
@@ -13,6 +14,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
 from speedrunner.store.run_data import load
+from typed.numbers import MOMENT_LIMIT
 
 
 def check(path: Path) -> tuple[Path, list[str]]:
@@ -29,13 +31,27 @@ def check(path: Path) -> tuple[Path, list[str]]:
     return path, run.left_out or []
 
 
+def run_names(runs: Sequence[Path]) -> list[str]:
+    """Return a file name for each run: that of its folder, or of its whole path if these are not unique."""
+    names = [path.name for path in runs]
+    if len(set(names)) < len(names):
+        return [str(path).strip("/.").replace("/", "_") for path in runs]
+    return names
+
+
+def timestamp(seconds: float) -> str:
+    """Return Unix seconds in ISO 8601. Moments outside the calendar become the nearest one within it."""
+    return datetime.fromtimestamp(min(max(seconds, 0.0), MOMENT_LIMIT), UTC).isoformat()
+
+
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message. An agent's own has its text, its thoughts and the parsed call."""
+    """One message. An agent's own has its text, its thoughts, the parsed call and the id of the request."""
 
     role: str
     content: str
     reasoning: str = ""
     call: ToolCall | None = None
+    request: str = ""
 
 
 class Conversation(msgspec.Struct, frozen=True):
@@ -78,4 +94,4 @@ def _messages(turns: Sequence[Turn]) -> Iterator[ChatMessage]:
     for turn in turns:
         for message in turn.messages:
             yield ChatMessage(message.role, message.content)
-        yield ChatMessage("assistant", turn.text, turn.reasoning, turn.call)
+        yield ChatMessage("assistant", turn.text, turn.reasoning, turn.call, turn.request)

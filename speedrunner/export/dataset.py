@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
@@ -15,11 +14,10 @@ from typing import Any
 import msgspec
 
 from speedrunner.config.names import condition_name
-from speedrunner.console import visible
-from speedrunner.export.conversations import Conversation, of_episode, of_sleep
+from speedrunner.export.conversations import Conversation, of_episode, of_sleep, run_names
+from speedrunner.export.dataset_card import dataset_card
 from speedrunner.optional import optional
 from speedrunner.store.files import explain_errors
-from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
@@ -28,24 +26,6 @@ SPLITS = ("train", "test", "sleep")
 
 ROWS = 200
 """Maximum number of conversations held in memory at a time."""
-
-CARD = """\
----
-configs:
-- config_name: default
-  data_files:
-{files}
----
-
-# Episodes of LLM agents
-
-One row for each conversation: `train` holds those of training episodes, `test` of held-out ones,
-`sleep` those of the agents that changed the policy between them. `messages` are in order; `call` is
-the tool call that was parsed, its `arguments` as JSON. `score` is missing where a fault ended the
-episode. Tokens are sums over the conversation.
-
-Runs: {runs}.
-{caveats}"""
 
 
 def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
@@ -70,20 +50,14 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
                     writer = stack.enter_context(parquet.ParquetWriter(file, schema, compression="zstd"))
                 writer.write_table(pyarrow.Table.from_pylist(group, schema))
                 counts[split] = counts.get(split, 0) + len(group)
-        files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in counts)
-        names = ", ".join(_plain(run.name) for run in runs)
-        said = dict.fromkeys(
-            _plain(line) for run in runs for line in caveats(load(run, skip_broken=True).processes)
-        )
-        text = CARD.format(files=files, runs=names, caveats="".join(f"\n{line}.\n" for line in said))
-        (folder / "README.md").write_text(text, encoding="utf-8")
+        (folder / "configurations").mkdir()
+        for name, path in zip(run_names(runs), runs, strict=True):
+            text = load(path, skip_broken=True).config_text
+            (folder / "configurations" / f"{name}.yaml").write_text(text, encoding="utf-8")
+    with explain_errors(folder, "written"):  # the files are complete once their writers are closed
+        card = dataset_card(folder, list(counts), [load(run, skip_broken=True) for run in runs])
+        (folder / "README.md").write_text(card, encoding="utf-8")
     return counts
-
-
-def _plain(text: str) -> str:
-    """Return a text as one line of Markdown without markup and HTML."""
-    line = " ".join(visible(text).split())
-    return re.sub(r"[<>&\[\]`*!|\\]", lambda found: f"&#{ord(found.group())};", line)
 
 
 def _schema(pyarrow: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -13,13 +12,12 @@ import msgspec
 from serving.usage import Usage
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import to_mapping
-from speedrunner.export.conversations import ChatMessage, of_episode
+from speedrunner.export.conversations import ChatMessage, of_episode, run_names, timestamp
 from speedrunner.optional import optional
 from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
-from typed.numbers import MOMENT_LIMIT
 
 SCORER = "score"
 
@@ -38,10 +36,7 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     written: list[Path] = []
     with explain_errors(folder, "written"):
         folder.mkdir(parents=True, exist_ok=True)
-        names = [path.name for path in runs]
-        if len(set(names)) < len(names):
-            names = [str(path).strip("/.").replace("/", "_") for path in runs]
-        for name, path in zip(names, runs, strict=True):
+        for name, path in zip(run_names(runs), runs, strict=True):
             run = load(path, skip_broken=True)
             for checkpoint in sorted({row.checkpoint for row in run.episodes if row.phase == "test"}):
                 if not (played := run.evaluations(checkpoint)):
@@ -64,7 +59,7 @@ def _log(inspect: Any, run: RunData, checkpoint: int, played: Sequence[Trajector
     return inspect.EvalLog(
         status="success" if len(played) >= config.run.test_episodes else "started",
         eval=inspect.EvalSpec(
-            created=_time(started),
+            created=timestamp(started),
             task=task,
             task_args={"checkpoint": checkpoint, **msgspec.structs.asdict(found)},
             dataset=inspect.EvalDataset(
@@ -91,7 +86,9 @@ def _log(inspect: Any, run: RunData, checkpoint: int, played: Sequence[Trajector
                 )
             ],
         ),
-        stats=inspect.EvalStats(started_at=_time(started), completed_at=_time(ended), model_usage=usage),
+        stats=inspect.EvalStats(
+            started_at=timestamp(started), completed_at=timestamp(ended), model_usage=usage
+        ),
         samples=[_sample(inspect, each, config.model.name) for each in played],
     )
 
@@ -162,7 +159,3 @@ def _usage(usage: Usage) -> Any:
         reasoning_tokens=usage.reasoning,
         total_tokens=usage.prompt + usage.completion,
     )
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(min(max(seconds, 0.0), MOMENT_LIMIT), UTC).isoformat()

@@ -215,6 +215,7 @@ class OpenRun:
 
         async with engines.models(setup, write_row, spent) as (model, others):
             await engines.check(model, others)
+            model.note_tools = others.note_tools = directory.append_tools
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
             stored = directory.read().settings
             if stored.run.rollouts < setup.config.run.rollouts:  # recorded in the changes of the process
@@ -232,8 +233,7 @@ class OpenRun:
                 share=share or FairShare(),
             )
             end = directory.state.training_end
-            prices = setup.prices[setup.model_config.name]
-            with curves(setup.config, directory, prices, self.progress.say) as executor.finished:
+            with curves(setup.config, directory, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
                 if (new_end := directory.state.training_end) != end:
                     await executor.execute(unfinished_steps(setup.plan(new_end), directory.read()))

@@ -1,23 +1,26 @@
 """Export a run's curves to TensorBoard and Weights & Biases.
 
-The curves are copies. If a tracker fails, a warning is printed once and the run continues.
+The values are those of the tables of results: `test/` has the columns of the table `seeds`, `sleep/` those of
+`sleeps`, each with the same name. The notes are those of the report. The curves are copies. If a tracker
+fails, a warning is printed once and the run continues.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from serving.usage import Prices
 from speedrunner.config.schema import Config, to_mapping
 from speedrunner.optional import optional
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from speedrunner.runs.plan import Sleep, Step, Wake
-from speedrunner.store.records import EpisodeRow
+from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
 
@@ -29,6 +32,9 @@ class Tracker(Protocol):
 
     def log(self, rollouts: int, values: Mapping[str, float]) -> None:
         """Add points after this number of training rollouts."""
+
+    def note(self, text: str) -> None:
+        """Add notes on the results, as Markdown."""
 
     def close(self) -> None:
         """Write buffered points."""
@@ -46,7 +52,14 @@ class TensorBoard:
     def log(self, rollouts: int, values: Mapping[str, float]) -> None:
         """Add points after this number of training rollouts."""
         points = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
-        summary = self._summary(value=points)
+        self._add(rollouts, self._summary(value=points))
+
+    def note(self, text: str) -> None:
+        """Add notes on the results, as Markdown."""
+        texts = _module("tensorboard.plugins.text.summary_v2", "tensorboard")
+        self._add(0, texts.text_pb("notes", text))
+
+    def _add(self, rollouts: int, summary: Any) -> None:
         self._file.add_event(self._event(wall_time=time.time(), step=rollouts, summary=summary))
         self._file.flush()
 
@@ -79,6 +92,10 @@ class WeightsAndBiases:
         """Add points after this number of training rollouts."""
         self._run.log({"rollouts": rollouts, **values})
 
+    def note(self, text: str) -> None:
+        """Add notes on the results, as Markdown."""
+        self._run.notes = text
+
     def close(self) -> None:
         """Write buffered points."""
         self._run.finish()
@@ -92,12 +109,11 @@ def require(tracked: Tracked) -> None:
 
 @contextmanager
 def curves(
-    config: Config, directory: RunDirectory, prices: Prices, say: Callable[[str], None]
+    config: Config, directory: RunDirectory, say: Callable[[str], None]
 ) -> Iterator[Callable[[Step], None]]:
     """Open the trackers that `logging` names. Yield a function to call with each finished step.
 
     Args:
-        prices: prices of the actor's tokens.
         say: called with a line if a tracker fails.
     """
     trackers: dict[str, Tracker] = {}
@@ -112,13 +128,16 @@ def curves(
     def begin(name: str) -> None:
         path = directory.path.resolve()
         trackers[name] = TensorBoard(path) if name == "tensorboard" else WeightsAndBiases(path, config)
+        processes = directory.read().processes
+        if lines := [*caveats(processes), *process_lines(processes)]:
+            trackers[name].note("\n".join(f"- {line}" for line in lines))
 
     def finished(step: Step) -> None:
         for name, tracker in list(trackers.items()):
             attempt(name, partial(add, tracker, step))
 
     def add(tracker: Tracker, step: Step) -> None:
-        tracker.log(*points(step, directory.read(), prices))
+        tracker.log(*points(step, directory.read()))
 
     for name in _names(config.logging):
         attempt(name, partial(begin, name))
@@ -129,41 +148,35 @@ def curves(
             attempt(name, tracker.close)
 
 
-def points(step: Step, run: RunData, prices: Prices) -> tuple[int, dict[str, float]]:
+def points(step: Step, run: RunData) -> tuple[int, dict[str, float]]:
     """Return the number of training rollouts after a finished step, and the points that it adds to the
-    curves.
+    curves. Unknown values have none.
 
-    Means are over scored episodes; USD are the price of their tokens at the actor's prices.
+    Means are over scored episodes. Tokens and USD are those of all roles, from the ledger.
     """
+    from speedrunner.results.checkpoints import MEANS, frame_checkpoints, frame_episodes, frame_sleeps
+
+    (costs,) = run_costs([run], [price_book(run)])
     if isinstance(step, Sleep):
-        records = run.sleeps
-        record = next(each for each in records if each.sleep == step.number)
+        sleeps = frame_sleeps(run, costs).set_index("sleep")
         policy = run.policies.load(step.number)
-        refused = sum(edit.error is not None for edit in record.edits)
-        found = {"accepted": len(record.edits) - refused, "refused": refused, "seconds": record.seconds}
+        found = sleeps.loc[step.number].drop(["rollouts", "error"]).to_dict()
         found |= {"skills": len(policy.skills), "public": sum(skill.public for skill in policy.skills)}
-        if record.prefix is not None:
-            found["prefix_common"] = record.prefix.common
-        rollouts = sum(each.rollouts for each in records if each.sleep <= step.number)
-        return rollouts, {f"sleep/{name}": float(value) for name, value in found.items()}
-    rows = [row for row in run.episodes if row.episode in step.tasks]
+        return int(sleeps.loc[: step.number, "rollouts"].sum()), _known("sleep", found)
     if isinstance(step, Wake):
-        return step.first + len(step.tasks), _means("train", rows, prices)
-    return step.checkpoint, _means("test", rows, prices)
+        frame = frame_episodes([row for row in run.episodes if row.episode in step.tasks], costs)
+        scored = frame[frame["score"].notna()]
+        found = scored[[*MEANS, "skill_calls"]].mean().to_dict()
+        return step.first + len(step.tasks), _known("train", {"unscored": len(frame) - len(scored)} | found)
+    found = frame_checkpoints(run, costs).loc[step.checkpoint].drop(["policy", "whole"]).to_dict()
+    return step.checkpoint, _known("test", found)
 
 
-def _means(phase: str, rows: Sequence[EpisodeRow], prices: Prices) -> dict[str, float]:
-    from speedrunner.results.checkpoints import MEANS, frame_episodes
+def _known(phase: str, values: Mapping[Any, Any]) -> dict[str, float]:
+    """Return the values that are known, named by their phase."""
+    import pandas
 
-    frame = frame_episodes(rows)
-    lists = {"uncached": prices.uncached, "cached": prices.cached, "output": prices.output}
-    frame["usd"] = sum(frame[tokens] * price / 1e6 for tokens, price in lists.items())
-    scored = frame[frame["score"].notna()]
-    means = scored[[*MEANS, "skill_calls"]].mean().dropna()
-    found = {"unscored": float(len(rows) - len(scored))} | {
-        str(name): float(value) for name, value in means.items()
-    }
-    return {f"{phase}/{name}": value for name, value in found.items()}
+    return {f"{phase}/{name}": float(value) for name, value in values.items() if pandas.notna(value)}
 
 
 def _names(tracked: Tracked) -> tuple[str, ...]:

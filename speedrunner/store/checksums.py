@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 WHOLE = ("config.yaml", "policies/v*/*", "sleeps/*.json", "carried/**/*")
 APPENDED = (
-    *("processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
+    *("processes.jsonl", "episodes.jsonl", "requests.jsonl", "tools.jsonl", "reconciliation.jsonl"),
     *("trajectories/*.jsonl", "evaluations/*.jsonl"),
 )
 """Files that get checksums; logs do not."""
@@ -124,9 +124,14 @@ def find_changed(
             yield name, f"does not match its checksum: at least one of {checksum.size} bytes has changed"
 
 
+def recorded_files(root: Path) -> list[str]:
+    """Return the files of a run that get checksums, relative to its directory."""
+    return _names(root, (*WHOLE, *APPENDED))
+
+
 def without_checksum(root: Path, checksums: Mapping[str, Checksum]) -> dict[str, int]:
     """Return the number of bytes without checksum, by file. A killed or running process has appended them."""
-    sizes = {name: (root / name).stat().st_size for name in _names(root, (*WHOLE, *APPENDED))}
+    sizes = {name: (root / name).stat().st_size for name in recorded_files(root)}
     rest = {name: size - (checksums[name].size if name in checksums else 0) for name, size in sizes.items()}
     return {name: size for name, size in rest.items() if size > 0 or name not in checksums}
 

@@ -16,6 +16,7 @@ import stat
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -245,9 +246,13 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         except FileNotFoundError:
             return
         with os.fdopen(descriptor, "rb") as file:
-            while line := file.readline(RECORD_BYTES + 1):
+            for number in count(1):
+                if not (line := file.readline(RECORD_BYTES + 1)):
+                    return
                 if len(line) > RECORD_BYTES:
-                    raise StorageError(f"{path} has a line of more than {RECORD_BYTES} bytes, the limit")
+                    raise StorageError(
+                        f"{path}, line {number} has more than {RECORD_BYTES} bytes, the limit of a line"
+                    )
                 if line.endswith(b"\n"):
                     yield line[:-1]
 
@@ -294,7 +299,7 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
 
 def as_part(content: bytes, type_: type[Record], where: str) -> Record:
     """Decode some values of a record, skip the rest unchecked. Raises as `read_record` does."""
-    _check(find_dense(content), where)
+    _refuse(find_dense(content), where)
     record: Record = _part_decoder(type_)(content, where)
     return record
 
@@ -302,7 +307,7 @@ def as_part(content: bytes, type_: type[Record], where: str) -> Record:
 def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES) -> Any:
     """Read a JSON file that has no `format`. Raises `StorageError`."""
     content = read_content(path, limit)
-    _check(find_excess(content), str(path))
+    check_content(content, str(path))
     try:
         return msgspec.json.decode(content, type=type_)
     except _NOT_JSON as error:
@@ -461,7 +466,7 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     decode_part = _part_decoder(type_)
 
     def decode(line: bytes, where: str) -> Record:
-        _check(find_excess(line), where)
+        check_content(line, where)
         record: Record = decode_part(line, where)
         return record
 
@@ -496,7 +501,12 @@ def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     return decode
 
 
-def _check(problem: str, where: str) -> None:
+def check_content(text: bytes, where: str) -> None:
+    """Raise `StorageError` if a JSON text exceeds a limit of `speedrunner.store.json_limits`."""
+    _refuse(find_excess(text), where)
+
+
+def _refuse(problem: str, where: str) -> None:
     """Raise `StorageError` if there is a problem."""
     if problem:
         raise StorageError(f"{where} {problem}")

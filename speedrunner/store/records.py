@@ -14,7 +14,7 @@ import msgspec
 
 from envs import Outcome, Task
 from serving.model_config import ModelConfig
-from serving.tokens.tools import ToolCall
+from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Prices, Usage
 from speedrunner.store.repeats import count_repeats
 from typed.numbers import Moment, Real, Whole
@@ -401,6 +401,15 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     prefix: PrefixChange | None = None
     shown: Real | None = None
     lost: list[str] = []
+    format: Whole = FORMAT
+
+
+class OfferedTools(msgspec.Struct, frozen=True, kw_only=True):
+    """The tools that a role was offered under a policy. A role may have several lists under one policy."""
+
+    role: str
+    policy: Whole | None
+    tools: list[ToolSpec]
     format: Whole = FORMAT
 
 

@@ -26,7 +26,15 @@ from speedrunner.store.episode_file import EPISODES, EpisodeFile
 from speedrunner.store.episode_outline import EpisodeOutline
 from speedrunner.store.json_limits import decoded_bytes
 from speedrunner.store.labels import attempt_of, attempts
-from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
+from speedrunner.store.records import (
+    EpisodeRow,
+    OfferedTools,
+    Phase,
+    Process,
+    SleepRecord,
+    TrainingEnd,
+    Trajectory,
+)
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
 
 if TYPE_CHECKING:
@@ -276,6 +284,11 @@ class RunData:
             return row.request in lost or (given not in counting and None not in given)
 
         return [msgspec.structs.replace(row, wasted=True) if was_aborted(row) else row for row in rows]
+
+    @cached_property
+    def tools(self) -> list[OfferedTools]:
+        """Return the tools that each role was offered; empty for runs of earlier versions."""
+        return self._read(self.files.tools, OfferedTools)
 
     @cached_property
     def processes(self) -> list[Process]:

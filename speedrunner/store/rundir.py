@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,21 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from serving.meter import LedgerRow
+from serving.tokens.tools import ToolSpec
 from speedrunner.store import files
 from speedrunner.store.carried import CARRIED, copy_history
 from speedrunner.store.checksums import ChecksumKeeper
-from speedrunner.store.records import EpisodeRow, Phase, Policy, Process, SleepRecord, TrainingEnd, Trajectory
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import (
+    EpisodeRow,
+    OfferedTools,
+    Phase,
+    Policy,
+    Process,
+    SleepRecord,
+    TrainingEnd,
+    Trajectory,
+)
 from speedrunner.store.run_data import RunData
 from speedrunner.store.run_lock import RunLock
 from speedrunner.store.sleep_journal import SleepJournal, SleepStep
@@ -45,6 +56,7 @@ class RunDirectory:
         self._lock = lock
         self._checksums = checksum_keeper
         self._wrote = False
+        self._offered: set[bytes] | None = None
 
     def read(self) -> RunData:
         """Return a reader of the run as it is now."""
@@ -152,6 +164,16 @@ class RunDirectory:
         It survives a kill at once, and a power cut as soon as its episode or sleep is on the disk.
         """
         self._append(self.files.requests, row, durable=False)
+
+    def append_tools(self, labels: Mapping[str, str], tools: list[ToolSpec]) -> None:
+        """Append the tools of a conversation with these labels, unless they are recorded already."""
+        known = Labels.of(labels)
+        row = OfferedTools(role=known.role or "", policy=known.policy, tools=tools)
+        if self._offered is None:
+            self._offered = {msgspec.json.encode(each) for each in self.read().tools}
+        if (line := msgspec.json.encode(row)) not in self._offered:
+            self._append(self.files.tools, row, durable=False)
+            self._offered.add(line)
 
     def append_reconciliations(self, reconciliations: Sequence[Reconciliation]) -> None:
         """Append a process's comparison of the ledger with the engine's counters."""

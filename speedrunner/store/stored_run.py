@@ -12,6 +12,7 @@ carried/0000/                  training history of the run that it started from,
 sleep.jsonl                    journal of the running sleep, see speedrunner.store.sleep_journal
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
+tools.jsonl                    the tools that each role was offered, one row per policy and list
 reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process
 reading.json                   the same for the process that works on the run, seconds ago
 state.json                     finished steps, the run's secret, and checksums of all records
@@ -115,6 +116,7 @@ class RunFiles:
         self.sleep_journal = path / "sleep.jsonl"
         self.episodes = path / "episodes.jsonl"
         self.requests = path / "requests.jsonl"
+        self.tools = path / "tools.jsonl"
         self.reconciliations = path / "reconciliation.jsonl"
         self.reading = path / "reading.json"
 

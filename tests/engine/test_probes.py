@@ -36,7 +36,7 @@ async def test_a_run_may_start_on_it(engine_server: Any) -> None:
 
 
 class TestCommand:
-    """`speedrunner probe`, with the server named by its address."""
+    """`speedrunner bench probe`, with the server named by its address."""
 
     def test_tools_as_json(self, vllm_endpoint: Endpoint) -> None:
         url = f"serving.url={vllm_endpoint}"

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from speedrunner.cli.commands import COMMANDS
+from speedrunner.cli.reference import leaves
 from tests.bounded_commands import Commands, Ended
 from tests.foreign_runs import ATTACKS, SECRET, VALUE, Lure
 from tests.speedrunner.results.small_runs import SmallRun, skill
@@ -43,6 +44,7 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
     "verify": lambda run, folder, out: ["verify", run],
     "export": lambda run, folder, out: ["export", folder, "--to", "dataset", "--out", f"{out}/data"],
     "export, logs": lambda run, folder, out: ["export", folder, "--to", "inspect", "--out", f"{out}/logs"],
+    "export, atif": lambda run, folder, out: ["export", folder, "--to", "atif", "--out", f"{out}/atif"],
     "forecast": lambda run, folder, out: [
         "forecast", "experiment=demo", "--from", folder, "--dir", f"{out}/planned",
     ],
@@ -71,7 +73,8 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
 
 NO_READERS = {
     *("init", "list", "prepare", "doctor", "serve", "library check", "library try", "check env"),
-    *("check method", "probe cache", "probe tools", "bench cache", "bench rollout", "bench gpu"),
+    "import",
+    *("check method", "bench probe cache", "bench probe tools", "bench cache", "bench rollout", "bench gpu"),
 }
 """Commands that read no run."""
 
@@ -81,17 +84,14 @@ OF_FOLDERS = {
     "status": r"(?m)^good +stopped",
     "export": r"^[2-4] conversations in",
     "export, logs": r"^[2-4] logs",
+    "export, atif": r"^[1-9]\d* trajectories of [12] runs",
 }
 """Those that read all runs of a folder, with what they print where the sound one is among them."""
 
 
 def test_every_command_is_known_to_read_runs_or_not() -> None:
     table = [each for commands in COMMANDS.values() for each in commands]
-    names = {
-        " ".join(filter(None, (each.name, below)))
-        for each in table
-        for below in ([one.name for one in each.commands] or [""])
-    }
+    names = {words.strip() for words, _ in leaves(table, "")}
     assert names == {name.partition(",")[0] for name in READERS} | NO_READERS
 
 

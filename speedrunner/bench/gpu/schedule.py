@@ -72,7 +72,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
         named = shlex.join(given).replace("{", "{{").replace("}", "}}")
         return f"speedrunner {start} {named} {options}"
 
-    tools = command("probe tools", "--count {count} --in-flight {in_flight}")
+    tools = command("bench probe tools", "--count {count} --in-flight {in_flight}")
     alone = "model.actor.max_calls={calls} --in-flight {in_flight} --pairs 1"
     cache_share = command("bench cache", "--in-flight {in_flight} --episodes {in_flight} --turns {calls}")
     without_cache = command("bench rollout", alone, [*overrides, "model.prefix_caching=false"])
@@ -97,7 +97,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
         step(
             "cache-probe",
             lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status),
-            command=command("probe cache", f"--turns {CACHE_TURNS}"),
+            command=command("bench probe cache", f"--turns {CACHE_TURNS}"),
             skip=uncached,
         ),
         *rollouts,

@@ -8,14 +8,10 @@ from inspect import getdoc
 import pytest
 
 from speedrunner.cli.commands import COMMANDS, MOVED, Command
-from speedrunner.cli.reference import PAGE, render_page
+from speedrunner.cli.reference import PAGE, leaves, render_page
 
 TOP = [each for commands in COMMANDS.values() for each in commands]
-ALL = {
-    f"{each.name} {below.name}".strip(): below if below.name else each
-    for each in TOP
-    for below in each.commands or (Command("", ""),)
-}
+ALL = {words.strip(): each for words, each in leaves(TOP, "")}
 """Every command that runs something, by its words."""
 
 

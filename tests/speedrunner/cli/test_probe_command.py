@@ -1,4 +1,4 @@
-"""`speedrunner probe`, as a user calls it."""
+"""`speedrunner bench probe`, as a user calls it."""
 
 from __future__ import annotations
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 import pandas
 import pytest
+from huggingface_hub import DatasetCard
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
-from speedrunner.export.conversations import of_episode
-from speedrunner.export.inspect_log import _time
+from speedrunner.cli.export_command import Format
+from speedrunner.export.conversations import of_episode, timestamp
 from speedrunner.store.records import Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
@@ -97,10 +100,23 @@ class TestADataset:
         assert set(rows.role) == {"inducer"}
         assert rows.messages[0][2]["call"]["name"] == "write_skill"
 
-    def test_says_in_its_model_config_which_file_is_which_split(self, dataset: Path) -> None:
-        model_config = (dataset / "README.md").read_text()
-        for name in ("train", "test", "sleep"):
-            assert f"  - split: {name}\n    path: data/{name}-*\n" in model_config
+    def test_has_a_card_that_the_hubs_own_reader_takes(self, run: RunData, dataset: Path) -> None:
+        card = DatasetCard.load(dataset / "README.md")
+        assert (card.data.license, card.data.pretty_name) == ("other", "Episodes of LLM agents")
+        (config,) = card.data.configs
+        assert config["data_files"] == [
+            {"split": name, "path": f"data/{name}-*"} for name in ("train", "test", "sleep")
+        ]
+        assert run.state.digest in card.content
+        assert (dataset / "configurations/run.yaml").read_text() == run.config_text
+
+    def test_has_the_checksum_of_each_file_in_its_card(self, dataset: Path) -> None:
+        card = (dataset / "README.md").read_text()
+        files = [each for each in dataset.rglob("*") if each.is_file() and each.name != "README.md"]
+        assert len(files) == 4
+        for each in files:
+            digest = hashlib.sha256(each.read_bytes()).hexdigest()
+            assert f"| {each.relative_to(dataset)} | {each.stat().st_size} | {digest} |" in card
 
     def test_says_in_its_card_what_the_model_configs_warn_of(self, dataset: Path) -> None:
         assert "\ntiny-random: its answers stand in a script.\n" in (dataset / "README.md").read_text()
@@ -154,6 +170,41 @@ class TestInspect:
         assert log.results.scores[0].unscored_samples == 1
 
 
+@pytest.fixture(scope="module")
+def traces(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("traces") / "out"
+    done = in_process("export", str(run.path), "--to", "traces", "--out", str(out))
+    assert (done.returncode, done.stdout) == (0, f"12 session traces of 1 runs written to {out}\n")
+    return out / "run"
+
+
+class TestSessionTraces:
+    """The Session Trace Simple Format: a header line, then an envelope for each message."""
+
+    def test_there_is_one_for_each_conversation(self, traces: Path) -> None:
+        names = sorted(each.name for each in traces.iterdir())
+        assert len(names) == 12
+        assert {"train-0000-0000.jsonl", "test-0004-0001-0000.jsonl", "sleep-0001-0000.jsonl"} <= set(names)
+        headers = [json.loads(each.read_text().partition("\n")[0]) for each in traces.iterdir()]
+        assert len({each["id"] for each in headers}) == 12
+
+    def test_has_the_fields_of_the_format(self, run: RunData, traces: Path) -> None:
+        header, *lines = map(json.loads, (traces / "train-0000-0000.jsonl").read_text().splitlines())
+        assert (header["type"], header["harness"]) == ("session", "speedrunner")
+        assert (header["termination"], header["score"], header["role"]) == ("success", 1.0, "actor")
+        assert {each["type"] for each in lines} == {"message"}
+        messages = [each["message"] for each in lines]
+        assert [each["role"] for each in messages[:4]] == ["system", "user", "assistant", "tool"]
+        (call,) = messages[2]["toolCalls"]
+        assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("walk", {"steps": 1})
+        assert messages[3]["toolCallId"] == call["id"]
+        episode = run.trajectory("train/0000")
+        assert [each["content"] for each in messages if each["role"] == "assistant"] == [
+            turn.text for turn in episode.turns
+        ]
+        assert abs(messages[2]["timestamp"] / 1000 - episode.started) < 3_600
+
+
 def test_nothing_is_written_over_or_half(
     run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -163,12 +214,31 @@ def test_nothing_is_written_over_or_half(
     (out / "mine").touch()
     assert "out exists and is not empty: name another folder" in complaint(in_process(*command))
     (out / "mine").unlink()
-    monkeypatch.setattr("speedrunner.export.dataset.CARD", "{nothing}")
+    monkeypatch.setattr("speedrunner.export.dataset_card.METADATA", "{nothing}")
     assert "KeyError: 'nothing'" in complaint(in_process(*command))
-    assert not out.exists()
+    assert (list(tmp_path.iterdir()), list(out.iterdir())) == ([out], [])
 
 
-@pytest.mark.parametrize(("to", "package"), [("dataset", "pyarrow"), ("inspect", "inspect-ai")])
+@pytest.mark.parametrize("to", get_args(Format))
+def test_a_killed_export_leaves_no_folder_that_looks_complete(
+    to: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    command = ("export", str(run.path), "--to", to, "--out", str(out))
+    with monkeypatch.context() as patched:
+        # As a kill would end it, after everything is written and before the folder has its name.
+        patched.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(SystemExit(9)))
+        patched.setattr("speedrunner.cli.export_command.shutil.rmtree", lambda *_, **__: None)
+        assert in_process(*command).returncode == 9
+    assert [each.name for each in tmp_path.iterdir()] == [".out.tmp"]
+    assert in_process(*command).returncode == 0
+    assert list(tmp_path.iterdir()) == [out]
+    assert any(each.is_file() for each in out.rglob("*"))
+
+
+@pytest.mark.parametrize(
+    ("to", "package"), [("dataset", "pyarrow"), ("inspect", "inspect-ai"), ("atif", "atif")]
+)
 def test_a_package_that_is_missing_is_named(
     to: str, package: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -181,7 +251,16 @@ def test_a_package_that_is_missing_is_named(
     assert f"pip install {package}" in complaint(done)
 
 
-@pytest.mark.parametrize(("to", "written"), [("dataset", "4 conversations in train"), ("inspect", "3 logs")])
+@pytest.mark.parametrize(
+    ("to", "written"),
+    [
+        ("dataset", "4 conversations in train"),
+        ("inspect", "3 logs"),
+        ("traces", "12 session traces"),
+        ("atif", "12 trajectories"),
+        ("mooncake", ""),
+    ],
+)
 def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData, tmp_path: Path) -> None:
     shutil.copytree(run.path, tmp_path / "runs" / "whole")
     broken = shutil.copytree(run.path, tmp_path / "runs" / "broken")
@@ -199,6 +278,18 @@ def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("to", ["traces", "atif", "mooncake"])
+def test_a_run_with_a_damaged_ledger_is_named_and_left_out(to: str, run: RunData, tmp_path: Path) -> None:
+    shutil.copytree(run.path, tmp_path / "runs" / "whole")
+    broken = shutil.copytree(run.path, tmp_path / "runs" / "broken")
+    (broken / "requests.jsonl").write_text("{}\n{}\n")
+    done = in_process("export", str(tmp_path / "runs"), "--to", to, "--out", str(tmp_path / "out"))
+    assert (done.returncode, " of 1 runs written" in done.stdout) == (0, True)
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"left out: {broken}/requests.jsonl, line 1")
+    assert [each.name for each in (tmp_path / "out").iterdir()] == ["whole"]
+
+
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
     done = in_process("export", str(tmp_path), "--to", "dataset", "--out", str(tmp_path / "out"))
     assert complaint(done).endswith(f"no run found in {tmp_path}")
@@ -206,4 +297,4 @@ def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seconds", [-1e15, 1e15])
 def test_a_moment_that_no_calendar_has_is_the_nearest_one(seconds: float) -> None:
-    assert _time(seconds) in ("1970-01-01T00:00:00+00:00", "4147-08-20T07:32:16+00:00")
+    assert timestamp(seconds) in ("1970-01-01T00:00:00+00:00", "4147-08-20T07:32:16+00:00")

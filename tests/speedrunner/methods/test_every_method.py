@@ -14,6 +14,7 @@ from speedrunner.library.library import Library
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.rundir import RunDirectory
+from tests.round_trips import check_round_trip
 from tests.scripted_engine import HANG, Answer, Request, call, refuse, say
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_whole, script
 from tests.speedrunner.methods.test_asi import STRIDE
@@ -59,13 +60,14 @@ def policies(run: ScriptedRun) -> list[Policy]:
 
 
 @pytest.mark.parametrize("method", sorted(METHODS))
-async def test_a_whole_run(corridor: Runs, method: str) -> None:
+async def test_a_whole_run_and_its_round_trip(corridor: Runs, method: str, tmp_path: Path) -> None:
     run = corridor(school, RACETRACK, f"method={method}")
     await run.play("method.train=true" if method == "react" else "run.seed=0")
     check_whole(run)
     first, *_, last = policies(run)
     learnt = (last.module, last.notes) != (first.module, first.notes)
     assert learnt == (method != "react")
+    check_round_trip(run.dir, tmp_path / "trip")
 
 
 @pytest.mark.parametrize("method", LEARNING)

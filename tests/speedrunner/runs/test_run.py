@@ -101,7 +101,7 @@ class TestLearning:
             *("evaluations/0000.jsonl", "evaluations/0002.jsonl", "evaluations/0004.jsonl"),
             *("sleeps/0001.json", "sleeps/0002.json"),
             *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
-            *("state.json", "workers.log"),
+            *("tools.jsonl", "state.json", "workers.log"),
         }
         page = (CHECKOUT / "docs" / "data.md").read_text()
         for name in (

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+import pandas
 import pytest
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
+from speedrunner.results.checkpoints import LIMITS
+from speedrunner.results.conditions import group_runs
+from speedrunner.results.run_result import read_result
+from speedrunner.results.tables import COUNTS, MEASURES, TRAINING, make_tables
 from speedrunner.runs import tracker_curves
 from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
@@ -23,37 +29,55 @@ def run(
 ) -> RunData:
     folder = tmp_path_factory.mktemp("curves")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        played = ScriptedRun(folder, roomy(tiny_model_config), engine)
+        model_config = msgspec.structs.replace(
+            roomy(tiny_model_config), caveat="its answers come from a script"
+        )
+        played = ScriptedRun(folder, model_config, engine)
         done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}", "logging=both")
     assert (done.returncode, done.stderr) == (0, "")
     assert "no more curves" not in done.stdout
     return load(folder / "run")
 
 
-def test_tensorboard_reads_a_point_for_each_step(run: RunData) -> None:
+def scalars(run: RunData) -> dict[str, dict[int, float]]:
+    """The curves by name, as TensorBoard reads them: values by rollouts."""
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     events = EventAccumulator(str(run.path / "tensorboard"))
     events.Reload()
-    found = {
-        tag: [(each.step, round(each.value, 3)) for each in events.Scalars(tag)]
-        for tag in events.Tags()["scalars"]
+    tags = events.Tags()
+    assert tags["tensors"] == ["notes"]
+    (note,) = events.Tensors("notes")
+    assert note.tensor_proto.string_val == [b"- tiny-random: its answers come from a script"]
+    return {tag: {each.step: each.value for each in events.Scalars(tag)} for tag in tags["scalars"]}
+
+
+def test_tensorboard_reads_the_values_of_the_tables(run: RunData) -> None:
+    found = scalars(run)
+    conditions, _ = group_runs([read_result(run.path, None)])
+    tables = {
+        table.name: pandas.DataFrame(table.rows, columns=table.columns)
+        for table in make_tables(conditions, prices="", corrected=True)
     }
-    assert sorted(found["test/score"]) == [(0, 1.0), (2, 1.0), (4, 1.0)]
-    assert found["train/score"] == [(2, 1.0), (4, 1.0)]
-    assert found["sleep/skills"] == [(2, 1.0), (4, 1.0)]
-    assert found["sleep/accepted"] == [(2, 1.0), (4, 0.0)]
+    seeds = tables["seeds"].set_index("checkpoint")
+    for name in (*COUNTS, *LIMITS, *MEASURES, *TRAINING):
+        known = seeds[name].dropna().astype(float).to_dict()
+        assert found.get(f"test/{name}", {}) == pytest.approx(known, rel=1e-6), name
+    assert found["test/cost_usd"][4] > 0
+    sleeps = tables["sleeps"]
+    for name in ("accepted", "refused", "llm_calls", "output", "cost_usd", "prefix_after"):
+        assert list(found[f"sleep/{name}"].values()) == pytest.approx(sleeps[name].tolist(), rel=1e-6), name
+    assert found["sleep/skills"] == {2: 1.0, 4: 1.0}
     rows = [row for row in run.episodes if row.phase == "train" and row.checkpoint == 0]
     mean = sum(row.usage.completion for row in rows) / len(rows)
-    assert found["train/output"][0][1] == pytest.approx(mean, abs=0.01)
-    assert found["test/usd"][0][1] > 0
+    assert found["train/output"][2] == pytest.approx(mean, abs=0.01)
 
 
 def test_wandb_has_an_offline_run_with_the_configuration(run: RunData) -> None:
     (folder,) = (run.path / "wandb").glob("offline-run-*")
     (file,) = folder.glob("*.wandb")
     content = file.read_bytes()
-    for words in (b"test/score", b"sleep/skills", b"rollouts"):
+    for words in (b"test/score", b"test/cost_usd", b"sleep/skills", b"rollouts", b"come from a script"):
         assert words in content
 
 

@@ -21,6 +21,7 @@ from speedrunner.verification.replay import BY_THE_CLOCK
 from speedrunner.verification.verify import check_files, verify
 from tests import babyai_player
 from tests.babyai_player import APPROACH, NEXT_STEP
+from tests.round_trips import check_round_trip
 from tests.scripted_engine import Answer, Request, call, refuse
 from tests.scripted_runs import LEARN, Runs, ScriptedRun, flag, script, walker
 from tests.speedrunner.methods.test_asi import STRIDE, inducer
@@ -55,7 +56,8 @@ async def test_every_record_has_a_checksum(learnt: ScriptedRun) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
+        *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "tools.jsonl"),
+        "reconciliation.jsonl",
         *(f"policies/v0001/{name}" for name in ("skills.py", "library.json", "notes.md", "method.json")),
         *("trajectories/batch_0001.jsonl", "evaluations/0002.jsonl", "sleeps/0001.json"),
     ],
@@ -210,7 +212,7 @@ async def test_what_cannot_be_replayed_is_counted_and_told(corridor: Runs) -> No
     assert f"1 left out: {BY_THE_CLOCK}" in summary
 
 
-async def test_crafter_played_by_programs(corridor: Runs) -> None:
+async def test_crafter_played_by_programs(corridor: Runs, tmp_path: Path) -> None:
     east = 'def go_east(steps: int = 3) -> str:\n    """Walk east."""\n' + (
         "    for _ in range(steps):\n        move_east()\n    return get_current_observation()"
     )
@@ -232,9 +234,10 @@ async def test_crafter_played_by_programs(corridor: Runs) -> None:
     found = await verified(run.dir)
     assert statuses(found) == GOOD
     assert "left out" not in found["replay"].text
+    check_round_trip(run.dir, tmp_path / "trip")
 
 
-async def test_babyai_played_by_a_skill_that_calls_another(corridor: Runs) -> None:
+async def test_babyai_played_by_a_skill_that_calls_another(corridor: Runs, tmp_path: Path) -> None:
     skills = (
         call("write_skill", source=NEXT_STEP, public=False),
         call("write_skill", source=APPROACH, public=True),
@@ -247,10 +250,12 @@ async def test_babyai_played_by_a_skill_that_calls_another(corridor: Runs) -> No
     found = await verified(run.dir)
     assert statuses(found) == GOOD
     assert found["replay"].text.endswith(" calls of 8 episodes")
+    imported = check_round_trip(run.dir, tmp_path / "trip")
+    assert statuses(await verified(imported)) == GOOD
 
 
 @pytest.mark.slow
-async def test_scienceworld(corridor: Runs) -> None:
+async def test_scienceworld(corridor: Runs, tmp_path: Path) -> None:
     look = 'def look_twice() -> str:\n    """Look."""\n    look_around()\n    return inventory()'
 
     def actor(request: Request) -> Answer:
@@ -263,7 +268,7 @@ async def test_scienceworld(corridor: Runs) -> None:
         "model.actor.max_calls=4",
     )
     await run.play()
-    assert statuses(await verified(run.dir)) == GOOD
+    assert statuses(await verified(check_round_trip(run.dir, tmp_path / "trip"))) == GOOD
 
 
 async def test_what_is_not_checked_in_time_is_not_taken_for_right(learnt: ScriptedRun) -> None:

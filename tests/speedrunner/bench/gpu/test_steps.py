@@ -76,8 +76,8 @@ def test_steps_that_cannot_be_played_are_skipped_with_the_reason(
 @pytest.mark.parametrize(
     ("name", "found", "command"),
     [
-        ("tools", {"count": 20, "in_flight": 4}, "probe tools {} --count 20 --in-flight 4"),
-        ("cache-probe", {}, "probe cache {} --turns 8"),
+        ("tools", {"count": 20, "in_flight": 4}, "bench probe tools {} --count 20 --in-flight 4"),
+        ("cache-probe", {}, "bench probe cache {} --turns 8"),
         (
             "rollout-16",
             {"calls": 9, "in_flight": 16},

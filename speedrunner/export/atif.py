@@ -1,0 +1,313 @@
+"""Export a run as ATIF 1.8 trajectories, from which `speedrunner import` rebuilds it bit for bit.
+
+    trajectories/batch_0000/00001-0000.json  line 1 of the batch, conversation 0
+    evaluations/0050/00001-0000.json         the same for test episodes
+    sleeps/0001/agent-0000.json              an agent of a sleep
+    sleeps/0001/attempt-0000-0000.json       an episode that a sleep played
+    carried/0000/trajectories/...            the same for the training history that the run carries
+    records/                                 records that are no conversation, unchanged: configuration,
+                                             policies, ledger, processes, checksums
+
+The first document of an episode or a sleep also has the record without its turns.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from functools import cache, cached_property
+from importlib.metadata import version
+from itertools import groupby
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from serving.tokens.tools import ToolSpec
+from serving.usage import Usage
+from speedrunner.config.names import condition_name
+from speedrunner.export.atif_steps import NAME, Json, steps_of, turns_of
+from speedrunner.optional import optional
+from speedrunner.store import files
+from speedrunner.store.checksums import recorded_files
+from speedrunner.store.records import Message, SleepRecord, Trajectory
+from speedrunner.store.run_data import RunData, load
+
+SCHEMA = "ATIF-v1.8"
+
+FORMAT = 1
+"""Version of what `extra.speedrunner` contains."""
+
+CONVERSATIONS = re.compile(r"(carried/\d{4,}/)?(trajectories/batch_\d{4,}|evaluations/\d{4,}|sleeps/\d{4,})")
+"""Record files of conversations, without their suffix."""
+
+UNRECORDED_TOOLS = "The run has no record of the tools that this conversation was offered."
+
+Documents = dict[str, Json]
+"""Documents of one record, by file name."""
+
+
+class Note(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """The part of a document that ATIF has no field for.
+
+    Attributes:
+        format: see `FORMAT`.
+        episode: the episode without its turns; only in its first document.
+        sleep: the sleep without its agents and attempts; only in its first document.
+        agent: an agent of a sleep, without its turns.
+    """
+
+    format: int
+    episode: Json | None = None
+    sleep: Json | None = None
+    agent: Json | None = None
+
+
+def validate(document: Json, where: str) -> None:
+    """Validate a document with the models of the package `atif`.
+
+    Raises:
+        NotInstalled: the package is missing.
+        StorageError: the document is no valid trajectory.
+    """
+    atif = optional("atif", "atif", "an ATIF trajectory")
+    try:
+        atif.Trajectory.model_validate(document)
+    except ValueError as error:
+        first = error.errors()[0] if hasattr(error, "errors") else {"loc": (), "msg": str(error)}
+        place = ".".join(map(str, first["loc"]))
+        raise files.StorageError(f"{where} is no valid trajectory: {place or 'it'}: {first['msg']}") from None
+
+
+def write_trajectories(path: Path, folder: Path) -> int:
+    """Write a run into a folder, which is created. Return the number of trajectories.
+
+    Raises:
+        NotInstalled: the package `atif` is missing.
+        StorageError: the run cannot be read, has values that ATIF cannot hold, or the disk refuses.
+        InvalidConfig: the run's configuration cannot be read.
+    """
+    run = load(path)
+    exported = cache(lambda carried: _Exported(RunData(path / carried) if carried else run))
+    count = 0
+    with files.explain_errors(folder, "written"):
+        for name in sorted([*recorded_files(path), *_unfinished(run)]):
+            found = CONVERSATIONS.fullmatch(name.rpartition(".")[0])
+            if found is None:
+                target = folder / "records" / name
+                target.parent.mkdir(parents=True, exist_ok=True)
+                _copy(path / name, target)
+                continue
+            target = folder / found[0]
+            target.mkdir(parents=True, exist_ok=True)
+            for key, document in exported(found[1]).documents(path / name):
+                content = msgspec.json.encode(document)
+                files.check_content(content, f"{path / name}, as trajectory {key},")
+                (target / f"{key}.json").write_bytes(content)
+                count += 1
+    return count
+
+
+def _unfinished(run: RunData) -> list[str]:
+    """Return the record files without checksums that exist."""
+    found = (run.files.state, run.files.sleep_journal, run.files.reading)
+    return [each.name for each in found if each.exists()]
+
+
+def _copy(source: Path, target: Path) -> None:
+    """Copy a record file, without a torn tail."""
+    with target.open("wb") as file:
+        if source.suffix == ".jsonl":
+            file.writelines(line + b"\n" for line in files.raw_lines(source))
+        else:
+            file.write(files.read_content(source))
+
+
+class _Exported:
+    """The documents of one run, with what they take from its other records."""
+
+    def __init__(self, run: RunData) -> None:
+        self._run = run
+        names = condition_name(run.settings)
+        self._about = {"environment": names.env, "method": names.method}
+
+    def documents(self, path: Path) -> Iterator[tuple[str, Json]]:
+        """Yield the documents of a record file with their names.
+
+        Raises `StorageError`, also if the documents do not give the same record.
+        """
+        if path.suffix == ".json":
+            content = files.read_content(path)
+            files.as_record(content, SleepRecord, path)
+            yield from self._checked(self._sleep(msgspec.json.decode(content)), sleep_of, content, str(path))
+            return
+        for number, _, line in files.iterate_lines(path):
+            where = f"{path}, line {number},"
+            files.as_record(line, Trajectory, where)
+            found = self._episode(msgspec.json.decode(line), f"{number:05d}-")
+            yield from self._checked(found, episode_of, line, where)
+
+    def _checked(
+        self, found: Documents, rebuild: Callable[[Documents], bytes], content: bytes, where: str
+    ) -> Iterator[tuple[str, Json]]:
+        for key, document in found.items():
+            validate(document, f"{where} as trajectory {key}")
+        if rebuild(found) != content:
+            raise files.StorageError(f"{where} has values that a trajectory cannot hold without loss")
+        yield from found.items()
+
+    def _episode(self, record: Json, prefix: str) -> Documents:
+        """Return the documents of an episode, one for each conversation."""
+        turns = sorted(enumerate(record["turns"]), key=lambda each: each[1].get("conversation", 0))
+        talks = [list(each) for _, each in groupby(turns, key=lambda each: each[1].get("conversation", 0))]
+        outcome = record["outcome"] or {}
+        end = {
+            "termination": record["termination"],
+            **{key: outcome.get(key) for key in ("score", "success")},
+        }
+        found: Documents = {}
+        for number, talk in enumerate(talks or [[]]):
+            first = None if number else {**record, "turns": []}
+            role = talk[0][1].get("role", "actor") if talk else "actor"
+            key = f"{record['episode']}, attempt {record['attempt']}, conversation {number}"
+            tools = self._tools(role, record["policy"], talk, record.get("prompt_hash", ""))
+            note = Note(format=FORMAT, episode=first)
+            found[f"{prefix}{number:04d}"] = self._document(key, role, talk, tools, note, end)
+        return found
+
+    def _sleep(self, record: Json) -> Documents:
+        """Return the documents of a sleep: of its agents, and of the episodes that it played."""
+        found: Documents = {}
+        rest: Json | None = {name: [] if name in ("agents", "attempts") else record[name] for name in record}
+        for number, agent in enumerate(record["agents"] or [None]):
+            role, turns = (agent["role"], agent["turns"]) if agent else ("inducer", [])
+            own = {**agent, "turns": []} if agent else None
+            key = f"sleep {record['sleep']}, attempt {record['attempt']}, agent {number}"
+            end = {"termination": agent["termination"]} if agent else {}
+            tools = self._tools(role, record["sleep"] - 1, [], "")
+            note = Note(format=FORMAT, sleep=rest, agent=own)
+            found[f"agent-{number:04d}"] = self._document(key, role, list(enumerate(turns)), tools, note, end)
+            rest = None
+        for number, episode in enumerate(record.get("attempts", [])):
+            found |= self._episode(episode, f"attempt-{number:04d}-")
+        return found
+
+    def _document(
+        self,
+        key: str,
+        role: str,
+        turns: list[tuple[int, Json]],
+        tools: list[ToolSpec] | None,
+        note: Note,
+        end: Json,
+    ) -> Json:
+        """Return the trajectory of one conversation."""
+        model = self._models.get(role, self._models["inducer"])
+        usages = (msgspec.convert(turn["usage"], Usage) for _, turn in turns)
+        usage = sum(usages, Usage())
+        prices = self._run.prices.get(model)
+        steps = steps_of(turns, self._times, prices)
+        agent: Json = {"name": "speedrunner", "version": version("speedrunner"), "model_name": model}
+        metrics: Json = {
+            "total_prompt_tokens": usage.prompt,
+            "total_completion_tokens": usage.completion,
+            "total_cached_tokens": usage.cached,
+            "total_steps": len(steps),
+            "extra": {"reasoning_tokens": usage.reasoning, **end},
+        }
+        if prices is not None:
+            metrics["total_cost_usd"] = prices.cost(usage)
+        if tools is not None:
+            agent["tool_definitions"] = [each.openai for each in tools]
+        return {
+            "schema_version": SCHEMA,
+            "session_id": self._run.path.name,
+            "trajectory_id": key,
+            "agent": {**agent, "extra": {"role": role, **self._about}},
+            "steps": steps,
+            **({} if tools is not None else {"notes": UNRECORDED_TOOLS}),
+            "final_metrics": metrics,
+            "extra": {NAME: msgspec.to_builtins(note)},
+        }
+
+    def _tools(
+        self, role: str, policy: int, turns: list[tuple[int, Json]], digest: str
+    ) -> list[ToolSpec] | None:
+        """Return the tools of a conversation, if the run recorded them. Of several lists of a role, the
+        digest of an actor's first prompt names the one that was offered."""
+        known = self._offered.get((role, policy), [])
+        if len(known) > 1 and turns:
+            messages = msgspec.convert(turns[0][1]["messages"], list[Message])
+            known = [
+                each
+                for each in known
+                if hashlib.sha256(msgspec.json.encode([messages, each])).hexdigest() == digest
+            ]
+        return known[0] if len(known) == 1 else None
+
+    @cached_property
+    def _offered(self) -> dict[tuple[str, int | None], list[list[ToolSpec]]]:
+        found: dict[tuple[str, int | None], list[list[ToolSpec]]] = {}
+        for row in self._run.tools:
+            found.setdefault((row.role, row.policy), []).append(row.tools)
+        return found
+
+    @cached_property
+    def _times(self) -> dict[str, float]:
+        return {row.request: row.time for row in self._run.ledger}
+
+    @cached_property
+    def _models(self) -> dict[str, str]:
+        """Return the names of the models of the actor and of all other roles."""
+        process = next(reversed(self._run.processes), None)
+        if process is None:
+            model = self._run.settings.model
+            return {"actor": model.name, "inducer": model.inducer_name or model.name}
+        return {"actor": process.actor.name, "inducer": process.inducer.name}
+
+
+def note_of_document(document: Json) -> Note:
+    """Return a document's note. Raises `LookupError`, `TypeError` or `msgspec.ValidationError`."""
+    return msgspec.convert(document["extra"][NAME], Note)
+
+
+def episode_of(documents: Documents) -> bytes:
+    """Return the JSON line of an episode. Raises `LookupError`, `TypeError` or `ValueError`."""
+    return msgspec.json.encode(_rebuilt_episode(list(documents.values())))
+
+
+def _rebuilt_episode(documents: list[Json]) -> Json:
+    record = note_of_document(documents[0]).episode
+    if record is None:
+        raise ValueError("its first document does not have the episode")
+    turns = sorted((each for document in documents for each in _numbered(document)), key=itemgetter(0))
+    if [number for number, _ in turns] != list(range(len(turns))):
+        raise ValueError("its turns have gaps")
+    return {**record, "turns": [turn for _, turn in turns]}
+
+
+def sleep_of(documents: Documents) -> bytes:
+    """Return the JSON of a sleep's file. Raises `LookupError`, `TypeError` or `ValueError`."""
+    agents: list[Json] = []
+    attempts: dict[str, list[Json]] = {}
+    record: Json | None = None
+    for key, document in documents.items():
+        note = note_of_document(document)
+        record = note.sleep if record is None else record
+        if key.startswith("attempt-"):
+            attempts.setdefault(key.rpartition("-")[0], []).append(document)
+        elif note.agent is not None:
+            turns = [turn for _, turn in _numbered(document)]
+            agents.append({**note.agent, "turns": turns})
+    if record is None:
+        raise ValueError("its first document does not have the sleep")
+    whole = {**record, "agents": agents}
+    if attempts:
+        whole["attempts"] = [_rebuilt_episode(each) for each in attempts.values()]
+    return msgspec.json.format(msgspec.json.encode(whole), indent=2) + b"\n"
+
+
+def _numbered(document: Json) -> list[tuple[int, Any]]:
+    return list(turns_of(document["steps"]))

@@ -1,0 +1,161 @@
+"""Rebuild a run from the ATIF trajectories and records that `speedrunner export --to atif` wrote.
+
+The folder may come from someone else. Only file names of the layout are read, links are not followed, and
+nothing in a file decides where something is written. Memory is bounded: one record at a time, each within the
+limits of `speedrunner.store.files`. `speedrunner verify` checks the rebuilt run.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from speedrunner.export.atif import (
+    CONVERSATIONS,
+    FORMAT,
+    SCHEMA,
+    Documents,
+    episode_of,
+    note_of_document,
+    sleep_of,
+    validate,
+)
+from speedrunner.store import files
+from speedrunner.store.records import SleepRecord, Trajectory
+from speedrunner.store.run_data import RunData, load
+
+RECORDS = re.compile(
+    r"config\.yaml|(state|reading)\.json|(processes|episodes|requests|tools|reconciliation|sleep)\.jsonl"
+    r"|(carried/\d{4,}/)?policies/v\d{4,}/[a-z]+\.[a-z]+|carried/\d{4,}/config\.yaml"
+)
+"""Record files that are copied unchanged."""
+
+DOCUMENTS = {
+    "trajectories": re.compile(r"\d{5,}-\d{4,}\.json"),
+    "evaluations": re.compile(r"\d{5,}-\d{4,}\.json"),
+    "sleeps": re.compile(r"(agent|attempt-\d{4,})-\d{4,}\.json"),
+}
+"""Names of trajectories in each folder. An episode's have its line number in common."""
+
+
+def import_run(source: Path, out: Path) -> RunData:
+    """Rebuild an exported run as `out`, which must not exist. Return the run.
+
+    Raises:
+        NotInstalled: the package `atif` is missing.
+        StorageError: `source` is no whole export of a run, a file is damaged or too large, or the disk
+            refuses.
+    """
+    if not (source / "records" / "config.yaml").is_file():
+        raise files.StorageError(
+            f"{source} is no exported run: it has no records/config.yaml. Trajectories of other tools have no"
+            " configuration, policies and ledger, so they cannot become a run"
+        )
+    temporary = files.temporary_name(out)
+    with files.explain_errors(out, "written"):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+        files.make_folder(temporary)
+        try:
+            for name in _walk(source / "records"):
+                if RECORDS.fullmatch(name):
+                    _write(temporary / name, _content(source / "records" / name))
+            for folder, names in groupby(_walk(source), key=lambda each: each.rpartition("/")[0]):
+                if found := CONVERSATIONS.fullmatch(folder):
+                    _write_conversations(temporary / folder, found[2].partition("/")[0], source, list(names))
+            _ = load(temporary).state
+            files.publish_folder(temporary, out)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)
+    return load(out)
+
+
+def _walk(root: Path) -> list[str]:
+    """Return the files below a folder, relative to it, sorted, without those behind linked folders."""
+    found = (Path(place, each) for place, _, here in os.walk(root) for each in here)
+    return sorted(str(each.relative_to(root)) for each in found)
+
+
+def _write_conversations(target: Path, kind: str, source: Path, names: list[str]) -> None:
+    """Write the record file of a batch, an evaluation or a sleep from its trajectories."""
+    known = [each for each in names if DOCUMENTS[kind].fullmatch(each.rpartition("/")[2])]
+    if not known:
+        return
+    if kind == "sleeps":
+        _write(target.with_name(f"{target.name}.json"), _sleep(source, known))
+    else:
+        _write(target.with_name(f"{target.name}.jsonl"), _episodes(source, known))
+
+
+def _content(path: Path) -> Iterator[bytes]:
+    """Yield a record file's content, with at most one line of JSON in memory."""
+    if path.suffix != ".jsonl":
+        yield files.read_content(path)
+        return
+    for line in files.raw_lines(path):
+        yield line + b"\n"
+
+
+def _episodes(source: Path, names: list[str]) -> Iterator[bytes]:
+    """Yield the lines of a batch or an evaluation."""
+    by_record = groupby(names, key=lambda each: each.rpartition("/")[2].partition("-")[0])
+    for number, (key, own) in enumerate(by_record, start=1):
+        where = f"{source / names[0]}".rpartition("/")[0]
+        if int(key) != number:
+            raise files.StorageError(f"{where} has a trajectory of line {int(key)} and none of line {number}")
+        line = _rebuild(source, list(own), episode_of)
+        files.as_record(line, Trajectory, f"{where}, line {number},")
+        yield line + b"\n"
+
+
+def _sleep(source: Path, names: list[str]) -> Iterator[bytes]:
+    """Yield the content of a sleep's file."""
+    content = _rebuild(source, names, sleep_of)
+    files.as_record(content, SleepRecord, source / names[0])
+    yield content
+
+
+def _rebuild(source: Path, names: list[str], rebuild: Callable[[Documents], bytes]) -> bytes:
+    """Return the record of these documents. Raises `StorageError`."""
+    documents = {each.rpartition("/")[2]: _document(source / each) for each in names}
+    try:
+        return rebuild(documents)
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        first = source / names[0]
+        raise files.StorageError(
+            f"{first} and the other trajectories of its record do not give a record: {error}"
+        ) from error
+
+
+def _document(path: Path) -> dict[str, Any]:
+    """Return a valid trajectory that SpeedRunner exported. Raises `StorageError`."""
+    document: dict[str, Any] = files.read_json(path)
+    schema = document.get("schema_version")
+    if schema != SCHEMA:
+        raise files.StorageError(f"{path} has schema_version {schema!r:.40}; only {SCHEMA} is read")
+    validate(document, str(path))
+    try:
+        found = note_of_document(document).format
+    except (LookupError, TypeError, msgspec.ValidationError) as error:
+        raise files.StorageError(
+            f"{path} was not exported by SpeedRunner, or has changed: extra.speedrunner: {error}"
+        ) from None
+    if found != FORMAT:
+        raise files.StorageError(
+            f"{path} has format {found} of extra.speedrunner; this version reads format {FORMAT}"
+        )
+    return document
+
+
+def _write(target: Path, content: Iterator[bytes]) -> None:
+    """Write a file of the run and the folders above it, for their owner only."""
+    target.parent.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
+    with os.fdopen(files.open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        file.writelines(content)

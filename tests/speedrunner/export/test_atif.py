@@ -1,0 +1,300 @@
+"""ATIF trajectories of a run, read by the format's own package, and what an import refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from atif import Trajectory as Atif
+
+from serving.model_config import ModelConfig
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.export.atif_steps import in_order, steps_of, turns_of
+from speedrunner.store.records import CallNode, Message, Turn
+from speedrunner.store.run_data import RunData, load
+from tests.round_trips import check_round_trip, records
+from tests.scripted_engine import ScriptedEngine
+from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
+from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.store.test_stored_format import STORED
+
+pytestmark = pytest.mark.process
+
+Json = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def run(
+    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+) -> RunData:
+    """A run with an actor that calls a skill after its first sleep."""
+    folder = tmp_path_factory.mktemp("atif")
+    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
+        played = ScriptedRun(folder, roomy(tiny_model_config), engine)
+        done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}")
+    assert done.returncode == 0, done.stderr
+    return load(folder / "run")
+
+
+@pytest.fixture(scope="module")
+def exported(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("exported") / "out"
+    done = in_process("export", str(run.path), "--to", "atif", "--out", str(out))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"12 trajectories of 1 runs written to {out}\n"
+    return out / "run"
+
+
+def opened(path: Path) -> Atif:
+    return Atif.model_validate_json(path.read_bytes())
+
+
+class TestATrajectory:
+    def test_has_the_system_prompt_and_the_tool_definitions(self, run: RunData, exported: Path) -> None:
+        found = opened(exported / "evaluations/0004/00001-0000.json")
+        episode = run.evaluations(4)[0]
+        assert found.schema_version == "ATIF-v1.8"
+        assert [step.source for step in found.steps[:2]] == ["system", "user"]
+        assert found.steps[0].message == episode.turns[0].messages[0].content
+        assert found.agent.tool_definitions is not None
+        names = [each["function"]["name"] for each in found.agent.tool_definitions]
+        assert {"walk", "look", "to_flag"} <= set(names)
+        assert found.agent.model_name == "tiny-random"
+        assert found.notes is None
+
+    def test_has_the_tools_of_an_inducer(self, exported: Path) -> None:
+        found = opened(exported / "sleeps/0001/agent-0000.json")
+        assert found.agent.tool_definitions is not None
+        assert "write_skill" in [each["function"]["name"] for each in found.agent.tool_definitions]
+        assert found.final_metrics is not None
+        assert found.final_metrics.extra is not None
+        assert found.final_metrics.extra["termination"] == "submitted"
+
+    def test_has_tokens_termination_and_score(self, run: RunData, exported: Path) -> None:
+        found = opened(exported / "trajectories/batch_0000/00001-0000.json").final_metrics
+        episode = next(run.played("train"))
+        assert found is not None
+        usage = episode.usage
+        assert (found.total_prompt_tokens, found.total_cached_tokens) == (usage.prompt, usage.cached)
+        assert found.total_completion_tokens == usage.completion
+        assert found.extra == {
+            "reasoning_tokens": usage.reasoning,
+            "termination": "success",
+            "score": 1.0,
+            "success": True,
+        }
+
+    def test_has_the_primitives_of_a_skill_as_steps_without_a_model(self, exported: Path) -> None:
+        steps = opened(exported / "evaluations/0004/00001-0000.json").steps
+        answer, *below = (step for step in steps if step.source == "agent")
+        calls = [step.tool_calls[0].function_name for step in (answer, *below) if step.tool_calls]
+        assert calls == ["to_flag", "look", "walk"]
+        assert [step.llm_call_count for step in (answer, *below)] == [1, 0, 0]
+        assert answer.metrics is not None
+        assert answer.timestamp is not None
+        seen = below[1].observation
+        assert seen is not None
+        assert seen.results[0].content == "You are at the flag."
+
+    def test_shows_a_reply_as_the_observation_of_its_call(self, run: RunData, exported: Path) -> None:
+        steps = opened(exported / "trajectories/batch_0000/00001-0000.json").steps
+        first, second = next(run.played("train")).turns[:2]
+        answer = steps[2]
+        assert answer.observation is not None
+        assert answer.tool_calls is not None
+        (result,) = answer.observation.results
+        assert (result.content, result.source_call_id) == (
+            second.messages[0].content,
+            answer.tool_calls[0].tool_call_id,
+        )
+        assert answer.message == first.text
+
+
+class TestTheRoundTrip:
+    def test_gives_the_same_files_and_a_green_verification(
+        self, run: RunData, exported: Path, tmp_path: Path
+    ) -> None:
+        copy = tmp_path / "runs" / "copy"
+        done = in_process("import", str(exported), "--out", str(copy))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout == f"10 episodes and 2 sleeps imported into {copy}\n"
+        assert records(copy) == records(run.path)
+        assert {path.stat().st_mode & 0o077 for path in (copy, *copy.rglob("*"))} == {0}
+        verified = in_process("verify", str(copy), "--trust", run.settings.env.name, *_trusted(run))
+        assert verified.returncode == 0, verified.stdout
+
+    def test_of_a_run_of_an_earlier_version(self, tmp_path: Path) -> None:
+        check_round_trip(STORED, tmp_path)
+        found = opened(next((tmp_path / "atif").rglob("batch_0000/00001-0000.json")))
+        assert found.agent.tool_definitions is None
+        assert found.notes == "The run has no record of the tools that this conversation was offered."
+
+    def test_of_an_episode_without_an_answer(self, run: RunData, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(run.path, tmp_path / "run"))
+        (copy / "trajectories/batch_0000.jsonl").write_bytes(
+            msgspec.json.encode(trajectory(turns=[], outcome=None, error="The world broke.")) + b"\n"
+        )
+        check_round_trip(copy, tmp_path)
+        (step,) = opened(next((tmp_path / "atif").rglob("batch_0000/00001-0000.json"))).steps
+        assert (step.source, step.message) == ("system", "No request was answered.")
+
+    def test_of_carried_history(self, run: RunData, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(run.path, tmp_path / "run"))
+        for name in ("trajectories", "sleeps", "policies", "config.yaml"):
+            (shutil.copytree if (run.path / name).is_dir() else shutil.copy)(
+                run.path / name, _made(copy / "carried/0000") / name
+            )
+        check_round_trip(copy, tmp_path)
+        assert list((tmp_path / "atif").rglob("carried/0000/sleeps/0001/agent-0000.json"))
+        assert not list((tmp_path / "atif").rglob("records/carried/0000/trajectories"))
+
+    @pytest.mark.parametrize(
+        "result", [None, "text", 1, 1.0, True, [1, {"a": None}], {"deep": [[[]]]}, 2**60, "\x1b[2J\x00\u2028"]
+    )
+    def test_of_every_kind_of_result(self, result: object) -> None:
+        inner = CallNode("look", "primitive", {"at": 1.0}, result, actions=1, line=3)
+        outer = CallNode(
+            "skill", "skill", {}, result, calls=[inner, CallNode("x", "primitive", {}, error="no")]
+        )
+        turn = Turn([Message("user", "go")], "text", trajectory().usage, 0.5, executed=outer)
+        plain = msgspec.json.decode(msgspec.json.encode(turn))
+        steps = msgspec.json.decode(msgspec.json.encode(steps_of([(4, plain)], {}, None)))
+        ((number, found),) = turns_of(steps)
+        assert (number, msgspec.json.encode(in_order(found, Turn))) == (4, msgspec.json.encode(turn))
+
+    def test_loses_nothing_silently(self, run: RunData, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(run.path, tmp_path / "run"))
+        file = copy / "trajectories/batch_0000.jsonl"
+        file.write_bytes(file.read_bytes().replace(b'"seconds":', b'"seconds" :', 1))
+        done = in_process("export", str(copy), "--to", "atif", "--out", str(tmp_path / "out"))
+        assert complaint(done) == f"{file}, line 1, has values that a trajectory cannot hold without loss"
+        assert not list(tmp_path.glob("*out*"))
+
+
+def _trusted(run: RunData) -> list[str]:
+    return ["--trust", run.settings.model.name]
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def change(path: Path, edit: Callable[[Json], None]) -> None:
+    document = json.loads(path.read_bytes())
+    edit(document)
+    path.write_text(json.dumps(document))
+
+
+FIRST = "trajectories/batch_0000/00001-0000.json"
+
+
+def _without_steps(document: Json) -> None:
+    del document["steps"]
+
+
+def _of_another_version(document: Json) -> None:
+    document["schema_version"] = "ATIF-v1.5\x1b[2J"
+
+
+def _without_note(document: Json) -> None:
+    del document["extra"]
+
+
+def _of_a_newer_note(document: Json) -> None:
+    document["extra"]["speedrunner"]["format"] = 9
+
+
+def _without_turn(document: Json) -> None:
+    del document["steps"][2:]
+
+
+def _without_calls(document: Json) -> None:
+    document["steps"][2]["extra"] = {}
+
+
+def _of_wrong_content(document: Json) -> None:
+    document["extra"]["speedrunner"]["episode"]["termination"] = "\x1b[31mnever"
+
+
+def _of_parts(document: Json) -> None:
+    document["steps"][0]["message"] = [{"type": "text", "text": "hi"}]
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("edit", "problem"),
+        [
+            (_without_steps, r"is no valid trajectory: steps: Field required"),
+            (_of_another_version, r"has schema_version 'ATIF-v1.5\x1b[2J'; only ATIF-v1.8 is read"),
+            (_without_note, "was not exported by SpeedRunner, or has changed: extra.speedrunner: 'extra'"),
+            (_of_a_newer_note, "has format 9 of extra.speedrunner; this version reads format 1"),
+            (_without_turn, "of its record do not give a record: its last messages have no answer"),
+            (_without_calls, "of its record do not give a record: its turns have gaps"),
+            (_of_wrong_content, r"is not a valid Trajectory: Invalid enum value"),
+            (_of_parts, "is not a valid Trajectory: Expected `str`, got `array`"),
+        ],
+    )
+    def test_a_trajectory_that_has_changed(
+        self, exported: Path, tmp_path: Path, edit: Callable[[Json], None], problem: str
+    ) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        change(copy / FIRST, edit)
+        self.refused(copy, tmp_path, problem)
+
+    def test_trajectories_of_another_tool(self, tmp_path: Path) -> None:
+        (_made(tmp_path / "atif") / "trajectory.json").write_text('{"schema_version": "ATIF-v1.8"}')
+        self.refused(tmp_path / "atif", tmp_path, "atif is no exported run: it has no records/config.yaml")
+
+    def test_a_missing_line(self, exported: Path, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        (copy / FIRST).unlink()
+        self.refused(copy, tmp_path, "batch_0000 has a trajectory of line 2 and none of line 1")
+
+    @pytest.mark.parametrize("name", [FIRST, "records/requests.jsonl", "records/config.yaml"])
+    def test_100_mb_in_one_line(self, exported: Path, tmp_path: Path, name: str) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        with (copy / name).open("r+b") as file:
+            file.seek(0, os.SEEK_END)
+            file.truncate(file.tell() + 100 * 2**20)  # zeros that take no room on the disk
+        where = f"{copy / name}, line " if name.endswith(".jsonl") else f"{copy / name} has 1048"
+        self.refused(copy, tmp_path, where)
+
+    @pytest.mark.parametrize("name", [FIRST, "records/state.json"])
+    def test_a_link(self, exported: Path, tmp_path: Path, name: str) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        (copy / name).unlink()
+        (copy / name).symlink_to("/etc/passwd")
+        self.refused(copy, tmp_path, f"{name} could not be read: it is a link, which is not followed")
+
+    def test_lists_within_lists(self, exported: Path, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        (copy / FIRST).write_text("[" * 10_000 + "]" * 10_000)
+        self.refused(copy, tmp_path, "nests lists and objects on more than 300 levels")
+
+    def test_files_that_are_not_of_a_run_are_left_out(self, exported: Path, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        names = {"lock", "x\x1b.jsonl", ".bashrc", "policies/v0000/.bashrc", "trajectories/batch_0009.jsonl"}
+        _made(copy / "records/trajectories")
+        for name in names:
+            (copy / "records" / name).write_text("mine")
+        done = in_process("import", str(copy), "--out", str(tmp_path / "copy"))
+        assert done.returncode == 0, done.stderr
+        assert not names & records(tmp_path / "copy").keys()
+
+    def test_a_run_that_exists(self, exported: Path, tmp_path: Path) -> None:
+        done = in_process("import", str(exported), "--out", str(_made(tmp_path / "copy")))
+        assert complaint(done) == f"{tmp_path / 'copy'} exists: name another directory with --out"
+
+    def refused(self, source: Path, folder: Path, problem: str) -> None:
+        """The import ends with one line that names the problem, and leaves nothing."""
+        line = complaint(in_process("import", str(source), "--out", str(folder / "copy")))
+        assert problem in line
+        assert "\x1b" not in line
+        assert not list(folder.glob("*copy*"))
