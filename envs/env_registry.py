@@ -12,6 +12,7 @@ ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",
     "scienceworld": "envs.scienceworld:ScienceWorld",
     "crafter": "envs.crafter:Crafter",
+    "textworld": "envs.textworld:TextWorld",
 }
 """Registry name -> `package.module:Class`."""
 
