@@ -214,7 +214,9 @@ class TestBadInput:
         assert kitchen.call("take", obj=obj) == UNKNOWN
 
     def test_options_are_checked(self) -> None:
-        with pytest.raises(InvalidOption, match="game' of textworld must be cookingworld or twc or coin, not 'chess'"):
+        with pytest.raises(
+            InvalidOption, match="game' of textworld must be cookingworld or twc or coin, not 'chess'"
+        ):
             splits("textworld", game="chess")
         with pytest.raises(NoJava, match="no Java runtime at '/no/java'"):
             make("textworld", java="/no/java").reset(KITCHEN)
