@@ -82,9 +82,7 @@ async def test_equal_plays_are_reported_with_the_other_machine(written: Path, tm
     assert "made on Plan9 mips with Python" in found.text
 
 
-async def test_the_first_seed_that_differs_is_reported_with_both_hashes(
-    written: Path, tmp_path: Path
-) -> None:
+def test_the_first_seed_that_differs_is_reported_with_both_hashes(written: Path, tmp_path: Path) -> None:
     other = tampered(written, tmp_path, hash="0" * 64, versions={"speedrunner": "0.0.9"})
     known = read_record(written, Certificate).plays[3]
     done = in_process("check", "env", CORRIDOR, "--calls", "12", "--compare", str(other))
