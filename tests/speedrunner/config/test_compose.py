@@ -106,7 +106,10 @@ class TestMistakes:
             ("run=3", ["run must be a mapping (got 3)"]),
             (
                 "env=foo",
-                ["env=foo", "choices: babyai, crafter, scienceworld, textworld, or package.module:Class"],
+                [
+                    "env=foo",
+                    "choices: babyai, crafter, openenv, scienceworld, textworld, or package.module:Class",
+                ],
             ),
             ("env=babay", ["did you mean babyai?"]),
             ("env=null", ["env=null", "babyai"]),

@@ -302,7 +302,7 @@ class TestAnErrorOfTheCommandLine:
             ("verbosity=loud", "verbosity must be debug or info or warning or error (got loud)"),
             (
                 "env=babay",
-                "env=babay is unknown (did you mean babyai?); choices: babyai, crafter, scienceworld, or",
+                "env=babay is unknown (did you mean babyai?); choices: babyai, crafter, openenv,",
             ),
             (
                 "model=large",

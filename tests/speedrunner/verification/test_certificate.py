@@ -127,7 +127,7 @@ class TestVerify:
 
 
 class TestBundled:
-    @pytest.mark.parametrize("env", ENVIRONMENTS)
+    @pytest.mark.parametrize("env", [each for each in ENVIRONMENTS if each != "openenv"])
     def test_each_environment_has_one_that_applies(self, env: str) -> None:
         options = {"family": 4} if env == "scienceworld" else {}
         tasks = splits(env, **options).train
