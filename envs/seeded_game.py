@@ -35,7 +35,7 @@ class IgnoresSeed(EnvironmentFault):
 
 @dataclass(frozen=True, slots=True)
 class GameStep:
-    """What a game returns.
+    """The answer of a game.
 
     Attributes:
         text: the observation.

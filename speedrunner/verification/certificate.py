@@ -46,7 +46,7 @@ class PlayHash(msgspec.Struct, frozen=True):
 
 
 class Certificate(msgspec.Struct, frozen=True, kw_only=True):
-    """What an environment does in random plays, and where that was measured.
+    """The hashes of an environment's random plays, and where they were made.
 
     Attributes:
         env: name of the environment.
@@ -54,8 +54,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
         calls: primitive calls of each play, unless the episode ends earlier.
         plays: the plays in the order of their seeds.
         processes: number of processes that gave the same hashes.
-        python, machine: where the plays ran.
-        versions: the packages that determine the worlds (`TextEnv.packages`), and SpeedRunner.
+        machine: operating system, processor architecture and C library.
+        versions: of Python, SpeedRunner and the packages that determine the worlds (`TextEnv.packages`).
     """
 
     env: str
@@ -63,7 +63,6 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     calls: Whole
     plays: list[PlayHash]
     processes: Whole
-    python: str
     machine: str
     versions: dict[str, str]
     format: Whole = FORMAT
@@ -127,7 +126,6 @@ async def certify(
         calls=calls,
         plays=[PlayHash(*each) for each in zip(tasks, found, strict=True)],
         processes=PROCESSES,
-        python=platform.python_version(),
         machine=" ".join((platform.system(), platform.machine(), *platform.libc_ver())).strip(),
         versions=_versions(env),
     )
@@ -194,7 +192,7 @@ def find_bundled(
 
 
 def _versions(env: str) -> dict[str, str]:
-    found = {}
+    found = {"python": platform.python_version()}
     for name in ("speedrunner", *REGISTRY.find(env).packages):
         try:
             found[name] = version(name)
@@ -205,7 +203,7 @@ def _versions(env: str) -> dict[str, str]:
 
 def _made(certificate: Certificate) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in certificate.versions.items())
-    return f"made on {certificate.machine} with Python {certificate.python}, {packages}"
+    return f"made on {certificate.machine} with {packages}"
 
 
 def _describe(env: str, options: Mapping[str, Any]) -> str:
