@@ -6,6 +6,7 @@ models.
 
 from envs.conformance import check_env
 from envs.env_registry import make, splits
+from envs.seeded_game import GameStep, IgnoresSeed, SeededGame
 from envs.text_env import (
     EnvironmentFault,
     EpisodeOver,
@@ -25,12 +26,15 @@ from envs.text_env import (
 __all__ = [
     "EnvironmentFault",
     "EpisodeOver",
+    "GameStep",
+    "IgnoresSeed",
     "InvalidOption",
     "InvalidPrimitiveCall",
     "Limits",
     "Opening",
     "Outcome",
     "Primitive",
+    "SeededGame",
     "Split",
     "Task",
     "TextEnv",

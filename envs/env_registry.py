@@ -12,6 +12,8 @@ ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",
     "scienceworld": "envs.scienceworld:ScienceWorld",
     "crafter": "envs.crafter:Crafter",
+    "textworld": "envs.textworld:TextWorld",
+    "openenv": "envs.openenv:OpenEnv",
 }
 """Registry name -> `package.module:Class`."""
 

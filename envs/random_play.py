@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
 import json
 import random
@@ -56,15 +57,21 @@ def read(env: TextEnv, part: str) -> Any:
     return copy.deepcopy(env.snapshot()) if part == "snapshot" else env.free_observation()
 
 
-def trace(env: TextEnv, task: Task, *, calls: int = CALLS) -> list[dict[str, str]]:
+def trace(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> list[dict[str, str]]:
     """Return a random play as plain texts.
 
     Environments are deterministic, so the same arguments give the same trace in every process.
     """
     return [
         {part: json.dumps(value, sort_keys=True, default=repr) for part, value in event.items()}
-        for event in play(env, task, calls=calls)
+        for event in play(env, task, calls=calls, seed=seed)
     ]
+
+
+def trace_hash(env: TextEnv, task: Task, *, calls: int, seed: int) -> str:
+    """Return the SHA-256 of a random play's trace."""
+    played = trace(env, task, calls=calls, seed=seed)
+    return hashlib.sha256(json.dumps(played).encode()).hexdigest()
 
 
 def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> str | None:

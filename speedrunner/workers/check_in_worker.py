@@ -12,11 +12,21 @@ import envs
 from envs import EnvironmentFault, Split, Task
 from envs.conformance import check_env, played_tasks
 from envs.env_registry import REGISTRY
-from envs.random_play import trace
+from envs.random_play import trace, trace_hash
 from envs.watched import Watched
 from speedrunner.config.named import split
 from speedrunner.sandbox.child.values import valid_text
-from speedrunner.workers.worker_messages import Broken, Check, Checking, Fault, Played, Ready, Reply
+from speedrunner.workers.worker_messages import (
+    Broken,
+    Check,
+    Checking,
+    Fault,
+    Hashed,
+    HashPlays,
+    Played,
+    Ready,
+    Reply,
+)
 from typed.error_lines import in_one_line, place
 
 ENDING_S = 2.0
@@ -27,8 +37,8 @@ CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 Say = Callable[[Reply], None]
 
 
-def check(job: Check, say: Say) -> None:
-    """Run the check and report its findings. A `Fault` means that there is nothing to check."""
+def check(job: Check | HashPlays, say: Say) -> None:
+    """Do the job and report its findings. A `Fault` means that there is nothing to check."""
     # Processes that lose their parent become children of this one, so that they are found.
     ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1)
     doing = ""
@@ -40,7 +50,10 @@ def check(job: Check, say: Say) -> None:
         say(message)
 
     try:
-        _carry_out(job, told)
+        if isinstance(job, Check):
+            _carry_out(job, told)
+        else:
+            _hash_plays(job, told)
     except EnvironmentFault as error:
         say(Fault(valid_text(str(error)), traceback=""))
     except Exception as error:  # anything that `check_env` does not catch
@@ -66,7 +79,15 @@ def _carry_out(job: Check, say: Say) -> None:
         say(Broken(f"close: processes still run: {left}"))
 
 
-def _make_env(job: Check, say: Say) -> Watched:
+def _hash_plays(job: HashPlays, say: Say) -> None:
+    env = _make_env(job, say)
+    plays = list(enumerate(job.tasks))
+    for seed, task in reversed(plays) if job.number % 2 else plays:
+        say(Hashed(seed, trace_hash(env, task, calls=job.calls, seed=seed)))
+    env.close()
+
+
+def _make_env(job: Check | HashPlays, say: Say) -> Watched:
     say(Checking("the constructor", is_call=False))
     return Watched(envs.make(job.env, **job.options), lambda what: say(Checking(what)))
 

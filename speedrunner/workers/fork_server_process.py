@@ -31,6 +31,7 @@ from speedrunner.workers.worker_messages import (
     SILENT,
     Check,
     Finish,
+    HashPlays,
     Ready,
     Reply,
     Start,
@@ -55,7 +56,7 @@ def serve(owner: socket.socket) -> None:
             owner.sendall(frame_body(encode_reply(reply)))
 
     first = read_request(requests)
-    if isinstance(first, Check):
+    if isinstance(first, Check | HashPlays):
         from speedrunner.workers.check_in_worker import check  # other workers do not need it
 
         check(first, send)
@@ -71,7 +72,7 @@ def serve(owner: socket.socket) -> None:
     send(Ready())
     try:
         while (request := read_request(requests)) is not None:
-            assert not isinstance(request, Start | Check)
+            assert not isinstance(request, Start | Check | HashPlays)
             reply = worker.answer(request)
             if not isinstance(request, Finish):
                 send(reply)

@@ -90,6 +90,25 @@ class Check(msgspec.Struct, tag=True, frozen=True):
     number: int = 0
 
 
+class HashPlays(msgspec.Struct, tag=True, frozen=True):
+    """Play an environment at random and hash each play; the first and only request. `Checking` and `Hashed`
+    follow, or `Broken`, then `Ready`.
+
+    Attributes:
+        env: name of the environment, as for `envs.make`.
+        options: the environment's options.
+        tasks: the task of each play. Its place is the play's seed.
+        calls: primitive calls of each play.
+        number: number of the process. Every second one plays in the other order.
+    """
+
+    env: str
+    options: dict[str, Any]
+    tasks: list[Task]
+    calls: int
+    number: int = 0
+
+
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """The request is done."""
 
@@ -148,8 +167,15 @@ class Played(msgspec.Struct, tag=True, frozen=True):
     trace: list[dict[str, str]]
 
 
-Request = Start | Reset | Load | Execute | Finish | Check
-Reply = Ready | Opened | Executed | Fault | Checking | Broken | Played
+class Hashed(msgspec.Struct, tag=True, frozen=True):
+    """The hash of one random play: the SHA-256 of its trace."""
+
+    seed: int
+    hash: str
+
+
+Request = Start | Reset | Load | Execute | Finish | Check | HashPlays
+Reply = Ready | Opened | Executed | Fault | Checking | Broken | Played | Hashed
 
 _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)

@@ -19,10 +19,12 @@ ENVS = {
     "babyai": ("env=babyai",),
     "scienceworld": ("env=scienceworld", "env.family=4"),
     "crafter": ("env=crafter",),
+    "textworld": ("env=textworld", "env.game=coin"),
 }
+PAPER = ("babyai", "scienceworld", "crafter")
 OTHERS = [
-    *((method, env) for method in ("opo", "asi", "asi_replay") for env in ENVS),
-    *(("voyager", "crafter"), ("speedrunner", "scienceworld")),
+    *((method, env) for method in ("opo", "asi", "asi_replay") for env in PAPER),
+    *(("voyager", "crafter"), ("speedrunner", "scienceworld"), ("speedrunner", "textworld")),
 ]
 
 

@@ -22,12 +22,12 @@ from envs import (
     Opening,
     Task,
     make,
-    scienceworld,
     splits,
 )
 from envs.conformance import check_env
-from envs.scienceworld import MAX_ARGUMENT_CHARS, ScienceWorld
-from envs.scienceworld_jvm import NoJava, SimulatorFailed
+from envs.java_process import NoJava, SimulatorFailed
+from envs.phrases import MAX_ARGUMENT_CHARS
+from envs.scienceworld import ScienceWorld
 from envs.scienceworld_phrases import PHRASES
 from envs.scienceworld_tasks import FAMILIES, VARIATIONS, variations_for_test
 from tests.scienceworld_play import gold_path, play, primitive_call
@@ -402,7 +402,7 @@ class TestProcess:
         opening = env.reset(WORKSHOP)
         assert env._simulator is not None
         grown = psutil.Process(env._simulator.pid)
-        monkeypatch.setattr(scienceworld, "REPLACE_ABOVE_BYTES", 1_000_000)
+        monkeypatch.setattr(ScienceWorld, "replace_above_bytes", 1_000_000)
         assert env.reset(WORKSHOP) == opening
         assert not grown.is_running()
         env.close()

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 
 from envs import EnvironmentFault
-from envs.scienceworld_jvm import NoJava
+from envs.java_process import NoJava
 from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.cluster.doctor import folder_checks, gpu, machine_checks, models
 from speedrunner.cluster.environments import open_task

@@ -23,7 +23,9 @@ pytestmark = pytest.mark.process
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [["babyai", "num_dists=2"], ["crafter", "env.view=all"]])
+@pytest.mark.parametrize(
+    "options", [["babyai", "num_dists=2"], ["crafter", "env.view=all"], ["textworld", "game=twc"]]
+)
 def test_ours_conform(options: list[str]) -> None:
     done = in_process("check", "env", *options, "--calls", "40")
     assert (done.returncode, done.stderr) == (0, "")

