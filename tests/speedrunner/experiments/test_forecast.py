@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 import shutil
 from math import sqrt
 from pathlib import Path
@@ -205,8 +206,9 @@ def test_the_command_prints_settings_their_sum_and_its_interval_and_keeps_the_fo
     assert [line.split()[0] for line in lines[1:5]] == [CORRIDOR.replace(":", "_"), "all", "low", "high"]
     assert lines[2].split()[1:4] == ["2", "20", "4"]
     assert "Not measured and not in the sum: 1 runs" in done.stdout
-    assert lines[-1].startswith(f"speedrunner sweep {tmp_path / 'runs.yaml'} env=")
-    assert lines[-1].endswith(" scale=pilot run.seed=0")
+    assert lines[-2].startswith(f"speedrunner sweep {tmp_path / 'runs.yaml'} env=")
+    assert lines[-2].endswith(" scale=pilot run.seed=0")
+    assert re.fullmatch(r"`speedrunner submit` makes 1 job .* with \d+ cores and \d+ GB each .*", lines[-1])
     content = json.loads(in_process(*command, *options, "--json").stdout)
     runs = msgspec.convert(content["runs"], list[Forecast])
     assert [Path(each.dir).name for each in runs] * 2 == [
