@@ -13,10 +13,12 @@ from serving.usage import Prices
 from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import Sandbox
+from typed.numbers import WHOLE_LIMIT
 from typed.plain_records import WrongData, flat, record, shown_differences
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
+TaskIndex = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_LIMIT)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Usd = Annotated[float, msgspec.Meta(ge=0)]
 
@@ -104,7 +106,7 @@ class TaskConfig(msgspec.Struct, frozen=True):
     name: Text | None = None
     #: World seed or variation; `None`: the index of the first training task (of this name), or 0 if no
     #: training task has this name.
-    index: Count | None = None
+    index: TaskIndex | None = None
 
 
 class LibraryConfig(msgspec.Struct, frozen=True):

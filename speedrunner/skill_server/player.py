@@ -20,6 +20,7 @@ from speedrunner.agents.world_call import execute_call
 from speedrunner.skill_server.game import START, Game
 from speedrunner.store.records import Termination
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
+from typed.numbers import WHOLE_LIMIT
 
 
 @dataclass
@@ -125,11 +126,14 @@ class Player:
             return await self._reply(f"Error: {error}", True, Termination.ENVIRONMENT_ERROR)
 
     async def _start(self, call: ToolCall) -> Reply:
-        """Start an episode. Raises `WorkerError`."""
-        game, self._episode = self._game, None
-        await self._give_back()
+        """Start an episode. Raises `InvalidCall`, `WorkerError`."""
+        game = self._game
         chosen: dict[str, Any] = {"task": game.task.name, "index": game.task.index} | call.arguments
+        if abs(chosen["index"]) > WHOLE_LIMIT:
+            raise InvalidCall(f"index must be at most {WHOLE_LIMIT} (got {chosen['index']})", "")
         task = Task(game.config.env.name, chosen["task"], chosen["index"])
+        self._episode = None
+        await self._give_back()
         worker = self._worker = await self._lease.enter_async_context(self._lend())
         opening = await worker.reset(
             task, game.spec.library.module(), game.env.limits.actions, game.state.skill_seed(task)

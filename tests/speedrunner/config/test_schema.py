@@ -93,6 +93,7 @@ class TestChecks:
             ("run.dir", "", 'run.dir must be non-empty text (got "")'),
             ("run.dir", 3, "run.dir must be non-empty text (got 3)"),
             ("task.index", -1, "task.index must be at least 0 (got -1)"),
+            ("task.index", 2**53 + 1, "task.index must be at most 9007199254740992 (got 9007199254740993)"),
             ("prices.cached", -0.1, "prices.cached must be at least 0 (got -0.1)"),
             ("sandbox.call_wall_s", 0, "sandbox.call_wall_s must be more than 0 (got 0)"),
             (

@@ -73,8 +73,9 @@ def test_a_run_that_does_not_say_what_it_was_played_with_has_no_prices(
     tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
     data = run(tmp_path, tiny_model_config)
-    (tmp_path / "run" / "processes.jsonl").unlink()
-    with pytest.raises(RunDirectoryError, match=r"has no prices: processes\.jsonl, which"):
+    processes = tmp_path / "run" / "processes.jsonl"
+    processes.write_text("{cut off")
+    with pytest.raises(RunDirectoryError, match=r"processes\.jsonl, which .*, has no complete row"):
         price_book(data)
 
 

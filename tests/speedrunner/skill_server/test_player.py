@@ -163,6 +163,12 @@ async def test_an_episode_that_cannot_start_is_an_error(game: Game, task: dict[s
         assert not (await player.call("start_episode", {})).is_error
 
 
+async def test_an_index_that_records_cannot_have_is_refused_and_the_episode_continues(game: Game) -> None:
+    refused, walked = await play(game, [("start_episode", {"index": 2**53 + 1}), ("walk", {})])
+    assert refused.text == "Error: index must be at most 9007199254740992 (got 9007199254740993)"
+    assert not walked.is_error
+
+
 async def test_an_environment_that_breaks_ends_the_episode_without_a_score(game: Game) -> None:
     async with Player(game, Lender().lend) as player:
         await player.call("start_episode", {"task": "broken_step", "index": 9})
