@@ -60,7 +60,8 @@ def forecast(
     grid = grid_of(what, folder)
     runs = members(grid.runs(), plays_here=False)
     setups = [each.setup for each in runs]
-    known, problems = forecasts.read_measurements(sources or [Path("runs")], prices)
+    default = [Path("runs")] if Path("runs").exists() else []
+    known, problems = forecasts.read_measurements(sources or default, prices)
     say_left_out(problems)
     warnings = warn_of_contexts(setups, known)
     try:

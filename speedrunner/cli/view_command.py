@@ -49,8 +49,8 @@ def view(
         with waiting_line() as status:
             count, problems = write(site, static, status)
         say(f"{count} pages: open {static / 'index.html'}")
-        for path in problems:
-            say_error(f"error: {path} could not be written: run `speedrunner view` to see why")
+        for path, problem in problems.items():
+            say_error(f"error: {path} could not be written: {problem}")
         raise typer.Exit(1 if problems else 0)
     listener, token = listen(port), new_token()
     first = f"runs/{slugs[0]}/index.html" if len(slugs) == 1 else ""

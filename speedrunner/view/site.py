@@ -59,12 +59,14 @@ class Answer(msgspec.Struct, frozen=True):
 
     Attributes:
         loads: addresses of the files that the page's scripts load when they are needed.
+        problem: why there is no page, in one line; empty if there is one.
     """
 
     content: bytes
     kind: str = HTML
     status: int = 200
     loads: tuple[str, ...] = ()
+    problem: str = ""
 
 
 class Site:
@@ -293,14 +295,15 @@ class Site:
         return run
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
-        told = " ".join(str(error).split()) or type(error).__name__
-        context = {"problem": told, "growing": pages.LATER_S}  # the problem may be temporary
-        return self._page("problem.jinja", path.count("/"), context, status=status)
+        problem = " ".join(str(error).split()) or type(error).__name__
+        context = {"problem": problem, "growing": pages.LATER_S}  # the problem may be temporary
+        page = self._page("problem.jinja", path.count("/"), context)
+        return msgspec.structs.replace(page, status=status, problem=problem)
 
-    def _page(self, template: str, depth: int, context: Context, *, status: int = 200) -> Answer:
+    def _page(self, template: str, depth: int, context: Context) -> Answer:
         made: dict[str, Any] = {"root": "../" * depth, "static": self._static, "policy": POLICY}
         text = self._templates.get_template(template).render(made | {"growing": 0} | context)
-        return Answer(text.encode(), status=status)
+        return Answer(text.encode())
 
 
 def _address(parts: tuple[str, ...]) -> str:

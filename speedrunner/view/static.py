@@ -17,11 +17,11 @@ LINK = re.compile(rb' (?:href|data-piece)="([^"?#]+)')
 """Addresses of pages, and of data that a page's script loads."""
 
 
-def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, list[str]]:
+def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, dict[str, str]]:
     """Write all pages of a site into a new or empty folder.
 
     Returns:
-        The number of pages, and the addresses of those that failed.
+        The number of pages, and for the address of each that failed, the reason.
 
     Raises:
         StorageError: the folder is not empty, or the disk refuses.
@@ -29,13 +29,13 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
     with explain_errors(out, "read"):
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise StorageError(f"--static {out} is not an empty folder: choose another one")
-    count, problems = 0, []
+    count, problems = 0, dict[str, str]()
     out = out.resolve()
     unfinished = out.with_name(f".{out.name}.part-{os.getpid()}")
     try:
         for path, answer in pages(site):
-            if answer.status != 200:
-                problems.append(path)
+            if answer.problem:
+                problems[path] = answer.problem
                 continue
             with explain_errors(unfinished / path, "written"):
                 (unfinished / path).parent.mkdir(parents=True, exist_ok=True)

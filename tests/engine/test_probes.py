@@ -40,7 +40,7 @@ class TestCommand:
 
     def test_tools_as_json(self, vllm_endpoint: Endpoint) -> None:
         url = f"serving.url={vllm_endpoint}"
-        done = in_process("probe", "tools", "model=tiny-random", url, "--count", "16", "--json")
+        done = in_process("bench", "probe", "tools", "model=tiny-random", url, "--count", "16", "--json")
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
         assert found["kinds"][-1] == {"probe": "all", "valid": 16, "invalid": 0, "truncated": 0}
@@ -50,7 +50,7 @@ class TestCommand:
 
     def test_cache_as_json(self, vllm_endpoint: Endpoint) -> None:
         url = f"serving.url={vllm_endpoint}"
-        done = in_process("probe", "cache", "model=tiny-random", url, "--turns", "3", "--json")
+        done = in_process("bench", "probe", "cache", "model=tiny-random", url, "--turns", "3", "--json")
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
         whole = found["requests"][-1]

@@ -217,6 +217,11 @@ def test_the_command_prints_settings_their_sum_and_its_interval_and_keeps_the_fo
     assert len((tmp_path / "planned" / FORECASTS).read_text().splitlines()) == 4
 
 
+def test_without_any_run_it_says_to_play_a_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert "play a pilot first, such as scale=pilot" in complaint("forecast", "experiment=demo")
+
+
 def test_a_damaged_run_is_named_and_the_others_are_measured(
     played: tuple[Path, list[str]], tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import signal
 import subprocess
 import sys
@@ -189,7 +190,7 @@ class TestFiles:
         (run / "trajectories/batch_0000.jsonl").write_text("{}\n{}\n")
         done = in_process("view", str(run), "--static", str(out))
         assert done.returncode == 1
-        assert done.stderr.startswith("error: runs/run/train/0000/1.html could not be written: ")
+        assert re.match(r"error: runs/run/train/0000/1\.html could not be written: .*batch_0000", done.stderr)
         assert (out / "runs/run/index.html").exists()
 
     def test_a_run_of_too_many_episodes_is_named(
@@ -199,9 +200,9 @@ class TestFiles:
         long_run(tmp_path / "run", 1)
         done = in_process("view", str(tmp_path / "run"), "--static", str(tmp_path / "out"))
         assert done.returncode == 1
-        assert (
-            done.stderr
-            == "error: runs/run/index.html could not be written: run `speedrunner view` to see why\n"
+        assert done.stderr == (
+            f"error: runs/run/index.html could not be written: {tmp_path / 'run'} has 1 episodes, but static"
+            " pages can show at most 0: use `speedrunner view` without --static\n"
         )
         assert (tmp_path / "out" / "index.html").exists()
 
