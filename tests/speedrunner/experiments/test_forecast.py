@@ -219,7 +219,9 @@ def test_the_command_prints_settings_their_sum_and_its_interval_and_keeps_the_fo
 
 def test_without_any_run_it_says_to_play_a_pilot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "play a pilot first, such as scale=pilot" in complaint("forecast", "experiment=demo")
+    done = in_process("forecast", "experiment=demo")
+    assert done.returncode == 1
+    assert "play a pilot first, such as scale=pilot" in done.stderr
 
 
 def test_a_damaged_run_is_named_and_the_others_are_measured(
