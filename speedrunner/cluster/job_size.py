@@ -94,7 +94,7 @@ def servers_of(part: Sequence[Member]) -> Servers:
 
 
 def job_size(parts: Sequence[Sequence[Member]], at_once: int) -> JobSize:
-    """Return what each of some jobs needs: the largest of their needs.
+    """Return the cores and the memory that are enough for each of some jobs.
 
     Requests per second are those of the runs' forecasts. Without forecasts, they are the most that episodes
     can send. They are never more than the main process can send with one core.
@@ -103,7 +103,8 @@ def job_size(parts: Sequence[Sequence[Member]], at_once: int) -> JobSize:
         parts: the runs of each job.
         at_once: episodes of a job at the same time.
 
-    Raises `StorageError` if forecasts cannot be read.
+    Raises:
+        StorageError: forecasts cannot be read.
     """
     sizes = [_size_part(part, at_once) for part in parts]
     return JobSize(
