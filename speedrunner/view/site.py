@@ -271,7 +271,7 @@ class Site:
 
     def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
         run = load(path, skip_broken=True)
-        return skill_savings(run, self._histories(path, *snapshot), most=INTERVALS)
+        return skill_savings(run, self._histories(path, *snapshot), intervals=INTERVALS)
 
     def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
