@@ -96,8 +96,9 @@ def servers_of(part: Sequence[Member]) -> Servers:
 def job_size(parts: Sequence[Sequence[Member]], at_once: int) -> JobSize:
     """Return the cores and the memory that are enough for each of some jobs.
 
-    Requests per second are those of the runs' forecasts. Without forecasts, they are the most that episodes
-    can send. They are never more than the main process can send with one core.
+    Requests per second are those of the runs' forecasts, with as many episodes at the same time as their
+    pilots played. Without forecasts, they are the most that episodes can send. They are never more than the
+    main process can send with one core.
 
     Args:
         parts: the runs of each job.
