@@ -41,7 +41,7 @@ def new_token() -> str:
     return secrets.token_urlsafe(16)
 
 
-def refusal(hosts: Sequence[str], origin: str | None) -> tuple[int, str] | None:
+def find_refusal(hosts: Sequence[str], origin: str | None) -> tuple[int, str] | None:
     """Return the HTTP status and the reason to refuse a request; `None` if it is allowed.
 
     A page of another site can send requests here by a name that it resolves to this machine, or from its own

@@ -123,11 +123,11 @@ def _amount(sums: Mapping[str, Sum | None], measure: str, which: str) -> str:
 
 
 def _describe_job(jobs: int, size: JobSize) -> str:
-    """Return a line about what `speedrunner submit` asks Slurm for."""
+    """Return a line about the jobs that `speedrunner submit` makes if the site sets no cores and memory."""
     return (
-        f"`speedrunner submit` makes {jobs} job{'s'[: jobs > 1]} of these runs, with {size.cpus} cores and"
-        f" {size.memory_gb} GB each for {AT_ONCE} episodes at the same time. The main process uses"
-        f" {size.client_share:.0%} of a core."
+        f"`speedrunner submit` makes {jobs} job{'s'[: jobs > 1]} of these runs. A job needs up to"
+        f" {size.cpus} cores and {size.memory_gb} GB for {AT_ONCE} episodes at the same time. Its main"
+        f" process uses up to {size.client_share:.0%} of a core."
     )
 
 

@@ -94,16 +94,18 @@ def servers_of(part: Sequence[Member]) -> Servers:
 
 
 def job_size(parts: Sequence[Sequence[Member]], at_once: int) -> JobSize:
-    """Return what each of some jobs needs: the largest of their needs.
+    """Return the cores and the memory that are enough for each of some jobs.
 
-    Requests per second are those of the runs' forecasts. Without forecasts, they are the most that episodes
-    can send. They are never more than the main process can send with one core.
+    Requests per second are those of the runs' forecasts, with as many episodes at the same time as their
+    pilots played. Without forecasts, they are the most that episodes can send. They are never more than the
+    main process can send with one core.
 
     Args:
         parts: the runs of each job.
         at_once: episodes of a job at the same time.
 
-    Raises `StorageError` if forecasts cannot be read.
+    Raises:
+        StorageError: forecasts cannot be read.
     """
     sizes = [_size_part(part, at_once) for part in parts]
     return JobSize(

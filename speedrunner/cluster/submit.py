@@ -93,7 +93,8 @@ def arrays(
     found = []
     for (nodes, gpus), numbers in alike.items():
         parts = {number: dealt[number - 1] for number in numbers}
-        machines = _machines(nodes, gpus, [*parts.values()], cluster, at_once)
+        size = job_size([*parts.values()], at_once)
+        machines = Machines(nodes, gpus, cluster.cpus or size.cpus, cluster.memory_gb or size.memory_gb)
         runs = {number: [str(Path(each.path).resolve()) for each in part] for number, part in parts.items()}
         text = script(cluster, machines, numbers, len(dealt), sweep, root, job_name)
         found.append(Array(job_name, machines, runs, text))
@@ -176,14 +177,6 @@ def require_free(runs: Sequence[str], root: Path) -> None:
                 f"job {job.job}, which is {job.state}, plays {Path(min(both)).name}: wait for it, or"
                 f" cancel it with `scancel {job.job}`"
             )
-
-
-def _machines(
-    nodes: int, gpus: int, parts: Sequence[Sequence[Member]], cluster: Cluster, at_once: int
-) -> Machines:
-    """Return machines for each of some parts: the site's own cores and memory, or as much as they need."""
-    size = job_size(parts, at_once)
-    return Machines(nodes, gpus, cluster.cpus or size.cpus, cluster.memory_gb or size.memory_gb)
 
 
 def _servers(part: Sequence[Member], cluster: Cluster) -> Servers:

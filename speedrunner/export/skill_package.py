@@ -26,18 +26,15 @@ from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.results.blame import format_estimate
 from speedrunner.results.inference import Estimate
-from speedrunner.results.library_label import MEASURES, Evaluation, LibraryLabel
+from speedrunner.results.library_label import MEASURES, SHARES, Evaluation, LibraryLabel
 from speedrunner.results.paired import SUCCESS
 from speedrunner.store.files import explain_errors, format_record, write_shared
 from speedrunner.store.records import Policy
 
 NAME_CHARS, DESCRIPTION_CHARS = 64, 1024
-"""Most characters of a skill's name and description, by the specification."""
+"""Maximum lengths of a skill's name and description in the specification, in characters."""
 
 UNMEASURED = "not measured"
-
-SHARES = {SUCCESS, "score"}
-"""Measures between 0 and 1."""
 
 
 def check_name(folder: Path) -> str:

@@ -28,7 +28,7 @@ WORLD = ("env.primitives", "env.limits", "env.tasks")
 
 
 class CannotCompare(Exception):
-    """Runs have nothing in common that could be compared."""
+    """The chosen runs do not exist, or have nothing in common that could be compared."""
 
 
 class Compared(msgspec.Struct, frozen=True):

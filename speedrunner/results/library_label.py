@@ -21,8 +21,8 @@ from speedrunner.store.stored_run import RunDirectoryError
 MEASURES = (SUCCESS, *METRICS)
 """Values per test episode in a label; tokens are those of the episode's own requests."""
 
-SAVED = tuple(name for name in METRICS if name != "score")
-"""Measures with savings."""
+SHARES = (SUCCESS, "score")
+"""Measures between 0 and 1. All others have savings."""
 
 
 class Evaluation(msgspec.Struct, frozen=True):
@@ -62,7 +62,8 @@ class LibraryLabel(msgspec.Struct, frozen=True, kw_only=True):
         with_library: the last finished evaluation of this version; `None`: not measured.
         without: the first finished evaluation of the same run by a policy without skills, usually before the
             first sleep; `None`: not measured.
-        saved: by `SAVED`, the mean difference per test episode, paired by task: without minus with.
+        saved: for each of `MEASURES` except `SHARES`, the mean difference per test episode, paired by task:
+            without minus with.
         licence: the terms of the skills' text.
         caveats: notes on the models, and on records without a checksum.
     """
@@ -116,7 +117,8 @@ def label_library(
     )
     saved = {}
     if own is not None and empty is not None:
-        found = {name: estimate_difference(side, side, (own, empty), name) for name in SAVED}
+        amounts = [name for name in MEASURES if name not in SHARES]
+        found = {name: estimate_difference(side, side, (own, empty), name) for name in amounts}
         saved = {name: each for name, each in found.items() if each is not None}
     return LibraryLabel(
         run=run.path.resolve().name,

@@ -72,7 +72,7 @@ class SkillSaving(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def skill_savings(
-    run: RunData, history: SkillHistory, costs: RunCosts | None = None, *, most: int | None = None
+    run: RunData, history: SkillHistory, costs: RunCosts | None = None, *, intervals: int | None = None
 ) -> list[SkillSaving]:
     """Return the observed savings of all skills that a run ever had, in the order of creation.
 
@@ -83,8 +83,8 @@ def skill_savings(
     Args:
         history: the run's `skill_history`; without its held-out episodes, only training counts.
         costs: the run's priced ledger; `None`: priced by the run's own list.
-        most: number of skills with intervals, which take most of the time: those that were called most;
-            `None`: all.
+        intervals: number of skills with intervals, which take most of the time: those that were called
+            most; `None`: all.
 
     Raises:
         StorageError: the run cannot be read.
@@ -112,7 +112,7 @@ def skill_savings(
     calls: Counter[str] = Counter()
     for version in history.versions:
         calls[version.name] += version.calls + version.inner_calls
-    resampled = [name for name, _ in calls.most_common(most) if name in tasks]
+    resampled = [name for name, _ in calls.most_common(intervals) if name in tasks]
     differences = ([task[2] for task in tasks[name]] for name in resampled)
     estimates = dict(zip(resampled, bootstrap_columns(list(differences)), strict=True))
     return [

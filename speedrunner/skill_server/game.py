@@ -101,7 +101,8 @@ def load_game(source: str, overrides: Sequence[str], trust: Collection[str]) -> 
     spec = ActorSpec(library, policy.notes).with_part(config.library)
     if any(tool.name == START for tool in spec.list_tools(env)):
         raise InvalidConfig(
-            f"{run.path}:{version} has a tool named {START}, as the server's own tool: rename it"
+            f"{run.path}:{version} has a tool named {START}, which is the name of the server's own tool:"
+            " rename it"
         )
     require(config.sandbox.limits)
     return Game(config, env, spec, choose_task(config), run.state)

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from speedrunner.loopback import refusal
+from speedrunner.loopback import find_refusal
 from speedrunner.skill_server.game import Game
 from speedrunner.skill_server.mcp_server import make_server
 from speedrunner.skill_server.player import Player
@@ -96,7 +96,7 @@ class HttpSessions:
 
     def _refuse(self, request: Request) -> Response | None:
         """Return the refusal of a request; `None` if it may reach a session."""
-        foreign = refusal(request.headers.getlist("host"), request.headers.get("origin"))
+        foreign = find_refusal(request.headers.getlist("host"), request.headers.get("origin"))
         if foreign is not None:
             return Response(f"{foreign[1]}\n", foreign[0])
         scheme, _, given = request.headers.get("authorization", "").partition(" ")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, cast
 
@@ -78,10 +79,11 @@ async def _input_lines() -> AsyncIterator[str]:
     loop, lines = asyncio.get_running_loop(), asyncio.Queue[bytes]()
 
     def read() -> None:
-        with os.fdopen(os.dup(0), "rb") as stream:
+        # The loop may be closed before the input ends.
+        with os.fdopen(os.dup(0), "rb") as stream, suppress(RuntimeError):
             for line in stream:
                 loop.call_soon_threadsafe(lines.put_nowait, line)
-        loop.call_soon_threadsafe(lines.put_nowait, b"")
+            loop.call_soon_threadsafe(lines.put_nowait, b"")
 
     threading.Thread(target=read, daemon=True).start()
     while line := await lines.get():

@@ -106,7 +106,7 @@ class Player:
                 f" Wait for its result, then call {name} again.",
                 is_error=True,
             )
-        # Numbers become what they are in a model's call: others than finite ones are null.
+        # As in a model's call, which is JSON, NaN and infinite numbers become null.
         plain = msgspec.json.decode(msgspec.json.encode(arguments))
         self._running = asyncio.create_task(self._carry_out(ToolCall(name, plain)), name=name)
         return await asyncio.shield(self._running)

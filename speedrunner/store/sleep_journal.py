@@ -67,11 +67,11 @@ def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[Sleep
             if first.sleep != sleep:
                 break
             if step.digest != step.own_digest or step.sleep != sleep or step.attempt != first.attempt:
-                say(f"{path}, line {line}, is damaged: the sleep does not use it and the lines after it")
+                say(f"{path}, line {line}, is damaged: the sleep ignores it and the lines after it")
                 break
             steps.append(step)
     except files.StorageError as error:  # a sleep can start over, so a damaged journal stops no run
-        say(f"{error}: the sleep does not use it and the lines after it")
+        say(f"{error}: the sleep ignores it and the lines after it")
     return steps
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from speedrunner.config.names import ConditionName
+from speedrunner.results.comparison import CannotCompare
 from speedrunner.results.conditions import group_by_condition
 from speedrunner.results.paired import EvaluatedRun, Side
 from speedrunner.store.discovery import DAMAGED, damage
@@ -15,10 +16,6 @@ CONDITION = "condition-"
 """Begins the name of a condition in addresses."""
 
 Addressed = Callable[[tuple[str, ...]], str]
-
-
-class CannotCompare(Exception):
-    """The chosen sides do not exist or have nothing in common."""
 
 
 class Comparable:

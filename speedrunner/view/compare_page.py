@@ -10,7 +10,7 @@ import msgspec
 
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import differences
-from speedrunner.results.comparison import list_changes, list_world_differences
+from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import (
     METRICS,
@@ -21,7 +21,7 @@ from speedrunner.results.paired import (
     list_task_differences,
     pair_runs,
 )
-from speedrunner.view.comparable import CannotCompare, Comparable
+from speedrunner.view.comparable import Comparable
 from speedrunner.view.overlay import SERIES, CurvePoint, Series, draw_overlay
 
 LINKS = 100

@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from speedrunner.markup import stylesheet, templates
+from speedrunner.results.comparison import CannotCompare
 from speedrunner.results.skill_savings import SkillSaving, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
@@ -22,7 +23,7 @@ from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import compare_page, live, most_called, pages
 from speedrunner.view.calls_page import calls_page
-from speedrunner.view.comparable import CannotCompare, Comparable
+from speedrunner.view.comparable import Comparable
 from speedrunner.view.episode_page import ViewedEpisode, episode_page, pictures_data
 from speedrunner.view.library_history import history_page
 from speedrunner.view.library_page import Calls, count_calls, library_page
@@ -273,7 +274,7 @@ class Site:
 
     def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
         run = load(path, skip_broken=True)
-        return skill_savings(run, self._histories(path, *snapshot), most=INTERVALS)
+        return skill_savings(run, self._histories(path, *snapshot), intervals=INTERVALS)
 
     def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""

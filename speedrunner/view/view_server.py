@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from speedrunner.loopback import refusal
+from speedrunner.loopback import find_refusal
 from speedrunner.view.site import POLICY, Answer, Site
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def application(site: Site, token: str, is_ending: Callable[[], bool] = lambda: 
         return Response(why + "\n", status, HEADERS, "text/plain")
 
     async def answer(request: Request) -> Response:
-        foreign = refusal(request.headers.getlist("host"), request.headers.get("origin"))
+        foreign = find_refusal(request.headers.getlist("host"), request.headers.get("origin"))
         if foreign is not None:
             return refused(*foreign)
         if request.method not in ("GET", "HEAD"):

@@ -156,7 +156,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Level(Load, frozen=True, kw_only=True):
-    """Episodes of one environment, so many of them in flight.
+    """A number of episodes of one environment in flight.
 
     Attributes:
         episode_mib: what each episode adds to the main process's memory, with its record.
@@ -232,7 +232,7 @@ async def measure_job(
             episodes=sum(len(each.episodes) for each in played),
             sleeps=sum(len(each.sleeps) for each in played),
             client_mib=client_mib,
-            **_shared(used, loop_s, len(rows), engine_s, seconds),
+            **_load_fields(used, loop_s, len(rows), engine_s, seconds),
         )
     shown = columns("runs", "episodes", "sleeps", *LOAD)
     return Measurement(
@@ -314,11 +314,11 @@ async def _measure_level(overrides: Sequence[str], calls: int, engine_pid: int, 
         client_mib=before_mib,
         episode_mib=(after_mib - before_mib) / many,
         worker_mib=worker_mib,
-        **_shared(used, loop_s, len(turns), after - before, seconds),
+        **_load_fields(used, loop_s, len(turns), after - before, seconds),
     )
 
 
-def _shared(
+def _load_fields(
     used: Resources, loop_s: float, requests: int, engine_s: float, client_s: float
 ) -> dict[str, Any]:
     """Return the fields of `Load`, except for `client_mib`.

@@ -298,14 +298,14 @@ class Completions:
 
     def _metrics(self) -> str:
         cache = self._spec.cache
-        told = {
+        settings = {
             "block_size": cache.block_size,
             "num_gpu_blocks": cache.num_gpu_blocks * self._spec.replicas,
             "enable_prefix_caching": cache.enable_prefix_caching,
             "prefix_match_unit": cache.match_unit,
             "mamba_cache_mode": "align" if cache.hybrid else "none",
         }
-        text = ",".join(f'{name}="{value}"' for name, value in told.items())
+        text = ",".join(f'{name}="{value}"' for name, value in settings.items())
         lines = [
             f'vllm:prompt_tokens_total{{engine="0"}} {self._prompt}',
             f'vllm:prompt_tokens_cached_total{{engine="0"}} {self._cached}',
@@ -351,6 +351,13 @@ class Connection(asyncio.Protocol):
             self._answering = asyncio.create_task(self._answer(first.split()[1], headers, body))
 
     async def _answer(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
+        try:
+            await self._write_answer(path, headers, body)
+        except Exception:
+            self._transport.abort()  # otherwise the client waits forever
+            raise
+
+    async def _write_answer(self, path: str, headers: Mapping[str, str], body: bytes) -> None:
         if body:
             rank = headers.get("x-data-parallel-rank")
             content = await self._completions.complete(body, None if rank is None else int(rank))

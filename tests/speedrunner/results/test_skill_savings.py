@@ -43,7 +43,7 @@ class TestSavings:
         play(run, 0, (0.0, [None] * 5), (0.5, [None] * 3))
         play(run, 2, (1.0, [home]), (1.0, [home]))
         data = load(run.path)
-        found = {each.skill: each for each in skill_savings(data, skill_history(data), most=1)}
+        found = {each.skill: each for each in skill_savings(data, skill_history(data), intervals=1)}
         whole = savings_of(run)
         assert found["_step"] == whole["_step"]
         assert found["home"].llm_calls == Estimate(3.0, None, None, 2)

@@ -61,8 +61,8 @@ class Lender:
         try:
             yield self.worker
         finally:
-            self.returned += 1
             await self.worker.close()
+            self.returned += 1
 
 
 def make_game(*settings: str, llm_calls: int = 20) -> Game:

@@ -6,11 +6,10 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import anyio
 import httpx2
-import pytest
 
-from speedrunner.skill_server import http_sessions
-from speedrunner.skill_server.http_sessions import PATH, HttpSessions
+from speedrunner.skill_server.http_sessions import IDLE_S, PATH, HttpSessions
 from tests.speedrunner.skill_server.samples import INITIALIZE, Lender, make_game
 
 TOKEN = "token of the test"
@@ -25,8 +24,8 @@ class Pool:
 
 
 @asynccontextmanager
-async def browse(pool: Pool) -> AsyncIterator[httpx2.AsyncClient]:
-    """A web client of a server with at most one session."""
+async def browse(pool: Pool) -> AsyncIterator[tuple[httpx2.AsyncClient, HttpSessions]]:
+    """A web client of a server with at most one session, and the server."""
     async with asyncio.TaskGroup() as tasks:
         sessions = HttpSessions(make_game(), pool, tasks, TOKEN, 1)  # type: ignore[arg-type]
         headers = {
@@ -37,7 +36,7 @@ async def browse(pool: Pool) -> AsyncIterator[httpx2.AsyncClient]:
         async with httpx2.AsyncClient(
             transport=transport, base_url="http://localhost", headers=headers, timeout=60
         ) as client:
-            yield client
+            yield client, sessions
 
 
 async def begin(client: httpx2.AsyncClient) -> dict[str, str]:
@@ -60,11 +59,15 @@ async def until_returned(pool: Pool) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_session_without_requests_ends_with_its_episode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_sessions, "IDLE_S", 3.0)
+async def test_a_session_without_requests_ends_with_its_episode() -> None:
     pool = Pool()
-    async with browse(pool) as client:
+    async with browse(pool) as (client, sessions):
         session = await begin(client)
+        (transport,) = sessions._open.values()
+        idle = transport.idle_scope
+        assert idle is not None
+        assert idle.deadline <= anyio.current_time() + IDLE_S
+        idle.deadline = anyio.current_time()  # as if this time were over
         await until_returned(pool)
         answer = await client.post(PATH, json=INITIALIZE, headers=session)
         assert answer.status_code == 404
@@ -73,7 +76,7 @@ async def test_a_session_without_requests_ends_with_its_episode(monkeypatch: pyt
 
 async def test_a_session_that_its_client_ends_takes_its_episode_with_it() -> None:
     pool = Pool()
-    async with browse(pool) as client:
+    async with browse(pool) as (client, _):
         session = await begin(client)
         assert (await client.delete(PATH, headers=session)).status_code == 200
         await until_returned(pool)
