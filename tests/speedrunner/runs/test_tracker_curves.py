@@ -18,7 +18,17 @@ from speedrunner.results.tables import COUNTS, MEASURES, TRAINING, make_tables
 from speedrunner.runs import tracker_curves
 from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
+from tests.scripted_runs import (
+    LEARN,
+    SCHEDULE,
+    ScriptedRun,
+    complaint,
+    in_process,
+    roomy,
+    script,
+    speedrunner,
+    walker,
+)
 
 pytestmark = pytest.mark.process
 
@@ -33,7 +43,8 @@ def run(
             roomy(tiny_model_config), caveat="its answers come from a script"
         )
         played = ScriptedRun(folder, model_config, engine)
-        done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}", "logging=both")
+        # In a process of its own: W&B says more where packages such as mcp are imported.
+        done = speedrunner("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}", "logging=both")
     assert (done.returncode, done.stderr) == (0, "")
     assert "no more curves" not in done.stdout
     return load(folder / "run")
