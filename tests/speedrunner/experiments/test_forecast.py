@@ -208,7 +208,7 @@ def test_the_command_prints_settings_their_sum_and_its_interval_and_keeps_the_fo
     assert "Not measured and not in the sum: 1 runs" in done.stdout
     assert lines[-2].startswith(f"speedrunner sweep {tmp_path / 'runs.yaml'} env=")
     assert lines[-2].endswith(" scale=pilot run.seed=0")
-    assert re.fullmatch(r"`speedrunner submit` makes 1 job .* with \d+ cores and \d+ GB each .*", lines[-1])
+    assert re.fullmatch(r"`speedrunner submit` makes 1 job .* up to \d+ cores and \d+ GB for .*", lines[-1])
     content = json.loads(in_process(*command, *options, "--json").stdout)
     runs = msgspec.convert(content["runs"], list[Forecast])
     assert [Path(each.dir).name for each in runs] * 2 == [

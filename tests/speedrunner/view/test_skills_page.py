@@ -53,7 +53,7 @@ def test_a_run_without_prices_shows_its_calls_and_says_what_is_missing(tmp_path:
     (run.path / "processes.jsonl").unlink()
     text = page(run.path)
     assert "Savings are unknown" in text
-    assert "processes.jsonl, which records them, is missing" in text
+    assert "processes.jsonl, which records them, has no complete row" in text
     assert ">home</a>" in text
 
 
