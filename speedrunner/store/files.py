@@ -78,7 +78,7 @@ def open_regular(path: Path, flags: int, mode: int = _FILE_MODE) -> int:
     """
     with suppress(FileNotFoundError):
         # Opening a device already affects it: a tape rewinds, a watchdog starts.
-        if not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISLNK(mode):
+        if not stat.S_ISREG(kind := os.lstat(path).st_mode) and not stat.S_ISLNK(kind):
             raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
     found = os.fstat(descriptor)
