@@ -32,7 +32,7 @@ class Comparable:
         for slug, path in found.items():
             try:
                 run = EvaluatedRun(slug, load(path, skip_broken=True))
-                _ = run.condition_name, run.rows
+                _ = run.condition_name, run.tests
                 self.runs[slug] = run
             except DAMAGED as error:
                 self.problems.append(damage(path, error))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
@@ -11,6 +10,7 @@ import msgspec
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import differences
 from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
+from speedrunner.results.conditions import Spread, spread
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import (
     METRICS,
@@ -70,15 +70,14 @@ def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
                 early, late = side.checkpoints[0], side.checkpoints[-1]
                 links.append((f"checkpoint {early} with {late}", f"{slug}@{early}/{slug}@{late}"))
             links, room = links[:room], max(room - len(links), 0)
-            scores = [] if last is None else _seed_means(side, last, "score")
-            outputs = [] if last is None else _seed_means(side, last, "output tokens")
+            score, output = (None if last is None else _spread_seeds(side, last, each) for each in CURVES)
             rows.append(
                 {
                     "name": side.title,
                     "runs": [(run.name, seed) for seed, run in seeds.items()],
                     "last": last,
-                    "score": _spread(scores, 3),
-                    "output": _spread(outputs, 0),
+                    "score": _show_spread(score, 3),
+                    "output": _show_spread(output, 0),
                     "links": links,
                 }
             )
@@ -246,24 +245,23 @@ def _average_curve(side: Side, metric: str) -> Series:
     """Return the mean over seeds; its band is one standard deviation."""
     points = []
     for point in side.checkpoints:
-        values = _seed_means(side, point, metric)
-        if values:
-            mean, sd = fmean(values), stdev(values) if len(values) > 1 else None
-            ends = (None, None) if sd is None else (mean - sd, mean + sd)
-            points.append(CurvePoint(point, mean, *ends))
+        if found := _spread_seeds(side, point, metric):
+            ends = (None, None) if found.sd is None else (found.mean - found.sd, found.mean + found.sd)
+            points.append(CurvePoint(point, found.mean, *ends))
     return Series(side.title, points)
 
 
-def _seed_means(side: Side, point: int, metric: str) -> list[float]:
-    found = [run.average_tasks(point, metric) for run in side.runs.values() if point in run.checkpoints]
-    return [fmean(values.values()) for values in found if values]
+def _spread_seeds(side: Side, point: int, metric: str) -> Spread | None:
+    """Return mean and deviation over the seeds that have finished a checkpoint; `None` without a value."""
+    runs = [run for run in side.runs.values() if point in run.checkpoints]
+    return spread(run.average_tasks(point, METRICS[metric]).mean() for run in runs)
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
-    if not values:
+def _show_spread(found: Spread | None, digits: int) -> str:
+    if found is None:
         return "–"
-    deviation = f" ± {stdev(values):,.{digits}f}" if len(values) > 1 else ""
-    return f"{fmean(values):,.{digits}f}{deviation}"
+    deviation = "" if found.sd is None else f" ± {found.sd:,.{digits}f}"
+    return f"{found.mean:,.{digits}f}{deviation}"
 
 
 def _config_lines(one: EvaluatedRun, other: EvaluatedRun) -> list[str]:
