@@ -11,7 +11,6 @@ import pandas
 
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
-from speedrunner.results.checkpoints import CUT
 from speedrunner.results.paired import EvaluatedRun
 from speedrunner.results.run_result import RunResult
 from typed.plain_records import flat
@@ -173,13 +172,6 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
     whole = pandas.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
     front = [*KEYS, "seed", "run"]
     return whole[[*front, *(column for column in whole.columns if column not in front)]]
-
-
-def share_cut(rows: Iterable[pandas.Series[Any]]) -> float:
-    """Return the share of the test episodes of some checkpoints that ended by wall clock or context."""
-    frame = pandas.DataFrame(rows)
-    ended = frame[[*CUT]].sum(axis=1) * frame["episodes"]
-    return float(ended.sum() / frame["episodes"].sum())
 
 
 def _list_settings(run: RunResult | EvaluatedRun) -> dict[str, Any]:
