@@ -15,7 +15,7 @@ import msgspec
 from envs import Task
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config
-from speedrunner.results.checkpoints import frame_episodes
+from speedrunner.results.checkpoints import frame_episodes, select_tests
 from speedrunner.results.inference import Estimate, bootstrap_seeds
 from speedrunner.results.ledger import RunCosts
 from speedrunner.results.plain_rows import plain_value
@@ -88,7 +88,7 @@ class EvaluatedRun:
 
     def scored(self, point: int) -> pandas.DataFrame:
         """Return a checkpoint's episodes that have a score."""
-        return self.tests[(self.tests["checkpoint"] == point) & self.tests["score"].notna()]
+        return select_tests(self.tests, point)
 
     def average_tasks(self, point: int, column: str) -> pandas.Series[float]:
         """Return a column's mean over the scored episodes of each task with a value."""
