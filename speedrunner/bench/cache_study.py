@@ -29,8 +29,10 @@ from serving.usage import Counters, Prices, Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.cache_truth import (
     ForcedToken,
-    Sample,
-    compare_answer,
+    Positions,
+    choose_positions,
+    compare,
+    probe_engine,
     shift_figures,
     shift_notes,
     shift_table,
@@ -196,7 +198,7 @@ async def compare_tokens(
         episodes = [each for played in run.episodes().values() for each in played]
         share = tokens // len(runs) + (number < tokens % len(runs))
         answers = {each.episode: [turn.usage.completion for turn in each.turns] for each in episodes}
-        chosen = Sample.of(answers, share).positions
+        chosen = choose_positions(answers, share)
         async with deployment.client(lambda row: None, admission=run.setup.config.serving.admission) as model:
             assert model.tokenizer is not None  # on the completions API
             play = partial(_compare_episode, run, model, GrammarMasks(model.tokenizer), salt, chosen, found)
@@ -210,7 +212,7 @@ async def _compare_episode(
     model: Model,
     masks: GrammarMasks,
     salt: str,
-    chosen: dict[str, dict[int, set[int]]],
+    chosen: Positions,
     found: list[ForcedToken],
     episode: Trajectory,
 ) -> None:
@@ -220,7 +222,10 @@ async def _compare_episode(
 
     async def watch(number: int, played: Played) -> None:
         if number in turns:
-            found.extend(await compare_answer(model.engine, played, turns[number], salt, masks))
+            probe, answer = partial(probe_engine, model.engine, played.replica), played.answer.token_ids
+            found.extend(
+                await compare(probe, played.prompt, answer, turns[number], salt, played.grammar, masks)
+            )
 
     wanted = replace(episode, turns=episode.turns[: max(turns) + 1])
     check = partial(run.check, episode)

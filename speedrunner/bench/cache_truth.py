@@ -12,9 +12,9 @@ not use `prompt_logprobs`, because vLLM does not read the cache for those.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from random import Random
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -25,7 +25,6 @@ from serving.together import run_together
 from serving.tokens.grammar import Part
 from speedrunner.bench.grammar_mass import GrammarMasks, removed_mass
 from speedrunner.bench.measurement import Table, columns
-from speedrunner.bench.player import Played
 
 TOP = 20
 """Likeliest tokens that are requested at each position; vLLM's own limit (`--max-logprobs`)."""
@@ -78,73 +77,65 @@ class ForcedToken(msgspec.Struct, frozen=True):
     removed_most: float | None = None
 
 
-class Prober(Protocol):
-    """Asks an engine for one token."""
-
-    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
-        """Force `token` after `prompt`; prompts with the same salt share the prefix cache."""
+Probe = Callable[[Sequence[int], int, str], Awaitable[TokenProbe]]
+"""Forces a token after a prompt; prompts with the same salt share the prefix cache."""
 
 
-class EngineProber:
-    """Asks a replica of an engine, without a grammar."""
+async def probe_engine(
+    engine: Engine, replica: int | None, prompt: Sequence[int], token: int, salt: str
+) -> TokenProbe:
+    """Ask a replica of an engine for one token, without a grammar.
 
-    def __init__(self, engine: Engine, replica: int | None = None) -> None:
-        self._engine = engine
-        self._replica = replica
-
-    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
-        """See `Prober`. Raises `ServingError`; `RequestRefused` if the engine returns no log-probability."""
-        reply = await self._engine.complete(
-            Prompt(list(prompt)),
-            max_tokens=1,
-            labels={"role": "log_probability"},
-            replica=self._replica,
-            temperature=0.0,
-            allowed_token_ids=[token],
-            logprobs=TOP,
-            return_tokens_as_token_ids=True,
-            cache_salt=salt,
-        )
-        reply.record("ok", reply.usage)
-        found = reply.answer.choices[0].logprobs
-        if found is None or not found.token_logprobs or found.token_logprobs[0] is None:
-            raise RequestRefused("the engine returns no log-probabilities; start it with --max-logprobs 20")
-        top = (found.top_logprobs or [None])[0] or {}
-        by_id = {int(name.removeprefix("token_id:")): value for name, value in top.items()}
-        return TokenProbe(found.token_logprobs[0], by_id, reply.usage.cached)
+    Raises `ServingError`; `RequestRefused` if the engine returns no log-probability.
+    """
+    reply = await engine.complete(
+        Prompt(list(prompt)),
+        max_tokens=1,
+        labels={"role": "log_probability"},
+        replica=replica,
+        temperature=0.0,
+        allowed_token_ids=[token],
+        logprobs=TOP,
+        return_tokens_as_token_ids=True,
+        cache_salt=salt,
+    )
+    reply.record("ok", reply.usage)
+    found = reply.answer.choices[0].logprobs
+    if found is None or not found.token_logprobs or found.token_logprobs[0] is None:
+        raise RequestRefused("the engine returns no log-probabilities; start it with --max-logprobs 20")
+    top = (found.top_logprobs or [None])[0] or {}
+    by_id = {int(name.removeprefix("token_id:")): value for name, value in top.items()}
+    return TokenProbe(found.token_logprobs[0], by_id, reply.usage.cached)
 
 
-class Sample(msgspec.Struct, frozen=True):
-    """The positions to compare, by episode and number of the turn."""
+Positions = dict[str, dict[int, set[int]]]
+"""Positions to compare, by episode and number of the turn."""
 
-    positions: dict[str, dict[int, set[int]]]
 
-    @classmethod
-    def of(cls, answers: dict[str, list[int]], tokens: int, seed: int = 0) -> Sample:
-        """Choose `tokens` positions at random: half of them first tokens of answers, right after a cached
-        prefix.
+def choose_positions(answers: dict[str, list[int]], tokens: int, seed: int = 0) -> Positions:
+    """Choose `tokens` positions at random: half of them first tokens of answers, right after a cached prefix.
 
-        Args:
-            answers: for each episode, the tokens of its answers.
-        """
-        rng, chosen = Random(seed), dict[str, dict[int, set[int]]]()
-        places = [
-            (episode, turn, position)
-            for episode, lengths in answers.items()
-            for turn, length in enumerate(lengths)
-            for position in range(length)
-        ]
-        firsts = [place for place in places if place[2] == 0]
-        taken = rng.sample(firsts, min(-(-tokens // 2), len(firsts)))
-        rest = sorted(set(places) - set(taken))
-        taken += rng.sample(rest, min(tokens - len(taken), len(rest)))
-        for episode, turn, position in taken:
-            chosen.setdefault(episode, {}).setdefault(turn, set()).add(position)
-        return cls(chosen)
+    Args:
+        answers: for each episode, the tokens of its answers.
+    """
+    rng, chosen = Random(seed), Positions()
+    places = [
+        (episode, turn, position)
+        for episode, lengths in answers.items()
+        for turn, length in enumerate(lengths)
+        for position in range(length)
+    ]
+    firsts = [place for place in places if place[2] == 0]
+    taken = rng.sample(firsts, min(-(-tokens // 2), len(firsts)))
+    rest = sorted(set(places) - set(taken))
+    taken += rng.sample(rest, min(tokens - len(taken), len(rest)))
+    for episode, turn, position in taken:
+        chosen.setdefault(episode, {}).setdefault(turn, set()).add(position)
+    return chosen
 
 
 async def compare(
-    prober: Prober,
+    probe: Probe,
     prompt: list[int],
     answer: list[int],
     positions: Collection[int],
@@ -165,7 +156,7 @@ async def compare(
         ids, token = [*prompt, *answer[:position]], answer[position]
         salts = (salt, secrets.token_hex(8), secrets.token_hex(8))
         cached, computed, control = await run_together(
-            lambda each: prober.probe(ids, token, each), salts, len(salts)
+            lambda each: probe(ids, token, each), salts, len(salts)
         )
         least = most = None
         if position in allowed:
@@ -176,16 +167,6 @@ async def compare(
         )
 
     return list(await run_together(measure, places, len(places) or 1))
-
-
-async def compare_answer(
-    engine: Engine, played: Played, positions: Collection[int], salt: str, masks: GrammarMasks
-) -> list[ForcedToken]:
-    """Compare tokens of an answer that was just forced. Raises `ServingError`."""
-    prober = EngineProber(engine, played.replica)
-    return await compare(
-        prober, played.prompt, played.answer.token_ids, positions, salt, played.grammar, masks
-    )
 
 
 def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:

@@ -4,27 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from datetime import datetime
 
 import msgspec
 
 from speedrunner.results.run_result import RunResult, count_terminations
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.records import Machine, Process
-
-
-class RunFacts(msgspec.Struct, frozen=True):
-    """One run; `terminations` counts all its episodes."""
-
-    path: str
-    env: str
-    method: str
-    model: str
-    seed: int
-    began: str
-    checkpoints: list[int]
-    unfinished: list[int]
-    terminations: dict[str, int]
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -43,7 +28,7 @@ class Facts(msgspec.Struct, frozen=True):
         notes: changes between the processes of a run.
     """
 
-    runs: list[RunFacts]
+    runs: list[RunResult]
     shared: list[Shared]
     terminations: dict[str, int]
     notes: list[str]
@@ -60,7 +45,7 @@ def facts(runs: Sequence[RunResult]) -> Facts:
         ):
             shared.setdefault(key, []).append(run.path)
     found = [Shared(what, value, paths) for (what, value), paths in sorted(shared.items())]
-    return Facts([_facts(run) for run in runs], found, count_terminations(runs), notes)
+    return Facts([*runs], found, count_terminations(runs), notes)
 
 
 def _list_conditions(process: Process) -> dict[str, str]:
@@ -74,17 +59,3 @@ def _list_conditions(process: Process) -> dict[str, str]:
 def _hardware(machine: Machine) -> str:
     gpus = [f"{count} x {name}" for name, count in Counter(machine.gpus).items()]
     return "; ".join([f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB", *gpus])
-
-
-def _facts(run: RunResult) -> RunFacts:
-    return RunFacts(
-        path=run.path,
-        env=run.condition_name.env,
-        method=run.condition_name.method,
-        model=run.condition_name.model,
-        seed=run.seed,
-        began="" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
-        checkpoints=[int(point) for point in run.checkpoints.index],
-        unfinished=run.unfinished,
-        terminations=count_terminations([run]),
-    )

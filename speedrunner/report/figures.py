@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain, count, islice
 
@@ -25,7 +25,7 @@ from speedrunner.report.panels import (
 from speedrunner.results.cache_effects import cache_effects
 from speedrunner.results.conditions import FAMILIES, Condition, Spread
 from speedrunner.results.paper import played_models
-from speedrunner.results.series import PLACES, frontier, methods, places
+from speedrunner.results.series import PLACES, frontier, places
 
 MOST_PLACES, MOST_METHODS = 12, 24
 """Maximum environments of a figure, and methods in addition to the main ones. The tables have all."""
@@ -48,16 +48,12 @@ def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
     Args:
         options: further options of the command that fills a gap.
     """
-    models = sorted(played_models(groups))
-    main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
-    experiments = (_ablations, _interpreter, _zombies, _shift, _replay)
-    others = (*experiments, _spend, _tokens, _cache)
     made = (
-        msgspec.structs.replace(figure, is_experiment=make in (_learning, *experiments))
-        for makers in (main, others)
-        for model in models
-        for make in makers
-        if (figure := make(groups, model, options)) is not None
+        msgspec.structs.replace(figure, is_experiment=is_experiment)
+        for makers in (MAIN_FIGURES, OTHER_FIGURES)
+        for model in sorted(played_models(groups))
+        for experiment, make, is_experiment in makers
+        if (figure := make(FigureBuilder(groups, model, experiment, options))) is not None
     )
     return [*name_apart(made)]
 
@@ -72,14 +68,10 @@ def name_apart(figures: Iterable[Figure]) -> Iterator[Figure]:
         yield msgspec.structs.replace(figure, name=name)
 
 
-def _learning(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "main", options)
-    columns = _places(builder.groups)
+def _learning(builder: FigureBuilder) -> Figure | None:
+    columns = _places(builder)
     rows = [
-        [
-            _curves(builder, title, envs, _main(groups, envs, model), measure)
-            for title, envs in columns.items()
-        ]
+        [_curves(builder, title, envs, _main(builder, envs), measure) for title, envs in columns.items()]
         for measure in (SCORE, OUTPUT, USD)
     ]
     text = (
@@ -93,20 +85,20 @@ def _learning(groups: Sequence[Condition], model: str, options: str) -> Figure |
     return builder.figure("combined_performance", "Performance and cost over training", text, rows)
 
 
-def _places(groups: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
+def _places(builder: FigureBuilder) -> dict[str, tuple[str, ...]]:
     """Return the environments of the main experiment, and others that are not variants of it."""
     found = {
         title: envs
-        for title, envs in places(groups).items()
+        for title, envs in places(builder.groups).items()
         if title in PLACES or envs[0] not in ZOMBIES.values()
     }
     return dict(islice(found.items(), MOST_PLACES))
 
 
-def _main(groups: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
+def _main(builder: FigureBuilder, envs: Sequence[str]) -> list[str]:
     """Return the main methods for a place, and other methods that were played in all of it and are not their
     variants."""
-    played = sorted(set.intersection(*({*methods(groups, [env], model)} for env in envs)))
+    played = sorted(set.intersection(*({*builder.methods([env])} for env in envs)))
     known = [name for name in MAIN if name != "voyager" or envs == ("crafter",) or name in played]
     variants = tuple(f"{name}-" for name in (*MAIN, "asi_replay"))
     others = [name for name in played if name not in MAIN and not name.startswith(variants)]
@@ -120,12 +112,11 @@ def _curves(
     return Panel(title, ROLLOUTS, LABELS[measure], [line for line in lines if line is not None])
 
 
-def _pareto(groups: Sequence[Condition], model: str, options: str, *, measure: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "main", options)
+def _pareto(measure: str, builder: FigureBuilder) -> Figure | None:
     row = [
         panel
-        for title, envs in _places(builder.groups).items()
-        if len((panel := _points(builder, title, envs, _main(groups, envs, model), measure)).lines) > 1
+        for title, envs in _places(builder).items()
+        if len((panel := _points(builder, title, envs, _main(builder, envs), measure)).lines) > 1
     ]
     name = "combined_performance_pareto" if measure == USD else "pareto_frontier"
     text = (
@@ -134,8 +125,8 @@ def _pareto(groups: Sequence[Condition], model: str, options: str, *, measure: s
     )
     silent = [
         f"{method} in {title} ({amount:g} of a seed's test episodes)"
-        for title, envs in _places(builder.groups).items()
-        for method in _main(groups, envs, model)
+        for title, envs in _places(builder).items()
+        for method in _main(builder, envs)
         if (amount := _count_silent(builder, envs, method))
     ]
     if silent:
@@ -167,22 +158,20 @@ def _count_silent(builder: FigureBuilder, envs: Sequence[str], name: str) -> flo
     return points[max(points)].mean if points else 0.0
 
 
-def _ablations(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "ablations", options)
-    played = methods(groups, ["babyai"], model)
+def _ablations(builder: FigureBuilder) -> Figure | None:
+    played = builder.methods(["babyai"])
     names = ("speedrunner", *ABLATIONS) if {*ABLATIONS} & {*played} else ()
     row = [_curves(builder, "BabyAI", ["babyai"], names, measure) for measure in (SCORE, OUTPUT)]
     text = "SpeedRunner without one of its parts: its code interpreter, its prompt, private skills."
     return builder.figure("babyai_ablations", "Ablations on BabyAI", text, [row])
 
 
-def _interpreter(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "interpreter", options)
+def _interpreter(builder: FigureBuilder) -> Figure | None:
     names = ("speedrunner", ABLATIONS[0])
     there = {
         title: envs
         for title, envs in places(builder.groups).items()
-        if title in ("Crafter", "ScienceWorld", *FAMILIES) and names[1] in methods(groups, envs, model)
+        if title in ("Crafter", "ScienceWorld", *FAMILIES) and names[1] in builder.methods(envs)
     }
     rows = [
         [_curves(builder, title, envs, names, measure) for title, envs in there.items()]
@@ -192,18 +181,20 @@ def _interpreter(groups: Sequence[Condition], model: str, options: str) -> Figur
     return builder.figure("combined_ablations", "The code interpreter", text, rows)
 
 
-def _zombies(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "zombies", options)
+def _zombies(builder: FigureBuilder) -> Figure | None:
     played = {group.condition_name.env for group in builder.groups}
     if not {ZOMBIES["0x"], ZOMBIES["2x"]} & played:
         return None
-    lines, over = [], []
-    for name in ("react", "opo", "voyager", "speedrunner"):
-        found = {times: builder.curve([env], name, SCORE).last for times, env in ZOMBIES.items()}
-        lines += [*bars_of(name, found)]
-    for name in ("voyager", "speedrunner"):
-        found = {times: builder.curve([env], name, "combat").last for times, env in ZOMBIES.items()}
-        over += [*bars_of(name, found)]
+
+    def bars(names: Iterable[str], measure: str) -> list[Line]:
+        found = {
+            name: {times: builder.curve([env], name, measure).last for times, env in ZOMBIES.items()}
+            for name in names
+        }
+        return [bar for name, values in found.items() for bar in bars_of(name, values)]
+
+    lines = bars(("react", "opo", "voyager", "speedrunner"), SCORE)
+    over = bars(("voyager", "speedrunner"), "combat")
     panel = Panel("Crafter", "zombies", LABELS[SCORE], lines, kind="bars", over=over, over_y=LABELS["combat"])
     text = (
         "Final score without zombies, with the usual number and with twice as many (bars), and the"
@@ -212,10 +203,9 @@ def _zombies(groups: Sequence[Condition], model: str, options: str) -> Figure | 
     return builder.figure("zombie_sweep", "External randomness", text, [[panel]])
 
 
-def _shift(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "shift", options)
+def _shift(builder: FigureBuilder) -> Figure | None:
     third, fourth = FAMILIES
-    if not any(f"-from_{third}" in name for name in methods(groups, [fourth], model)):
+    if not any(f"-from_{third}" in name for name in builder.methods([fourth])):
         return None
     row = []
     for measure in (SCORE, USD):
@@ -239,11 +229,8 @@ def _shift(groups: Sequence[Condition], model: str, options: str) -> Figure | No
     return builder.figure("scienceworld_shift", "Distribution shift", text, [row])
 
 
-def _replay(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "replay", options)
-    names = (
-        ("asi", "asi_replay", "speedrunner") if "asi_replay" in methods(groups, FAMILIES[:1], model) else ()
-    )
+def _replay(builder: FigureBuilder) -> Figure | None:
+    names = ("asi", "asi_replay", "speedrunner") if "asi_replay" in builder.methods(FAMILIES[:1]) else ()
     row = [_curves(builder, "ScienceWorld 3", FAMILIES[:1], names, measure) for measure in (SCORE, OUTPUT)]
     text = (
         "Skill induction that verifies skills by replay, which breaks the rule of no replay, compared"
@@ -252,11 +239,10 @@ def _replay(groups: Sequence[Condition], model: str, options: str) -> Figure | N
     return builder.figure("replay_ablation", "Verification by replay", text, [row])
 
 
-def _spend(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "main", options)
+def _spend(builder: FigureBuilder) -> Figure | None:
     columns = {
-        title: (envs, [name for name in _main(groups, envs, model) if _trained(builder, envs, name)])
-        for title, envs in _places(builder.groups).items()
+        title: (envs, [name for name in _main(builder, envs) if _trained(builder, envs, name)])
+        for title, envs in _places(builder).items()
     }
     rows = [
         [_curves(builder, title, envs, names, measure) for title, (envs, names) in columns.items()]
@@ -276,11 +262,10 @@ def _trained(builder: FigureBuilder, envs: Sequence[str], name: str) -> bool:
     return spent is not None and spent.mean > 0
 
 
-def _tokens(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "main", options)
+def _tokens(builder: FigureBuilder) -> Figure | None:
     row = []
-    for title, envs in _places(builder.groups).items():
-        names = _main(groups, envs, model)
+    for title, envs in _places(builder).items():
+        names = _main(builder, envs)
         found = {
             measure: {name: builder.curve(envs, name, measure).last for name in names}
             for measure in ("uncached", "cached", OUTPUT)
@@ -294,9 +279,8 @@ def _tokens(groups: Sequence[Condition], model: str, options: str) -> Figure | N
     return builder.figure("tokens", "Cached and uncached tokens", text, [row])
 
 
-def _cache(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
-    builder = FigureBuilder(groups, model, "cache", options)
-    found = [each for each in cache_effects(groups) if each.condition_name.model == model]
+def _cache(builder: FigureBuilder) -> Figure | None:
+    found = [each for each in cache_effects(builder.everything) if each.condition_name.model == builder.model]
     known = {(each.condition_name.method, each.condition_name.env) for each in found}
     builder.note(
         (run for each in found for run in each.runs),
@@ -304,18 +288,37 @@ def _cache(groups: Sequence[Condition], model: str, options: str) -> Figure | No
     )
     row = []
     for measure in ("uncached", "actor_usd"):
-        own = {
-            f"{each.condition_name.method}, {each.condition_name.env}": each
-            for each in found
-            if each.measure == measure
-        }
-        lines = [
-            *bars_of("with prefix cache", {name: each.with_cache for name, each in own.items()}),
-            *bars_of("without", {name: each.without_cache for name, each in own.items()}),
-        ]
+        with_cache, without = {}, {}
+        for each in found:
+            if each.measure == measure:
+                name = f"{each.condition_name.method}, {each.condition_name.env}"
+                with_cache[name], without[name] = each.with_cache, each.without_cache
+        lines = [*bars_of("with prefix cache", with_cache), *bars_of("without", without)]
         row.append(Panel("", "", LABELS[measure], lines, kind="bars"))
     text = (
         "The same policies on a server with and without prefix cache: computed prompt tokens and USD"
         " of a test episode, without sleeps."
     )
     return builder.figure("prefix_cache", "What the prefix cache saved", text, [row])
+
+
+Maker = Callable[[FigureBuilder], Figure | None]
+
+MAIN_FIGURES: tuple[tuple[str, Maker, bool], ...] = (
+    ("main", _learning, True),
+    ("main", partial(_pareto, USD), False),
+    ("main", partial(_pareto, OUTPUT), False),
+)
+"""The experiment that each figure shows, how it is made, and `Figure.is_experiment`."""
+
+OTHER_FIGURES: tuple[tuple[str, Maker, bool], ...] = (
+    ("ablations", _ablations, True),
+    ("interpreter", _interpreter, True),
+    ("zombies", _zombies, True),
+    ("shift", _shift, True),
+    ("replay", _replay, True),
+    ("main", _spend, False),
+    ("main", _tokens, False),
+    ("cache", _cache, False),
+)
+"""The same for the figures after those of all models."""

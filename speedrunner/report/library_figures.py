@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from statistics import fmean
 
 from speedrunner.markup.number_texts import exact_number
 from speedrunner.report.panels import LETTERS, Figure, Line, Panel
@@ -90,8 +91,8 @@ def _attribution_panel(subject: EvaluatedPolicy, metric: str) -> Panel:
 
 def _dots(name: str, found: dict[str, Estimate]) -> Line:
     values = found.values()
-    ends = [None if each.low is None or each.high is None else (each.low, each.high) for each in values]
-    return Line(name, [*found], [each.mean for each in values], [None] * len(found), 1, ends=ends)
+    means, ends = [each.mean for each in values], [each.ends for each in values]
+    return Line(name, [*found], means, [None] * len(found), 1, ends=ends)
 
 
 def _matrices(transfers: Sequence[Transfer]) -> Iterator[Panel]:
@@ -114,7 +115,7 @@ def _matrix(title: str, transfers: Sequence[Transfer], label: Callable[[Player],
     lines = []
     for name, row in sorted(cells.items()):
         ordered = dict(sorted(row.items()))
-        scores = [_mean([each.score.mean for each in own]) for own in ordered.values()]
+        scores = [fmean(each.score.mean for each in own) for own in ordered.values()]
         lines.append(
             Line(name, [*ordered], scores, [None] * len(row), 1, notes=[*map(_note, ordered.values())])
         )
@@ -123,12 +124,8 @@ def _matrix(title: str, transfers: Sequence[Transfer], label: Callable[[Player],
 
 def _note(transfers: Sequence[Transfer]) -> str:
     outputs = [each.output.mean for each in transfers if each.output is not None]
-    tokens = f"{exact_number(round(_mean(outputs)), '')} tokens" if outputs else "no request"
+    tokens = f"{exact_number(round(fmean(outputs)), '')} tokens" if outputs else "no request"
     return f"{tokens}\nn = {sum(each.episodes for each in transfers)}"
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _file_name(*parts: str) -> str:

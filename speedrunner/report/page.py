@@ -20,6 +20,7 @@ from speedrunner.report.styles import palette_css
 from speedrunner.report.summary import Summary
 from speedrunner.results.claim_tables import CLAIMS
 from speedrunner.results.claims import Judged, JudgedComparison
+from speedrunner.results.run_result import count_terminations
 from speedrunner.results.writing import Cell, Table
 
 ROWS = 200
@@ -27,9 +28,6 @@ ROWS = 200
 
 VERDICTS = {"supported": "good", "contradicted": "bad", "undecided": "plain"}
 """Kinds of badges by verdict, in the order of the page."""
-
-OPEN = 20
-"""Maximum rows of a table that is open initially."""
 
 
 class Section(NamedTuple):
@@ -62,7 +60,7 @@ def page(
         records: tables measured by `speedrunner bench gpu`.
     """
     environment = templates(__package__)
-    environment.filters |= {"cell": _cell, "numbers": _numbers}
+    environment.filters |= {"cell": _cell, "numbers": _numbers, "moment": _moment}
     here = files(__package__)
     script = (here / "report.js").read_text(encoding="utf-8")
     shown = [each for each in judged if each.has_runs]
@@ -80,6 +78,7 @@ def page(
         ],
         rows=ROWS,
         facts=facts,
+        count_terminations=count_terminations,
         caveats=caveats,
         problems=problems,
         missing=_merge([*(figure.missing for figure in figures), gaps]),
@@ -133,6 +132,10 @@ def _cell(cell: Cell, column: str = "") -> str:
     if isinstance(cell, float):
         return exact_number(cell, "USD" if "usd" in column else "")
     return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def _moment(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}"
 
 
 def _numbers(figure: Figure) -> list[tuple[Any, ...]]:

@@ -7,10 +7,11 @@ from typing import Literal
 
 import msgspec
 
+from speedrunner.results.checkpoints import estimate_test
 from speedrunner.results.conditions import Condition, Spread
-from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
+from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.paper import sweep_command
-from speedrunner.results.series import Curve, curve
+from speedrunner.results.series import Curve, curve, methods
 
 SCORE, OUTPUT, USD, SPEND = "score", "output", "cost_usd", "training_usd"
 LABELS = {
@@ -103,21 +104,29 @@ class FigureBuilder:
     Args:
         experiment: the experiment that fills gaps.
         options: further options of its command, such as ` scale=pilot`.
+
+    Attributes:
+        everything: the conditions of all models; `groups`: those of the figure's model.
     """
 
     def __init__(self, groups: Sequence[Condition], model: str, experiment: str, options: str) -> None:
+        self.everything = groups
         self.groups = [group for group in groups if group.condition_name.model == model]
-        self._model = model
+        self.model = model
         self._command = sweep_command(experiment, self.groups[0].runs[0].config.model, options)
         self._runs: dict[str, None] = {}
         self._gaps: dict[str, None] = {}
         self._unpriced = False
 
+    def methods(self, envs: Sequence[str]) -> list[str]:
+        """Return the methods that were played in one of these environments."""
+        return methods(self.groups, envs, self.model)
+
     def curve(self, envs: Sequence[str], method: str, measure: str) -> Curve:
         """Return the curve of one condition; record a gap if it was not played, or has no price."""
-        found = curve(self.groups, envs, method, self._model, measure)
+        found = curve(self.groups, envs, method, self.model, measure)
         self._runs |= dict.fromkeys(found.runs)
-        if not curve(self.groups, envs, method, self._model, SCORE).points:
+        if not curve(self.groups, envs, method, self.model, SCORE).points:
             self._gaps[f"{method} on {' and '.join(envs)}"] = None
         elif measure in (USD, SPEND) and not any(each.mean for each in found.points.values()):
             self._unpriced = True
@@ -126,16 +135,16 @@ class FigureBuilder:
 
     def line(self, envs: Sequence[str], method: str, measure: str) -> Line | None:
         """Return the same curve as a line over checkpoints; one seed's values get intervals over episodes."""
-        line = line_of(method, self.curve(envs, method, measure).points.items())
+        points = self.curve(envs, method, measure).points
+        line = line_of(method, points.items())
         if line is None or line.seeds > 1 or len(envs) > 1 or measure not in (SCORE, OUTPUT):
             return line
-        names = envs[0], method, self._model
+        names = envs[0], method, self.model
         run, *others = next(group.runs for group in self.groups if group.names == names)
         if others:  # only one of several seeds has finished
             return line
-        tests = run.episodes[run.episodes["phase"] == "test"]
-        values = tests[tests["score"].notna()].groupby("checkpoint")[measure]
-        return msgspec.structs.replace(line, ends=[_interval(values.get_group(x)) for x in line.x])
+        found = (estimate_test(run.episodes, point, measure) for point in points)
+        return msgspec.structs.replace(line, ends=[None if each is None else each.ends for each in found])
 
     def note(self, runs: Iterable[str], gaps: Iterable[str] = ()) -> None:
         """Record the runs and gaps of a panel that has no curve."""
@@ -162,14 +171,8 @@ class FigureBuilder:
         missing = {self._command: [*self._gaps]} if self._gaps else {}
         if self._unpriced:
             missing["speedrunner report DIR --prices NAME"] = ["prices: USD are unknown or all zero"]
-        suffix = "".join(each if each.isalnum() else "_" for each in self._model[:LETTERS])
-        return Figure(f"{name}_{suffix}", f"{title}, {self._model}", text, kept, [*self._runs], missing)
-
-
-def _interval(values: Iterable[float]) -> tuple[float, float] | None:
-    """Return the bootstrap interval of the mean of test episodes; `None` for fewer than two."""
-    found = bootstrap_mean([value for value in values if value == value])  # without NaN
-    return None if found is None or found.low is None or found.high is None else (found.low, found.high)
+        suffix = "".join(each if each.isalnum() else "_" for each in self.model[:LETTERS])
+        return Figure(f"{name}_{suffix}", f"{title}, {self.model}", text, kept, [*self._runs], missing)
 
 
 def line_of(name: str, points: Iterable[tuple[int, Spread]]) -> Line | None:

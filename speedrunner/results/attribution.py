@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pandas
-from msgspec.structs import replace
+from msgspec.structs import astuple, replace
 
 from envs import Task
 from speedrunner.config.names import ConditionName, condition_name
@@ -205,7 +205,7 @@ def _rows(subject: EvaluatedPolicy, part: tuple[str, Coalition]) -> Iterator[tup
         counts = pairs["seed"].nunique(), len(tasks), len(pairs)
         means = float(tasks["with_skill"].mean()), float(tasks["without"].mean())
         around = added.mean, added.low, added.high
-        yield (*_names(subject), skill, CHANGES[change], metric, *counts, *means, *around)
+        yield (*astuple(subject.condition_name), skill, CHANGES[change], metric, *counts, *means, *around)
 
 
 def _shapley_table(subjects: Sequence[EvaluatedPolicy]) -> Table:
@@ -214,7 +214,7 @@ def _shapley_table(subjects: Sequence[EvaluatedPolicy]) -> Table:
         for metric in METRICS:
             for skill, (share, around) in share_skills(subject, metric).items():
                 own = (share.orders, around.count, share.value, share.error, around.low, around.high)
-                rows.append((*_names(subject), skill, metric, *own))
+                rows.append((*astuple(subject.condition_name), skill, metric, *own))
     columns = [*KEYS, "skill", "metric", "orders", "tasks", "value", "order_error", "low", "high"]
     text = (
         "Shapley values of the skills of a stored policy, per test episode: the mean contribution of each"
@@ -225,11 +225,6 @@ def _shapley_table(subjects: Sequence[EvaluatedPolicy]) -> Table:
     )
     frame = pandas.DataFrame(rows, columns=columns).astype({"orders": "Int64"})
     return table_of("shapley", text, frame)
-
-
-def _names(subject: EvaluatedPolicy) -> tuple[str, str, str]:
-    name = subject.condition_name
-    return name.env, name.method, name.model
 
 
 def _list_parts(subject: EvaluatedPolicy) -> list[tuple[str, Coalition]]:

@@ -22,11 +22,10 @@ def blame_lines(run: RunData, sort: Amount | None = None) -> Iterator[str]:
     history = skill_history(run)
     if not history.versions:
         yield "(no sleep has made a skill yet)"
-    last = {each.name: each for each in history.versions}
     events = skill_events(run, history)
     savings = skill_savings(run, history)
     for saving in savings if sort is None else sort_savings(savings, sort):
-        yield f"{saving.skill} ({'public' if last[saving.skill].public else 'private'})"
+        yield f"{saving.skill} ({'public' if history.by_name[saving.skill][-1].public else 'private'})"
         yield from (f"  {event}" for event in events[saving.skill])
         yield f"  {describe_saving(saving)}"
 
@@ -55,6 +54,6 @@ def format_estimate(estimate: Estimate, format_: str) -> str:
         format_: the format of each number, such as `.1f`.
     """
     mean = f"{estimate.mean:{format_}}"
-    if estimate.low is None or estimate.high is None:
+    if estimate.ends is None:
         return mean
-    return f"{mean} ({estimate.low:{format_}} to {estimate.high:{format_}})"
+    return f"{mean} ({' to '.join(f'{end:{format_}}' for end in estimate.ends)})"

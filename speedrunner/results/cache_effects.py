@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from msgspec.structs import astuple
 
 from speedrunner.config.names import ConditionName
 from speedrunner.results.conditions import Condition, Spread, mean_sd, spread
@@ -54,15 +55,8 @@ def cache_table(groups: Sequence[Condition]) -> Table:
     """Return a table with a row for each effect."""
     rows: list[tuple[Cell, ...]] = [
         (
-            *(
-                each.condition_name.env,
-                each.condition_name.method,
-                each.condition_name.model,
-                each.measure,
-                each.seeds,
-            ),
-            *(mean_sd(each.with_cache)[0], mean_sd(each.without_cache)[0]),
-            each.ratio,
+            *(*astuple(each.condition_name), each.measure, each.seeds),
+            *(mean_sd(each.with_cache)[0], mean_sd(each.without_cache)[0], each.ratio),
         )
         for each in cache_effects(groups)
     ]
@@ -83,9 +77,7 @@ def share_table(groups: Sequence[Condition]) -> Table:
         cached, uncached = (spread(row[name] for row in ends) for name in ("cached", "uncached"))
         share = spread(row["cached"] / (row["cached"] + row["uncached"] or float("nan")) for row in ends)
         if cached and uncached and share:
-            condition_name = group.condition_name
-            own = condition_name.env, condition_name.method, condition_name.model, share.seeds
-            rows.append((*own, cached.mean, uncached.mean, share.mean, share.sd))
+            rows.append((*group.names, share.seeds, cached.mean, uncached.mean, share.mean, share.sd))
     columns = ("env", "method", "model", "seeds", "cached", "uncached", "cached_share", "cached_share_std")
     text = (
         "Prompt tokens per test episode at the last checkpoint that the engine took from its prefix cache and"

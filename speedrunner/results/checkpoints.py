@@ -19,10 +19,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.ledger import Line, RunCosts
 from speedrunner.store.records import EpisodeRow, Termination
 from speedrunner.store.run_data import RunData
@@ -62,37 +63,32 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
     """
     import pandas
 
-    nan = float("nan")
-    found = []
-    for row in sorted(rows, key=lambda row: row.episode):
-        line = Line() if costs is None else costs.episodes.get(row.episode, Line())
-        found.append(
-            {
-                "episode": row.episode,
-                "number": _number(row.episode),
-                "phase": row.phase,
-                "checkpoint": row.checkpoint,
-                "policy": row.policy,
-                "task": row.task,
-                "termination": row.termination.value,
-                "score": nan if row.score is None else row.score,
-                "success": nan if row.success is None else float(row.success),
-                "actions": row.actions,
-                "skill_calls": row.skill_calls,
-                "repeated_calls": nan if row.repeated_calls is None else row.repeated_calls,
-                **episode_amounts(row, costs),
-                "seconds": row.seconds,
-                "unreported": line.unreported,
-                "at_most": line.at_most.total,
-                "answers": line.answers,
-                "thought_cut": line.thought_cut,
-            }
-        )
-    columns = ["episode", "number", "phase", "checkpoint", "policy", "task", "termination", "score"]
-    columns += ["success", "actions", "skill_calls", "repeated_calls", *COSTS, "seconds"]
-    columns += ["unreported", "at_most", "answers", "thought_cut"]
+    rows = sorted(rows, key=lambda row: row.episode)
+    lines = [Line() if costs is None else costs.episodes.get(row.episode, Line()) for row in rows]
+    amounts = [episode_amounts(row, costs) for row in rows]
+    columns: dict[str, list[Any]] = {
+        "episode": [row.episode for row in rows],
+        "number": [_number(row.episode) for row in rows],
+        "phase": [row.phase for row in rows],
+        "checkpoint": [row.checkpoint for row in rows],
+        "policy": [row.policy for row in rows],
+        "task": [row.task for row in rows],
+        "termination": [row.termination.value for row in rows],
+        "score": [row.score for row in rows],
+        "success": [None if row.success is None else float(row.success) for row in rows],
+        "actions": [row.actions for row in rows],
+        "skill_calls": [row.skill_calls for row in rows],
+        "repeated_calls": [row.repeated_calls for row in rows],
+        **{name: [each[name] for each in amounts] for name in COSTS},
+        "seconds": [row.seconds for row in rows],
+        "unreported": [line.unreported for line in lines],
+        "at_most": [line.at_most.total for line in lines],
+        "answers": [line.answers for line in lines],
+        "thought_cut": [line.thought_cut for line in lines],
+    }
     numbers = ["score", "success", "repeated_calls", *COSTS, "at_most"]
-    return pandas.DataFrame(found, columns=columns).astype(dict.fromkeys(numbers, float))
+    frame = pandas.DataFrame(columns, dtype=None if rows else object)
+    return frame.astype(dict.fromkeys(numbers, float))
 
 
 def episode_amounts(row: EpisodeRow, costs: RunCosts | None = None) -> dict[str, float]:
@@ -204,6 +200,17 @@ def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
         output = sum(outputs) / len(outputs) if outputs else None
         found.append(EvaluationPoint(checkpoint, len(own), score, limited, output))
     return found
+
+
+def select_tests(episodes: pandas.DataFrame, point: int) -> pandas.DataFrame:
+    """Return the scored test episodes of a checkpoint."""
+    chosen = (episodes["phase"] == "test") & (episodes["checkpoint"] == point) & episodes["score"].notna()
+    return episodes[chosen]
+
+
+def estimate_test(episodes: pandas.DataFrame, point: int, column: str) -> Estimate | None:
+    """Return the mean of a column over a checkpoint's scored test episodes with its bootstrap interval."""
+    return bootstrap_mean(select_tests(episodes, point)[column].dropna().tolist())
 
 
 def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:

@@ -22,9 +22,9 @@ import pandas
 
 from speedrunner.config.schema import ModelOptions
 from speedrunner.results.claim_records import Claim, ClaimComparison, Mean
-from speedrunner.results.conditions import FAMILIES, Condition
+from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import bootstrap_statistic, ttest_seeds
-from speedrunner.results.paper import SEEDS, find_runs, list_gaps, played_models, sweep_command
+from speedrunner.results.paper import SEEDS, find_runs, list_envs, list_gaps, played_models, sweep_command
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.seed_tests import list_values
 
@@ -250,16 +250,12 @@ def _explain_gap(comparison: ClaimComparison, runs: _Runs) -> str:
     lacking = [
         f"{mean.method} on {env}"
         for mean in means
-        for env in _list_envs(mean)
+        for env in list_envs(mean.env)
         if not runs.finished(env, mean.method)
     ]
     if lacking:
         return f"no finished run of {', '.join(dict.fromkeys(lacking))}"
     return "no seed has all values: runs without a common seed, without prices, or without requests"
-
-
-def _list_envs(mean: Mean) -> Sequence[str]:
-    return FAMILIES if mean.env == "scienceworld" else (mean.env,)
 
 
 def _collect(comparison: ClaimComparison, runs: _Runs) -> tuple[dict[int, list[ndarray]], int]:
@@ -271,7 +267,7 @@ def _collect(comparison: ClaimComparison, runs: _Runs) -> tuple[dict[int, list[n
     means = [mean for mean in (comparison.own, comparison.other) if mean is not None]
     by_env = [
         *zip(
-            *([(mean, runs.finished(env, mean.method)) for env in _list_envs(mean)] for mean in means),
+            *([(mean, runs.finished(env, mean.method)) for env in list_envs(mean.env)] for mean in means),
             strict=True,
         )
     ]

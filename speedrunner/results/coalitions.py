@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 from math import comb, sqrt
+from statistics import fmean, stdev
 from typing import Literal, get_args
 
 import msgspec
@@ -104,11 +105,8 @@ def shapley_values(
     found = {}
     for skill in skills:
         means = [sum(_added(skill, order, value) for order in pair) / 2 for pair in pairs]
-        mean = sum(means) / len(means)
-        error = float("nan")
-        if len(means) > 1:
-            error = sqrt(sum((each - mean) ** 2 for each in means) / (len(means) - 1) / len(means))
-        found[skill] = Share(mean, error, 2 * len(pairs))
+        error = stdev(means) / sqrt(len(means)) if len(means) > 1 else float("nan")
+        found[skill] = Share(fmean(means), error, 2 * len(pairs))
     return found
 
 

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from speedrunner.config.schema import Config, differences
-from speedrunner.results.checkpoints import LIMITS, average_tests, frame_episodes
+from speedrunner.config.schema import differences
+from speedrunner.results.checkpoints import LIMITS, average_tests
 from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.ledger import RunCosts
-from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.paired import EvaluatedRun, subtract_tasks
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
 from speedrunner.store.run_data import RunData
-
-if TYPE_CHECKING:
-    import pandas
 
 METRICS = ("score", "llm_calls", "uncached", "cached", "output", "usd")
 """Columns of the frame of episodes that are compared."""
@@ -65,35 +59,6 @@ class Comparison(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-@dataclass(frozen=True)
-class _Side:
-    run: RunData
-    config: Config
-    costs: RunCosts
-    tests: pandas.DataFrame
-
-    @cached_property
-    def whole(self) -> list[int]:
-        """Return the checkpoints with all test episodes played."""
-        counts = self.tests.groupby("checkpoint").size()
-        planned = self.config.run.test_episodes
-        return [point for point in self.run.checkpoints if counts.get(point, 0) >= planned]
-
-    @cached_property
-    def limits(self) -> dict[int, dict[str, float]]:
-        """Return, by checkpoint, the share of test episodes that each limit ended, without zeros."""
-        shares = average_tests(self.tests)[[*LIMITS]]
-        return {
-            int(row["checkpoint"]): {name: row[name] for name in LIMITS if row[name]}
-            for row in list_rows(shares)
-        }
-
-    def average_tasks(self, point: int, metric: str) -> pandas.Series[float]:
-        """Return the mean of the scored episodes of each test task that has a value."""
-        scored = self.tests[(self.tests["checkpoint"] == point) & self.tests["score"].notna()]
-        return scored.groupby("task", sort=False)[metric].mean().dropna()
-
-
 def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
     """Compare each run with the first one, at the checkpoints that all of them have finished.
 
@@ -104,36 +69,32 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
         CannotCompare: they play different environments, or have no finished checkpoint in common.
         InvalidConfig, StorageError: a run cannot be read.
     """
-    sides = [_side(run, cost) for run, cost in zip(runs, costs, strict=True)]
+    sides = [EvaluatedRun(run.path.name, run, cost) for run, cost in zip(runs, costs, strict=True)]
     first, *others = sides
     for side in others:
         if unlike := list_world_differences(first.run, side.run):
             raise CannotCompare(
-                f"{side.run.path} uses another environment than {first.run.path}: {', '.join(unlike)}"
+                f"{side.path} uses another environment than {first.path}: {', '.join(unlike)}"
             )
-    points = [point for point in first.whole if all(point in side.whole for side in others)]
+    points = [point for point in first.checkpoints if all(point in side.checkpoints for side in others)]
     if not points:
         raise CannotCompare(
             "no checkpoint was finished by all runs: "
-            + "; ".join(f"{side.run.path} has {_join_points(side.whole) or 'none'}" for side in sides)
+            + "; ".join(f"{side.path} has {_join_points(side.checkpoints) or 'none'}" for side in sides)
         )
     rows, limits = [], []
+    ended = [average_tests(side.tests)[[*LIMITS]] for side in sides]
     for point in points:
-        limits += [Limited(point, str(side.run.path), side.limits[point]) for side in sides]
+        for side, shares in zip(sides, ended, strict=True):
+            known = {str(name): share for name, share in shares.loc[point].items() if share}
+            limits.append(Limited(point, side.path, known))
         for metric in METRICS:
-            base = first.average_tasks(point, metric)
             for side in sides:
-                own = side.average_tasks(point, metric)
-                pairs = [] if side is first else (own - base.reindex(own.index)).dropna().tolist()
-                mean, difference = bootstrap_mean(own.tolist()), bootstrap_mean(pairs)
-                rows.append(Compared(point, metric, str(side.run.path), mean, difference))
+                mean = bootstrap_mean(side.average_tasks(point, metric).tolist())
+                pairs = [] if side is first else subtract_tasks(first, side, (point, point), metric).tolist()
+                rows.append(Compared(point, metric, side.path, mean, bootstrap_mean(pairs)))
     notes = [note for side in sides for note in _notes(side, first, points)]
     return Comparison(rows, limits, notes + caveats(each for side in sides for each in side.run.processes))
-
-
-def _side(run: RunData, costs: RunCosts) -> _Side:
-    episodes = frame_episodes(run.episodes, costs)
-    return _Side(run, run.settings, costs, episodes[episodes["phase"] == "test"])
 
 
 def list_world_differences(first: RunData, second: RunData) -> list[str]:
@@ -148,23 +109,24 @@ def list_changes(first: RunData, second: RunData) -> list[str]:
     return changes(*newest[0], *newest[1]) if all(newest) else []
 
 
-def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
+def _notes(side: EvaluatedRun, first: EvaluatedRun, points: list[int]) -> list[str]:
     """Return the caveats of a run's numbers."""
     played = side.tests[side.tests["checkpoint"].isin(points)]
-    missing = sorted(set(side.run.checkpoints).difference(side.whole))
+    missing = sorted(set(side.run.checkpoints).difference(side.checkpoints))
     unscored = int(played["score"].isna().sum())
     tasks = set(first.tests[first.tests["checkpoint"].isin(points)]["task"])
+    unpriced = side.costs.unpriced if side.costs is not None else []
     alone = len(set(played["task"]) - tasks)
     found = {
         f"is not finished: no complete evaluation after {_join_points(missing)} rollouts": missing,
         f"{unscored} test episodes ended by an infrastructure error and are excluded from means": unscored,
-        f"{alone} of its test tasks were not played by {first.run.path} and are excluded from pairs": alone,
-        f"unknown prices of {', '.join(side.costs.unpriced)}": side.costs.unpriced,
+        f"{alone} of its test tasks were not played by {first.path} and are excluded from pairs": alone,
+        f"unknown prices of {', '.join(unpriced)}": unpriced,
     }
     code = ", ".join(each for each in list_changes(first.run, side.run) if each.startswith(ACCEPTABLE))
-    found[f"was played with other code than {first.run.path}: {code}"] = code
+    found[f"was played with other code than {first.path}: {code}"] = code
     texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
-    return [f"{side.run.path}: {text}" for text in texts]
+    return [f"{side.path}: {text}" for text in texts]
 
 
 def _join_points(points: list[int]) -> str:

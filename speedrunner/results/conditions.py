@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence, Sized
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import pandas
 
 from speedrunner.config.names import ConditionName
-from speedrunner.config.schema import Config, changes_results, to_mapping
-from speedrunner.results.checkpoints import CUT
+from speedrunner.config.schema import changes_results, to_mapping
+from speedrunner.results.paired import EvaluatedRun
 from speedrunner.results.run_result import RunResult
 from typed.plain_records import flat
 
@@ -122,31 +122,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
     return [Condition(name, [*seeds.values()]) for name, seeds in groups.items()], notes
 
 
-class Groupable(Protocol):
-    """A run that can be grouped."""
-
-    @property
-    def path(self) -> str:
-        """Return its directory."""
-
-    @property
-    def config(self) -> Config:
-        """Return its configuration."""
-
-    @property
-    def condition_name(self) -> ConditionName:
-        """Return its condition, without differences from other runs."""
-
-    @property
-    def checkpoints(self) -> Sized:
-        """Return its finished checkpoints."""
-
-    @property
-    def seed(self) -> int:
-        """Return its seed."""
-
-
-Run = TypeVar("Run", bound=Groupable)
+Run = TypeVar("Run", RunResult, EvaluatedRun)
 
 
 def group_by_condition(runs: Sequence[Run]) -> tuple[dict[ConditionName, dict[int, Run]], list[str]]:
@@ -198,14 +174,7 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
     return whole[[*front, *(column for column in whole.columns if column not in front)]]
 
 
-def share_cut(rows: Iterable[pandas.Series[Any]]) -> float:
-    """Return the share of the test episodes of some checkpoints that ended by wall clock or context."""
-    frame = pandas.DataFrame(rows)
-    ended = frame[[*CUT]].sum(axis=1) * frame["episodes"]
-    return float(ended.sum() / frame["episodes"].sum())
-
-
-def _list_settings(run: Groupable) -> dict[str, Any]:
+def _list_settings(run: RunResult | EvaluatedRun) -> dict[str, Any]:
     """Return the values of a configuration that change results and that `ConditionName` does not name."""
     evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
     return {

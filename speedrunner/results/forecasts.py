@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec.structs import astuple
+
 from speedrunner.results.forecast_records import CONFIDENCE, Forecast, read_forecasts, total
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.server_time import server_seconds
@@ -22,13 +24,14 @@ def forecast_table(runs: Sequence[RunResult]) -> Table:
     found = [(run, each) for run in runs for each in [_forecast(run, known[Path(run.path).parent])] if each]
     if found:
         seconds = server_seconds({run.path: run.servers for run in runs})
-        found = [(_with_engine_time(run, seconds.get(run.path)), each) for run, each in found]
+        measured = {path: {"engine_s": amount} for path, amount in seconds.items()}
+        found = [(replace(run, taken=run.taken | measured.get(run.path, {})), each) for run, each in found]
     rows: list[tuple[Cell, ...]] = []
     if len(found) > 1:
         together = [run for run, _ in found], [each for _, each in found]
         rows += [("all", f"{len(found)} runs", None, None, *row) for row in _rows(*together)]
     for run, each in found:
-        own = run.condition_name.env, run.condition_name.method, run.condition_name.model, run.seed
+        own = *astuple(run.condition_name), run.seed
         rows += [(*own, *row) for row in _rows([run], [each])]
     columns = ("env", "method", "model", "seed", "measure", "forecast", "low", "high", "truth", "ratio")
     text = (
@@ -52,10 +55,6 @@ def _forecast(run: RunResult, known: Sequence[Forecast]) -> Forecast | None:
         each for each in known if each.dir == name and each.made < run.started and each.counts == counts
     ]
     return fitting[-1] if fitting else None
-
-
-def _with_engine_time(run: RunResult, seconds: float | None) -> RunResult:
-    return run if seconds is None else replace(run, taken=run.taken | {"engine_s": seconds})
 
 
 def _rows(runs: Sequence[RunResult], forecasts: Sequence[Forecast]) -> list[tuple[Cell, ...]]:

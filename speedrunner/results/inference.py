@@ -42,6 +42,11 @@ class Estimate(msgspec.Struct, frozen=True):
     high: float | None
     count: int
 
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Return the interval; `None` for one value."""
+        return None if self.low is None or self.high is None else (self.low, self.high)
+
 
 class TTest(msgspec.Struct, frozen=True):
     """A two-sided t-test of a mean difference against zero.

@@ -165,11 +165,12 @@ def _note_unchecked(run: RunData) -> Iterator[str]:
 
 def _finished_points(evaluated: EvaluatedRun) -> dict[int, int]:
     """Return the version of the policy that played each finished checkpoint."""
-    versions = {point: {row.policy for row in evaluated.rows[point]} for point in evaluated.checkpoints}
-    return {point: min(played) for point, played in versions.items() if len(played) == 1}
+    versions = evaluated.tests.groupby("checkpoint")["policy"].unique()
+    return {point: int(versions[point][0]) for point in evaluated.checkpoints if len(versions[point]) == 1}
 
 
 def _evaluation(evaluated: EvaluatedRun, side: Side, point: int, version: int) -> Evaluation:
     found = {name: side.estimate(point, name) for name in MEASURES}
     means = {name: each for name, each in found.items() if each is not None}
-    return Evaluation(version, point, len(evaluated.rows[point]), means)
+    episodes = int((evaluated.tests["checkpoint"] == point).sum())
+    return Evaluation(version, point, episodes, means)

@@ -1,54 +1,58 @@
 """Compare the test episodes of two runs, checkpoints or conditions, paired by seed and task.
 
-Everything is computed from summary rows, which are small: no ledger and no episode is read. Tokens are those
-of the episodes' own turns; `speedrunner.results.comparison` has the costs of all roles.
+Without a priced ledger, everything is computed from summary rows, which are small: no ledger and no episode
+is read, and tokens are those of the episodes' own turns. `speedrunner.results.comparison` passes the ledger.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from envs import Task
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config
+from speedrunner.results.checkpoints import frame_episodes, select_tests
 from speedrunner.results.inference import Estimate, bootstrap_seeds
-from speedrunner.store.records import EpisodeRow
+from speedrunner.results.ledger import RunCosts
+from speedrunner.results.plain_rows import plain_value
 from speedrunner.store.run_data import RunData
 
-Value = Callable[[EpisodeRow], float | None]
+if TYPE_CHECKING:
+    import pandas
+    from pandas.api.typing import DataFrameGroupBy
 
-
-def _used(value: Callable[[EpisodeRow], int]) -> Value:
-    """Return a value that is missing for an episode without a request."""
-    return lambda row: value(row) if row.llm_calls else None
-
-
-METRICS: dict[str, Value] = {
-    "score": lambda row: row.score,
-    "LLM calls": _used(lambda row: row.llm_calls),
-    "actions": lambda row: row.actions,
-    "uncached prompt tokens": _used(lambda row: row.usage.uncached),
-    "cached prompt tokens": _used(lambda row: row.usage.cached),
-    "output tokens": _used(lambda row: row.usage.completion),
+METRICS = {
+    "score": "score",
+    "LLM calls": "llm_calls",
+    "actions": "actions",
+    "uncached prompt tokens": "uncached",
+    "cached prompt tokens": "cached",
+    "output tokens": "output",
 }
-"""Values of a test episode that are compared; an episode without a score is in none."""
+"""Values of a test episode that pages compare, and their columns in `frame_episodes`."""
 
 SUCCESS = "success"
-"""One more value: whether the task was completed."""
+"""One more value, and its column: whether the task was completed."""
 
-VALUES: dict[str, Value] = {**METRICS, SUCCESS: lambda row: row.success}
+COLUMNS = {**METRICS, SUCCESS: SUCCESS}
 
 
 @dataclass(frozen=True)
 class EvaluatedRun:
-    """The test episodes of one run; `name` identifies the run in links."""
+    """The test episodes of one run.
+
+    Attributes:
+        name: identifies the run in links.
+        costs: its priced ledger, with the tokens of all roles; `None`: tokens of the episodes' own turns.
+    """
 
     name: str
     run: RunData
+    costs: RunCosts | None = None
 
     @property
     def path(self) -> str:
@@ -71,32 +75,24 @@ class EvaluatedRun:
         return self.run.settings.run.seed
 
     @cached_property
-    def rows(self) -> dict[int, list[EpisodeRow]]:
-        """Return the rows of test episodes, by checkpoint, ascending."""
-        found: dict[int, list[EpisodeRow]] = {}
-        for row in self.run.rows:
-            if row.phase == "test":
-                found.setdefault(row.checkpoint, []).append(row)
-        return dict(sorted(found.items()))
+    def tests(self) -> pandas.DataFrame:
+        """Return the test episodes, as rows of `frame_episodes`."""
+        rows = self.run.rows if self.costs is None else self.run.episodes
+        return frame_episodes([row for row in rows if row.phase == "test"], self.costs)
 
     @cached_property
     def checkpoints(self) -> list[int]:
         """Return the checkpoints with all test episodes played."""
-        planned = self.run.settings.run.test_episodes
-        return [point for point, rows in self.rows.items() if len(rows) >= planned]
+        counts = self.tests["checkpoint"].value_counts(sort=False).sort_index()
+        return counts.index[counts >= self.config.run.test_episodes].tolist()
 
-    def scored(self, point: int) -> dict[Task, list[EpisodeRow]]:
-        """Return the rows of a checkpoint's episodes that have a score, by task."""
-        found: dict[Task, list[EpisodeRow]] = {}
-        for row in self.rows.get(point, ()):
-            if row.score is not None:
-                found.setdefault(row.task, []).append(row)
-        return found
+    def scored(self, point: int) -> pandas.DataFrame:
+        """Return a checkpoint's episodes that have a score."""
+        return select_tests(self.tests, point)
 
-    def average_tasks(self, point: int, metric: str) -> dict[Task, float]:
-        """Return the mean of one of `VALUES` over the scored episodes of each task."""
-        means = {task: _average(metric, rows) for task, rows in self.scored(point).items()}
-        return {task: mean for task, mean in means.items() if mean is not None}
+    def average_tasks(self, point: int, column: str) -> pandas.Series[float]:
+        """Return a column's mean over the scored episodes of each task with a value."""
+        return self.scored(point).groupby("task", sort=False)[column].mean().dropna()
 
 
 @dataclass(frozen=True)
@@ -113,12 +109,10 @@ class Side:
 
     def estimate(self, point: int, metric: str) -> Estimate | None:
         """Return the mean over tasks (and seeds) with its bootstrap interval; `None` without values."""
-        values = {
-            seed: [*run.average_tasks(point, metric).values()]
-            for seed, run in self.runs.items()
-            if point in run.checkpoints
-        }
-        return bootstrap_seeds({seed: own for seed, own in values.items() if own})
+        runs = {seed: run for seed, run in self.runs.items() if point in run.checkpoints}
+        return bootstrap_seeds(
+            {seed: run.average_tasks(point, COLUMNS[metric]).tolist() for seed, run in runs.items()}
+        )
 
 
 class TaskDifference(msgspec.Struct, frozen=True):
@@ -153,51 +147,49 @@ def pair_runs(first: Side, second: Side) -> dict[int, tuple[EvaluatedRun, Evalua
     return {seed: (run, second.runs[seed]) for seed, run in first.runs.items() if seed in second.runs}
 
 
+def subtract_tasks(
+    first: EvaluatedRun, second: EvaluatedRun, points: Points, column: str
+) -> pandas.Series[float]:
+    """Return the second run's mean minus the first's for each task with a value in both."""
+    one, other = first.average_tasks(points[0], column), second.average_tasks(points[1], column)
+    return (other - one.reindex(other.index)).dropna()
+
+
 def estimate_difference(first: Side, second: Side, points: Points, metric: str) -> Estimate | None:
     """Return the second side's mean minus the first's, over pairs of equal seed and task, with its bootstrap
     interval; `None` without pairs."""
-    values: dict[int, list[float]] = {}
-    for seed, runs in pair_runs(first, second).items():
-        one, other = (run.average_tasks(point, metric) for run, point in zip(runs, points, strict=True))
-        values[seed] = [value - one[task] for task, value in other.items() if task in one]
-    return bootstrap_seeds({seed: own for seed, own in values.items() if own})
+    return bootstrap_seeds(
+        {
+            seed: subtract_tasks(*runs, points, COLUMNS[metric]).tolist()
+            for seed, runs in pair_runs(first, second).items()
+        }
+    )
 
 
 def list_task_differences(first: Side, second: Side, points: Points) -> list[TaskDifference]:
     """Return the tasks that both sides played, the largest difference in score first, then in output."""
-    played: dict[Task, tuple[list[_Played], list[_Played]]] = {}
+    import pandas
+
+    parts: tuple[list[pandas.DataFrame], list[pandas.DataFrame]] = [], []
     for runs in pair_runs(first, second).values():
-        one, other = (run.scored(point) for run, point in zip(runs, points, strict=True))
-        for task in one.keys() & other.keys():
-            sides = played.setdefault(task, ([], []))
-            for side, run, rows in zip(sides, runs, (one[task], other[task]), strict=True):
-                side += [(run.name, row) for row in rows]
-    return sorted((_compare_task(task, *sides) for task, sides in played.items()), key=_by_size)
+        played = [run.scored(point).assign(run=run.name) for run, point in zip(runs, points, strict=True)]
+        common = set(played[0]["task"]).intersection(played[1]["task"])
+        for part, own in zip(parts, played, strict=True):
+            part.append(own[own["task"].isin(common)])
+    sides = [pandas.concat(part).groupby("task", sort=False) for part in parts]
+    return sorted((_compare_task(task, *sides) for task in sides[0].groups), key=_by_size)
 
 
-_Played = tuple[str, EpisodeRow]
-"""The name of a run with one of its episodes."""
-
-
-def _compare_task(task: Task, first: list[_Played], second: list[_Played]) -> TaskDifference:
-    def average(metric: str, side: list[_Played]) -> float | None:
-        return _average(metric, [row for _, row in side])
-
-    def list_keys(side: list[_Played]) -> list[tuple[str, str]]:
-        return [(name, row.episode) for name, row in side]
-
-    return TaskDifference(
-        task,
-        scores=(average("score", first) or 0.0, average("score", second) or 0.0),
-        outputs=(average("output tokens", first), average("output tokens", second)),
-        episodes=(list_keys(first), list_keys(second)),
+def _compare_task(task: Any, *sides: DataFrameGroupBy[Any, Any]) -> TaskDifference:
+    one, other = (side.get_group(task) for side in sides)
+    score, output = (
+        (plain_value(one[name].mean()), plain_value(other[name].mean())) for name in ("score", "output")
     )
+    return TaskDifference(task, score, output, (_list_keys(one), _list_keys(other)))
 
 
-def _average(metric: str, rows: Iterable[EpisodeRow]) -> float | None:
-    """Return the mean of the known values of a metric, `None` without any."""
-    known = [value for row in rows if (value := VALUES[metric](row)) is not None]
-    return sum(known) / len(known) if known else None
+def _list_keys(played: pandas.DataFrame) -> list[tuple[str, str]]:
+    return list(zip(played["run"], played["episode"], strict=True))
 
 
 def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:

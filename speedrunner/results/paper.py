@@ -16,13 +16,13 @@ import msgspec
 
 from speedrunner.config.schema import ModelOptions
 from speedrunner.results.cache_effects import has_cache
+from speedrunner.results.checkpoints import CUT
 from speedrunner.results.conditions import (
     FAMILIES,
     TOO_MANY,
     Condition,
     Spread,
     average,
-    share_cut,
     spread,
 )
 from speedrunner.results.quantities import QUANTITIES
@@ -81,10 +81,8 @@ def list_published() -> list[Published]:
     """Return the paper's numbers, in the order of its tables."""
     with FILE.open(newline="", encoding="utf-8") as file:
         rows = [{key: value or None for key, value in row.items()} for row in csv.DictReader(file)]
-    texts = ("relation",)
     return [
-        msgspec.convert({k: v or "" if k in texts else v for k, v in row.items()}, Published, strict=False)
-        for row in rows
+        msgspec.convert(row | {"relation": row["relation"] or ""}, Published, strict=False) for row in rows
     ]
 
 
@@ -128,12 +126,11 @@ def _compare_number(
         return runs
 
     quantity = QUANTITIES[number.quantity]
-    envs = FAMILIES if number.env == "scienceworld" else (number.env,)
-    parts = [spread(quantity(find, env, number.method).values()) for env in envs]
+    parts = [spread(quantity(find, env, number.method).values()) for env in list_envs(number.env)]
     known = [part for part in parts if part is not None]
     runs = [run for each in asked.values() for run in each.values()]
     last = [run.checkpoints.iloc[-1] for run in runs if len(run.checkpoints)]
-    cut = max((share_cut([row]) for row in last), default=0.0)
+    cut = max((float(row[[*CUT]].sum()) for row in last), default=0.0)
     gaps = list_gaps(asked, SEEDS.get(number.experiment, 3))
     return PaperComparison(
         paper=number,
@@ -143,6 +140,11 @@ def _compare_number(
         flag=f"{cut:.1%} ended by a limit" if cut > TOO_MANY else "",
         missing=f"{'; '.join(gaps)}: {command}" if gaps else "",
     )
+
+
+def list_envs(env: str) -> tuple[str, ...]:
+    """Return the environments over which the paper averages one of its names of environments."""
+    return FAMILIES if env == "scienceworld" else (env,)
 
 
 def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str) -> Mapping[int, RunResult]:

@@ -35,11 +35,14 @@ ABOUT = 0.2
 Group = tuple[ClaimComparison, ...]
 
 
+def _subtract(own: Mean, other: Mean, sign: int) -> ClaimComparison:
+    """Compare two means: their difference has a sign."""
+    return _bound(ClaimComparison("difference", own, other), 0.0, sign)
+
+
 def _differ(measure: str, own: str, other: str, env: str, sign: int) -> ClaimComparison:
     """Compare two methods: their difference has a sign."""
-    return _bound(
-        ClaimComparison("difference", Mean(measure, own, env), Mean(measure, other, env)), 0.0, sign
-    )
+    return _subtract(Mean(measure, own, env), Mean(measure, other, env), sign)
 
 
 def _bound(comparison: ClaimComparison, bound: float, sign: int) -> ClaimComparison:
@@ -53,8 +56,7 @@ def _ratio(measure: str, own: str, other: str, env: str) -> ClaimComparison:
 
 def _change(measure: str, method: str, env: str, sign: int) -> ClaimComparison:
     """Compare the last checkpoint with the first."""
-    last, first = Mean(measure, method, env), Mean(measure, method, env, "first")
-    return _bound(ClaimComparison("difference", last, first), 0.0, sign)
+    return _subtract(Mean(measure, method, env), Mean(measure, method, env, "first"), sign)
 
 
 def _about(comparison: ClaimComparison, value: float) -> ClaimComparison:
@@ -95,8 +97,7 @@ def _returned(method: str) -> str:
 
 
 def _retention(measure: str, method: str, sign: int) -> ClaimComparison:
-    own, before = Mean(measure, _returned(method), FAMILIES[0]), Mean(measure, method, FAMILIES[0])
-    return _bound(ClaimComparison("difference", own, before), 0.0, sign)
+    return _subtract(Mean(measure, _returned(method), FAMILIES[0]), Mean(measure, method, FAMILIES[0]), sign)
 
 
 def _shifted(measure: str, sign: int) -> list[ClaimComparison]:
@@ -110,17 +111,17 @@ def _shifted(measure: str, sign: int) -> list[ClaimComparison]:
 
 
 def _claim(
-    name: str, place: str, experiment: str, text: str, *comparisons: ClaimComparison, paper: str = ""
+    name: str,
+    place: str,
+    experiment: str,
+    text: str,
+    *groups: ClaimComparison | Group,
+    paper: str = "",
+    needed: int | None = None,
 ) -> Claim:
-    """Return a claim that needs all of its comparisons."""
-    return Claim(name, text, place, experiment, paper, tuple((each,) for each in comparisons))
-
-
-def _some(
-    name: str, place: str, experiment: str, text: str, needed: int, *groups: Group, paper: str = ""
-) -> Claim:
-    """Return a claim that needs some of its groups."""
-    return Claim(name, text, place, experiment, paper, groups, needed)
+    """Return a claim that needs all or some of its groups; a comparison is a group alone."""
+    made = tuple(each if isinstance(each, tuple) else (each,) for each in groups)
+    return Claim(name, text, place, experiment, paper, made, needed)
 
 
 CLAIMS: tuple[Claim, ...] = (
@@ -255,9 +256,7 @@ CLAIMS: tuple[Claim, ...] = (
         "zombies-combat", "Section 6.3, Appendix J", "zombies",
         "The more zombies, the larger the share of SpeedRunner's functions that are about combat.",
         *(
-            _bound(
-                ClaimComparison("difference", Mean("combat", OURS, more), Mean("combat", OURS, less)), 0.0, 1
-            )
+            _subtract(Mean("combat", OURS, more), Mean("combat", OURS, less), 1)
             for less, more in (("crafter-zombie_frequency0", CRAFTER), (CRAFTER, ZOMBIES["2x"]))
         ),
         paper="24.0%, 31.5%, 53.1%",
@@ -265,11 +264,7 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "zombies-depth", "Section 6.3, Appendix J", "zombies",
         "SpeedRunner's call graph is deeper with twice as many zombies than with none.",
-        _bound(
-            ClaimComparison(
-                "difference", Mean("max_depth", OURS, ZOMBIES["2x"]), Mean("max_depth", OURS, ZOMBIES["0x"])
-            ), 0.0, 1,
-        ),
+        _subtract(Mean("max_depth", OURS, ZOMBIES["2x"]), Mean("max_depth", OURS, ZOMBIES["0x"]), 1),
         paper="10 and 6",
     ),
     _claim(
@@ -318,31 +313,25 @@ CLAIMS: tuple[Claim, ...] = (
         "Without the code interpreter, SpeedRunner writes more output tokens in each environment.",
         *(_differ("output", OFF, OURS, env, 1) for env in ENVS),
     ),
-    _some(
+    _claim(
         "interpreter-score", "Appendix G", "interpreter",
         "Without the code interpreter, SpeedRunner has a lower score in two of three environments.",
-        2, *((_differ("score", OFF, OURS, env, -1),) for env in ENVS), paper="2 of 3",
+        *(_differ("score", OFF, OURS, env, -1) for env in ENVS), paper="2 of 3", needed=2,
     ),
     _claim(
         "models-tokens", "Appendix G, Figures 9 and 10", "models",
         "SpeedRunner writes fewer output tokens than every baseline with Gemini and with Qwen.",
         *(
-            each
-            for model in (GEMINI, QWEN)
-            for each in _with(
-                model, [_differ("output", OURS, other, env, -1) for env in ENVS for other in _others(env)]
-            )
+            msgspec.structs.replace(_differ("output", OURS, other, env, -1), model=model)
+            for model in (GEMINI, QWEN) for env in ENVS for other in _others(env)
         ),
     ),
     _claim(
         "models-asi", "Appendix G", "models",
         "SpeedRunner has a higher score than ASI in ScienceWorld and BabyAI with each model.",
         *(
-            each
-            for model in (GPT, GEMINI, QWEN)
-            for each in _with(
-                model, [_differ("score", OURS, "asi", env, 1) for env in (SCIENCEWORLD, BABYAI)]
-            )
+            msgspec.structs.replace(_differ("score", OURS, "asi", env, 1), model=model)
+            for model in (GPT, GEMINI, QWEN) for env in (SCIENCEWORLD, BABYAI)
         ),
     ),
     _claim(
@@ -354,24 +343,20 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "gemini-calls", "Appendix G", "models",
         "With Gemini, SpeedRunner's LLM calls in Crafter fall by 94% over training.",
-        *_with(
-            GEMINI,
-            [
-                _about(
-                    ClaimComparison(
-                        "ratio", Mean("llm_calls", OURS, CRAFTER), Mean("llm_calls", OURS, CRAFTER, "first")
-                    ),
-                    0.06,
-                )
-            ],
+        msgspec.structs.replace(
+            _about(
+                ClaimComparison(
+                    "ratio", Mean("llm_calls", OURS, CRAFTER), Mean("llm_calls", OURS, CRAFTER, "first")
+                ), 0.06,
+            ), model=GEMINI,
         ),
         paper="-94%",
     ),
-    _some(
+    _claim(
         "dominates-in-tokens", "Appendix G, Figure 11", "models",
         "SpeedRunner has a higher score and fewer output tokens than every baseline in 5 of 9 settings.",
-        5, *(_with(model, _wins(env, "output")) for model, env in product((GPT, GEMINI, QWEN), ENVS)),
-        paper="5 of 9",
+        *(_with(model, _wins(env, "output")) for model, env in product((GPT, GEMINI, QWEN), ENVS)),
+        paper="5 of 9", needed=5,
     ),
     _claim(
         "replay-score", "Appendix G, Figure 12", "replay",

@@ -20,18 +20,8 @@ def paper_tables(rows: Sequence[PaperComparison]) -> list[Table]:
 
 def _paper(label: str, rows: list[PaperComparison]) -> Table:
     columns = (
-        *(
-            "place",
-            "experiment",
-            "env",
-            "method",
-            "quantity",
-            "paper_model",
-            "relation",
-            "paper",
-            "paper_std",
-        ),
-        *("model", "ours", "ours_std", "seeds", "rollouts", "difference", "flag", "missing"),
+        *("place", "experiment", "env", "method", "quantity", "paper_model", "relation", "paper"),
+        *("paper_std", "model", "ours", "ours_std", "seeds", "rollouts", "difference", "flag", "missing"),
     )
     cells: list[tuple[Cell, ...]] = []
     for row in rows:

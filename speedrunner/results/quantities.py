@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping
+from functools import partial
 
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.series import PLACES
 
 NAME_WORDS = 4
 """Words at the start of a function's name that near-identical functions share: `collect_one_wood_log_...`."""
+
+RETURNED = "{0}-from_scienceworld-family4-{0}-from_scienceworld-family3"
+"""A method's evaluation on ScienceWorld 3 after training on 4 as well."""
 
 Find = Callable[[str, str], Mapping[int, RunResult]]
 """Returns the runs of an environment and method, by seed."""
@@ -33,8 +37,8 @@ def _mean(run: RunResult, measure: str, point: int | None = None) -> float | Non
     return float(column[point]) if point in column.index else None
 
 
-def _scale_mean(measure: str, factor: float, point: int | None = None) -> Quantity:
-    return _each_seed(lambda run: _times(_mean(run, measure, point), factor))
+def _mean_percent(measure: str, point: int | None = None) -> Quantity:
+    return _each_seed(lambda run: _times(_mean(run, measure, point), 100))
 
 
 def _combat_functions(run: RunResult) -> float | None:
@@ -46,13 +50,15 @@ def _times(value: float | None, factor: float) -> float | None:
     return None if value is None else factor * value
 
 
-def _compare_methods(
-    measure: str, other: Callable[[str], str], form: Callable[[float, float], float | None]
-) -> Quantity:
-    """Compare a method's runs with those of another method with the same seeds, by the measure `measure`."""
+def _compare_methods(measure: str, other: str, form: Callable[[float, float], float | None]) -> Quantity:
+    """Compare a method's runs with those of another method with the same seeds, by the measure `measure`.
+
+    Args:
+        other: the other method's name; `{0}` stands for the first one's.
+    """
 
     def quantity(find: Find, env: str, method: str) -> dict[int, float | None]:
-        theirs = find(env, other(method))
+        theirs = find(env, other.format(method))
         found: dict[int, float | None] = {}
         for seed, run in find(env, method).items():
             if seed in theirs:
@@ -67,13 +73,12 @@ def _ratio(own: float, other: float) -> float | None:
     return own / other if other else None
 
 
+def _inverse_ratio(own: float, other: float) -> float | None:
+    return _ratio(other, own)
+
+
 def _percent(own: float, other: float) -> float | None:
     return 100 * (own / other - 1) if other else None
-
-
-def _name_return(method: str) -> str:
-    """Return the method name of the evaluation on ScienceWorld 3 after training on 4 as well."""
-    return f"{method}-from_scienceworld-family4-{method}-from_scienceworld-family3"
 
 
 def _change_of_calls(run: RunResult) -> float | None:
@@ -188,13 +193,17 @@ def _score_and_output(find: Find, envs: tuple[str, ...], method: str) -> dict[in
 
 
 QUANTITIES: dict[str, Quantity] = {
-    **{name: _scale_mean(name, 1.0) for name in ("functions", "max_depth", "mean_depth", "density")},
-    "cyclomatic": _scale_mean("cyclomatic", 1.0),
-    "combat_percent": _scale_mean("combat", 100),
+    **{
+        name: _each_seed(partial(_mean, measure=name))
+        for name in (
+            *("functions", "max_depth", "mean_depth", "density", "cyclomatic"),
+            *("score", "output", "cost_usd"),
+        )
+    },
+    "combat_percent": _mean_percent("combat"),
     "combat_functions": _each_seed(_combat_functions),
-    **{name: _scale_mean(name, 1.0) for name in ("score", "output", "cost_usd")},
-    "score_percent": _scale_mean("score", 100),
-    "score_percent_at_0": _scale_mean("score", 100, 0),
+    "score_percent": _mean_percent("score"),
+    "score_percent_at_0": _mean_percent("score", 0),
     "score_without_library": _prefer_truncated(lambda run: _mean(run, "score", 0)),
     "score_with_whole_library": _prefer_truncated(lambda run: _mean(run, "score")),
     "unsolved_percent_of_best_seed": _of_best(_unsolved),
@@ -205,23 +214,19 @@ QUANTITIES: dict[str, Quantity] = {
         f"public_{name}": _rank_calls("public", share)
         for name, share in (("smallest", 0.0), ("middle", 0.5), ("largest", 1.0))
     },
-    "edited_combat_functions": _scale_mean("edited_combat", 1.0),
+    "edited_combat_functions": _each_seed(partial(_mean, measure="edited_combat")),
     "calls_a_batch_least": _calls_per_batch(min),
     "calls_a_batch_most": _calls_per_batch(max),
     "dominated_settings_percent": _share_dominated,
     "llm_calls_change_percent": _each_seed(_change_of_calls),
-    "output_of_react": _compare_methods("output", lambda method: "react", _ratio),
-    "asi_output_ratio": _compare_methods(
-        "output", lambda method: "asi", lambda own, other: _ratio(other, own)
-    ),
-    "opo_output_ratio": _compare_methods(
-        "output", lambda method: "opo", lambda own, other: _ratio(other, own)
-    ),
-    "output_percent_to_asi": _compare_methods("output", lambda method: "asi", _percent),
-    "output_percent_to_asi_replay": _compare_methods("output", lambda method: "asi_replay", _percent),
-    "retention_points": _compare_methods("score", _name_return, lambda own, later: 100 * (later - own)),
+    "output_of_react": _compare_methods("output", "react", _ratio),
+    "asi_output_ratio": _compare_methods("output", "asi", _inverse_ratio),
+    "opo_output_ratio": _compare_methods("output", "opo", _inverse_ratio),
+    "output_percent_to_asi": _compare_methods("output", "asi", _percent),
+    "output_percent_to_asi_replay": _compare_methods("output", "asi_replay", _percent),
+    "retention_points": _compare_methods("score", RETURNED, lambda own, later: 100 * (later - own)),
     "retention_cost_percent": _compare_methods(
-        "actor_usd", _name_return, lambda own, later: _percent(later, own)
+        "actor_usd", RETURNED, lambda own, later: _percent(later, own)
     ),
 }
 """By name."""

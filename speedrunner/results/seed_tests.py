@@ -8,6 +8,7 @@ from typing import Any
 
 import pandas
 
+from speedrunner.results.checkpoints import select_tests
 from speedrunner.results.conditions import FAMILIES, Condition
 from speedrunner.results.inference import (
     CONFIDENCE,
@@ -140,12 +141,6 @@ def list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]
     if metric != "cost_usd":
         return tests[metric].astype(float)
     return tests["usd"].astype(float) + float(run.checkpoints["sleep_usd"][point])
-
-
-def select_tests(episodes: pandas.DataFrame, point: int) -> pandas.DataFrame:
-    """Return the scored test episodes of a checkpoint."""
-    chosen = (episodes["phase"] == "test") & (episodes["checkpoint"] == point) & episodes["score"].notna()
-    return episodes[chosen]
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> list[tuple[Condition, Condition]]:

@@ -49,13 +49,8 @@ def _title(title: str, envs: tuple[str, ...]) -> str:
 
 def methods(conditions: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
     """Return the played methods, by `ConditionName.method`."""
-    return sorted(
-        {
-            condition.condition_name.method
-            for condition in conditions
-            if condition.condition_name.env in envs and condition.condition_name.model == model
-        }
-    )
+    names = (condition.condition_name for condition in conditions)
+    return sorted({each.method for each in names if each.env in envs and each.model == model})
 
 
 def curve(
@@ -67,13 +62,8 @@ def curve(
     Args:
         measure: a column of `RunResult.checkpoints`.
     """
-    found = [
-        condition
-        for env in envs
-        for condition in conditions
-        if (condition.condition_name.env, condition.condition_name.method, condition.condition_name.model)
-        == (env, method, model)
-    ]
+    wanted = [(env, method, model) for env in envs]
+    found = [condition for names in wanted for condition in conditions if condition.names == names]
     runs = [run.path for condition in found for run in condition.runs]
     if len(found) < len(envs):
         return Curve({}, runs)

@@ -10,7 +10,7 @@ import msgspec
 from serving.usage import Usage
 from speedrunner.library.library import Library
 from speedrunner.results.ledger import Line, RunCosts
-from speedrunner.results.skill_table import START, SkillHistory, SkillVersion
+from speedrunner.results.skill_table import START, SkillHistory
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 
@@ -115,15 +115,12 @@ def skill_costs(
         for line in [costs.episodes.get(sleep_key(sleep), Line())]
     }
     schemas = _Schemas(run, history.libraries, count_tokens)
-    by_name: dict[str, list[SkillVersion]] = {}
-    for version in history.versions:
-        by_name.setdefault(version.name, []).append(version)
     worth = _Worth(run, costs)
     used = {name for use in history.uses for name in use.saved}
     if len(history.uses) * len(history.versions) > STEPS:
         used = set()
     found = []
-    for name, own in by_name.items():
+    for name, own in history.by_name.items():
         sleeps = [each.sleep for each in own if each.change != START]
         last = own[-1]
         shown = max(

@@ -32,7 +32,7 @@ class Evolution(msgspec.Struct):
     @property
     def calls(self) -> int:
         """Return the calls by the actor and by other code, in all finished episodes."""
-        return sum(each.calls + each.inner_calls for each in self.versions)
+        return sum(each.total for each in self.versions)
 
 
 def follow_skills(history: SkillHistory) -> list[Evolution]:

@@ -89,7 +89,7 @@ def skill_savings(
     Raises:
         StorageError: the run cannot be read.
     """
-    names = list(dict.fromkeys(version.name for version in history.versions))
+    names = list(history.by_name)
     if not names or not run.episodes:
         return [SkillSaving(skill=name) for name in names]
     if costs is None:
@@ -109,9 +109,7 @@ def skill_savings(
     for episodes in groups.values():
         for name, compared in _compare(episodes):
             tasks.setdefault(name, []).append(compared)
-    calls: Counter[str] = Counter()
-    for version in history.versions:
-        calls[version.name] += version.calls + version.inner_calls
+    calls = Counter({name: sum(each.total for each in own) for name, own in history.by_name.items()})
     resampled = [name for name, _ in calls.most_common(intervals) if name in tasks]
     differences = ([task[2] for task in tasks[name]] for name in resampled)
     estimates = dict(zip(resampled, bootstrap_columns(list(differences)), strict=True))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import msgspec
 
@@ -63,6 +64,11 @@ class SkillVersion(msgspec.Struct):
         """Return the number of LLM calls that it saved the actor."""
         return self.actions - self.calls
 
+    @property
+    def total(self) -> int:
+        """Return the calls by the actor and by other code."""
+        return self.calls + self.inner_calls
+
 
 class Use(msgspec.Struct, frozen=True):
     """One episode.
@@ -95,6 +101,14 @@ class SkillHistory:
     versions: list[SkillVersion]
     uses: list[Use]
     tests: list[Use]
+
+    @cached_property
+    def by_name(self) -> dict[str, list[SkillVersion]]:
+        """Return the versions of each skill, the skills in the order of creation."""
+        found: dict[str, list[SkillVersion]] = {}
+        for each in self.versions:
+            found.setdefault(each.name, []).append(each)
+        return found
 
 
 def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
@@ -167,8 +181,7 @@ def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:
 
 
 def _rate_use(skill: SkillVersion) -> str:
-    calls = skill.calls + skill.inner_calls
-    if not calls:
+    if not skill.total:
         return "never called"
     parts = [f"called {skill.calls} times by the actor", f"{skill.inner_calls} by other code"]
     parts.append(f"{skill.errors} failed")

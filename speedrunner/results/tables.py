@@ -8,11 +8,11 @@ import pandas
 
 from speedrunner.results.break_even import UNPRICED, break_even_table
 from speedrunner.results.cache_effects import cache_table, share_table
-from speedrunner.results.checkpoints import CUT, LIMITS, SPENT
+from speedrunner.results.checkpoints import CUT, LIMITS, SPENT, select_tests
 from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, stack_frames
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, bootstrap_seeds
 from speedrunner.results.run_result import LIBRARY
-from speedrunner.results.seed_tests import TESTED, make_test_tables, select_tests
+from speedrunner.results.seed_tests import TESTED, make_test_tables
 from speedrunner.results.skill_savings import CAPTION
 from speedrunner.results.writing import Table, table_of
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import LibraryConfig
-from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_mean
+from speedrunner.results.checkpoints import estimate_test
+from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.seed_tests import select_tests
 from speedrunner.results.writing import Table, table_of
 
 
@@ -95,8 +95,8 @@ def _is_transfer(source: RunResult, run: RunResult) -> bool:
 
 
 def _transfer(source: RunResult, run: RunResult) -> Iterator[Transfer]:
-    tests = select_tests(run.episodes, int(run.checkpoints.index[-1]))
-    score = bootstrap_mean(tests["score"].tolist())
+    last = int(run.checkpoints.index[-1])
+    score = estimate_test(run.episodes, last, "score")
     if score is not None:
         yield Transfer(
             env=source.condition_name.env,
@@ -105,6 +105,6 @@ def _transfer(source: RunResult, run: RunResult) -> Iterator[Transfer]:
             player=Player(run.condition_name.model, run.seed),
             episodes=score.count,
             score=score,
-            output=bootstrap_mean(tests["output"].dropna().tolist()),
+            output=estimate_test(run.episodes, last, "output"),
             runs=(source.path, run.path),
         )

@@ -97,15 +97,8 @@ def latex_text(table: Table) -> str:
         parts = [rf"\begin{{longtable}}{{{kinds}}}", caption + r"\\", *head, r"\endhead", r"\bottomrule"]
         parts += [r"\endfoot", *body, r"\end{longtable}"]
     else:
-        parts = [
-            r"\begin{table}",
-            r"\centering",
-            rf"\begin{{tabular}}{{{kinds}}}",
-            *head,
-            *body,
-            r"\bottomrule",
-        ]
-        parts += [r"\end{tabular}", caption, r"\end{table}"]
+        parts = [r"\begin{table}", r"\centering", rf"\begin{{tabular}}{{{kinds}}}", *head, *body]
+        parts += [r"\bottomrule", r"\end{tabular}", caption, r"\end{table}"]
     return "\n".join(parts) + "\n"
 
 

@@ -8,7 +8,7 @@ from speedrunner.agents.reading import write_call
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import RunData
 from speedrunner.view.episode_page import ViewedEpisode
-from speedrunner.view.pages import TURNS, Context, heading
+from speedrunner.view.pages import Context, heading, turn_link
 from speedrunner.view.paging import NotFound
 from speedrunner.view.turns import Room, describe_result, show_call
 
@@ -33,10 +33,9 @@ def calls_page(run: RunData, seen: ViewedEpisode, turn: int, page: int) -> Conte
     shown = [(min(depth, DEEPEST), show_call(node, room)) for depth, node in calls]
     return {
         **heading(run),
-        "growing": 0,
         "trajectory": seen.trajectory,
         "number": turn,
-        "back": f"{(turn - 1) // TURNS + 1}.html#turn-{turn}",
+        "back": turn_link(turn),
         "first": first,
         "calls": shown,
         "count": sum(len(calls) for _, calls in pages),

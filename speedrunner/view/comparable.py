@@ -32,18 +32,18 @@ class Comparable:
         for slug, path in found.items():
             try:
                 run = EvaluatedRun(slug, load(path, skip_broken=True))
-                _ = run.condition_name, run.rows
+                _ = run.condition_name, run.tests
                 self.runs[slug] = run
             except DAMAGED as error:
                 self.problems.append(damage(path, error))
         groups, self.notes = group_by_condition([*self.runs.values()])
-        self.conditions: dict[str, tuple[ConditionName, dict[int, EvaluatedRun]]] = {}
+        self.conditions: dict[str, tuple[ConditionName, Side]] = {}
         for name, seeds in groups.items():
             parts = name.env, name.method, name.model
             slug = CONDITION + address(("-".join(parts),))
             if slug in self.conditions:
                 slug = CONDITION + address(parts)
-            self.conditions[slug] = name, seeds
+            self.conditions[slug] = name, Side(f"{name.method}, {name.model}", seeds)
 
     def find(self, name: str) -> tuple[Side, int | None]:
         """Return the side that `RUN`, `RUN@CHECKPOINT`, `CONDITION` or `CONDITION@CHECKPOINT` names, with
@@ -54,8 +54,7 @@ class Comparable:
             run = self.runs[slug]
             side = Side(slug, {run.seed: run})
         elif slug in self.conditions:
-            condition, seeds = self.conditions[slug]
-            side = Side(f"{condition.method}, {condition.model}", seeds)
+            _, side = self.conditions[slug]
         else:
             raise CannotCompare(f"{slug or 'nothing'} is not a run or condition of this folder")
         if point and (not point.isdecimal() or int(point) not in side.checkpoints):

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from statistics import fmean, stdev
 from typing import Any
 
 import msgspec
 
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import differences
+from speedrunner.markup.tiles import Tile
 from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
+from speedrunner.results.conditions import Spread, spread
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import (
     METRICS,
@@ -22,7 +23,8 @@ from speedrunner.results.paired import (
     pair_runs,
 )
 from speedrunner.view.comparable import Comparable
-from speedrunner.view.overlay import SERIES, CurvePoint, Series, draw_overlay
+from speedrunner.view.curve import Point
+from speedrunner.view.overlay import SERIES, Series, draw_overlay
 
 LINKS = 100
 """Maximum number of comparisons that the list of conditions links to, so that static pages are bounded."""
@@ -50,46 +52,40 @@ def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
     Args:
         by_run: whether each run has its own curve, in the color of its condition.
     """
-    places: dict[str, list[tuple[str, ConditionName, dict[int, EvaluatedRun]]]] = {}
-    for slug, (name, seeds) in found.conditions.items():
-        places.setdefault(name.env, []).append((slug, name, seeds))
+    places: dict[str, list[tuple[str, ConditionName, Side]]] = {}
+    for slug, (name, side) in found.conditions.items():
+        places.setdefault(name.env, []).append((slug, name, side))
     room = LINKS
     shown = []
     for env, conditions in sorted(places.items()):
         rows = []
-        finished = [each for each in conditions if Side("", each[2]).checkpoints]
-        finished.sort(key=lambda each: not each[1].method.startswith(BASELINE))
-        first = finished[0][0] if finished else None
-        for slug, name, seeds in conditions:
-            side = Side(f"{name.method}, {name.model}", seeds)
+        finished = [(slug, name.method) for slug, name, side in conditions if side.checkpoints]
+        finished.sort(key=lambda each: not each[1].startswith(BASELINE))
+        for slug, _, side in conditions:
             last = side.checkpoints[-1] if side.checkpoints else None
             links = []
-            if first is not None and last is not None and slug != first:
-                links.append((f"with {finished[0][1].method}", f"{first}/{slug}"))
+            if last is not None and slug != finished[0][0]:
+                first, method = finished[0]
+                links.append((f"with {method}", f"{first}/{slug}"))
             if len(side.checkpoints) > 1:
                 early, late = side.checkpoints[0], side.checkpoints[-1]
                 links.append((f"checkpoint {early} with {late}", f"{slug}@{early}/{slug}@{late}"))
             links, room = links[:room], max(room - len(links), 0)
-            scores = [] if last is None else _seed_means(side, last, "score")
-            outputs = [] if last is None else _seed_means(side, last, "output tokens")
+            score, output = (None if last is None else _spread_seeds(side, last, each) for each in CURVES)
             rows.append(
                 {
                     "name": side.title,
-                    "runs": [(run.name, seed) for seed, run in seeds.items()],
+                    "runs": [(run.name, seed) for seed, run in side.runs.items()],
                     "last": last,
-                    "score": _spread(scores, 3),
-                    "output": _spread(outputs, 0),
+                    "score": _show_spread(score, 3),
+                    "output": _show_spread(output, 0),
                     "links": links,
                 }
             )
         curves = {
             metric: draw_overlay(
                 f"{metric} of test episodes, {env}",
-                [
-                    each
-                    for _, name, seeds in conditions[:SERIES]
-                    for each in _list_curves(Side(f"{name.method}, {name.model}", seeds), metric, by_run)
-                ],
+                [each for _, _, side in conditions[:SERIES] for each in _list_curves(side, metric, by_run)],
             )
             for metric in CURVES
         }
@@ -144,17 +140,14 @@ def comparison_page(found: Comparable, first: str, second: str) -> Context:
 def _choose_points(one: Side, own: int | None, other: Side, their: int | None) -> Points:
     """Return the given checkpoints; for missing ones the last that both sides have finished."""
     common = [point for point in one.checkpoints if point in other.checkpoints]
-    wanted = own if own is not None else their
-    if own is None or their is None:
-        if wanted is None:
-            if not common:
-                raise CannotCompare(f"no checkpoint was finished by both {one.title} and {other.title}")
-            wanted = common[-1]
-        own, their = wanted if own is None else own, wanted if their is None else their
-    for side, point in ((one, own), (other, their)):
+    chosen = [point for point in (own, their) if point is not None] or common[-1:]
+    if not chosen:
+        raise CannotCompare(f"no checkpoint was finished by both {one.title} and {other.title}")
+    points = chosen[0], chosen[-1]
+    for side, point in zip((one, other), points, strict=True):
         if point not in side.checkpoints:
             raise CannotCompare(f"{side.title} has not finished checkpoint {point}")
-    return own, their
+    return points
 
 
 def _title(side: Side, point: int, points: Points) -> str:
@@ -185,20 +178,23 @@ def _score_rows(one: Side, other: Side) -> list[Context]:
 def _cell(estimate: Estimate | None, digits: int, sign: str = "") -> Context | None:
     if estimate is None:
         return None
-    ends = estimate.low, estimate.high
-    low, high = (None if end is None else f"{end:{sign},.{digits}f}" for end in ends)
+
+    def show(value: float) -> str:
+        return f"{value:{sign},.{digits}f}"
+
     return {
-        "mean": f"{estimate.mean:{sign},.{digits}f}",
-        "interval": f"{low} to {high}" if low is not None else "",
+        "mean": show(estimate.mean),
+        "interval": " to ".join(map(show, estimate.ends or ())),
         "count": estimate.count,
     }
 
 
 def _judge(metric: str, difference: Estimate | None) -> tuple[str, str]:
     """Return the kind of a badge and its text."""
-    if difference is None or difference.low is None or difference.high is None:
+    if difference is None or difference.ends is None:
         return "plain", "not known"
-    if difference.low <= 0 <= difference.high:
+    low, high = difference.ends
+    if low <= 0 <= high:
         return "plain", "no clear difference"
     higher = difference.mean > 0
     text = "higher" if higher else "lower"
@@ -207,7 +203,7 @@ def _judge(metric: str, difference: Estimate | None) -> tuple[str, str]:
     return ("good" if higher == BETTER[metric] else "bad"), text
 
 
-def _tile(rows: Sequence[Context], metric: str) -> Context:
+def _tile(rows: Sequence[Context], metric: str) -> Tile:
     row = next(row for row in rows if row["metric"] == metric)
     one, other = row["means"]
     difference = row["difference"]
@@ -215,20 +211,12 @@ def _tile(rows: Sequence[Context], metric: str) -> Context:
     if difference:
         interval = f" ({difference['interval']})" if difference["interval"] else ""
         change = f"{difference['mean']}{interval} over {difference['count']} pairs"
-    return {
-        "label": metric,
-        "value": f"{one['mean'] if one else '–'} → {other['mean'] if other else '–'}",
-        "change": change,
-        "spark": "",
-    }
+    return Tile(metric, f"{one['mean'] if one else '–'} → {other['mean'] if other else '–'}", change)
 
 
 def _interval_curve(side: Side, metric: str) -> Series:
-    points = []
-    for point in side.checkpoints:
-        if found := side.estimate(point, metric):
-            points.append(CurvePoint(point, found.mean, found.low, found.high))
-    return Series(side.title, points)
+    found = {point: side.estimate(point, metric) for point in side.checkpoints}
+    return Series(side.title, [Point(x, each.mean, each.ends) for x, each in found.items() if each])
 
 
 def _list_curves(side: Side, metric: str, by_run: bool) -> list[Series]:
@@ -246,24 +234,23 @@ def _average_curve(side: Side, metric: str) -> Series:
     """Return the mean over seeds; its band is one standard deviation."""
     points = []
     for point in side.checkpoints:
-        values = _seed_means(side, point, metric)
-        if values:
-            mean, sd = fmean(values), stdev(values) if len(values) > 1 else None
-            ends = (None, None) if sd is None else (mean - sd, mean + sd)
-            points.append(CurvePoint(point, mean, *ends))
+        if found := _spread_seeds(side, point, metric):
+            ends = None if found.sd is None else (found.mean - found.sd, found.mean + found.sd)
+            points.append(Point(point, found.mean, ends))
     return Series(side.title, points)
 
 
-def _seed_means(side: Side, point: int, metric: str) -> list[float]:
-    found = [run.average_tasks(point, metric) for run in side.runs.values() if point in run.checkpoints]
-    return [fmean(values.values()) for values in found if values]
+def _spread_seeds(side: Side, point: int, metric: str) -> Spread | None:
+    """Return mean and deviation over the seeds that have finished a checkpoint; `None` without a value."""
+    runs = [run for run in side.runs.values() if point in run.checkpoints]
+    return spread(run.average_tasks(point, METRICS[metric]).mean() for run in runs)
 
 
-def _spread(values: Sequence[float], digits: int) -> str:
-    if not values:
+def _show_spread(found: Spread | None, digits: int) -> str:
+    if found is None:
         return "–"
-    deviation = f" ± {stdev(values):,.{digits}f}" if len(values) > 1 else ""
-    return f"{fmean(values):,.{digits}f}{deviation}"
+    deviation = "" if found.sd is None else f" ± {found.sd:,.{digits}f}"
+    return f"{found.mean:,.{digits}f}{deviation}"
 
 
 def _config_lines(one: EvaluatedRun, other: EvaluatedRun) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, floor, log10
 
 import msgspec
@@ -25,10 +25,15 @@ class Point(msgspec.Struct, frozen=True):
     value: float
     ends: tuple[float, float] | None = None
 
-    def describe(self, form: Form) -> str:
+    def describe(self, show: Callable[[float], str]) -> str:
         """Return the value with its interval and checkpoint."""
-        around = "" if self.ends is None else f" ({' to '.join(show_value(end, form) for end in self.ends)})"
-        return f"{show_value(self.value, form)}{around} after {self.rollouts}"
+        around = "" if self.ends is None else f" ({' to '.join(map(show, self.ends))})"
+        return f"{show(self.value)}{around} after {self.rollouts}"
+
+
+def join_corners(corners: Iterable[tuple[float, float]]) -> str:
+    """Return places as the points of an SVG line."""
+    return " ".join(f"{x},{y}" for x, y in corners)
 
 
 def curve(measure: str, points: Sequence[Point], form: Form) -> Markup:
@@ -44,8 +49,8 @@ def curve(measure: str, points: Sequence[Point], form: Form) -> Markup:
         across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
         return round(LEFT + across * x / last, 1), round(TOP + down * (1 - y / most), 1)
 
-    def polygon(corners: Sequence[tuple[float, float]]) -> str:
-        return " ".join(f"{x},{y}" for x, y in corners)
+    def show(value: float) -> str:
+        return show_value(value, form)
 
     parts = [
         Markup('<line class="axis" x1="{}" y1="{}" x2="{}" y2="{}"/>').format(*place(0, 0), *place(last, 0))
@@ -58,26 +63,25 @@ def curve(measure: str, points: Sequence[Point], form: Form) -> Markup:
         )
     for x in sorted({0, last // 2, last} if last > 1 else {0, last}):
         parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 22, x))
-    known = [point for point in points if point.ends is not None]
+    known = [(point.rollouts, *point.ends) for point in points if point.ends is not None]
     if len(known) > 1:
-        lower = [place(point.rollouts, point.ends[0]) for point in known if point.ends]
-        upper = [place(point.rollouts, point.ends[1]) for point in known if point.ends]
-        parts.append(Markup('<polygon points="{}"/>').format(polygon([*lower, *reversed(upper)])))
+        band = [place(x, low) for x, low, _ in known] + [place(x, high) for x, _, high in reversed(known)]
+        parts.append(Markup('<polygon points="{}"/>').format(join_corners(band)))
     shown = [place(point.rollouts, point.value) for point in points]
-    parts.append(Markup('<polyline points="{}"/>').format(polygon(shown)))
+    parts.append(Markup('<polyline points="{}"/>').format(join_corners(shown)))
     for (across, down), point in zip(shown, points, strict=True):
         mark = (
             '<g class="mark"><title>{}</title><circle class="near" cx="{}" cy="{}" r="{}"/>'
             '<circle cx="{}" cy="{}" r="3.5"/></g>'
         )
-        text = f"{point.describe(form)} rollouts"
+        text = f"{point.describe(show)} rollouts"
         parts.append(Markup(mark).format(text, across, down, NEAR, across, down))
     parts.append(
         Markup('<text class="x" x="{}" y="{}">training rollouts</text>').format(
             (WIDTH + LEFT - RIGHT) / 2, HEIGHT - 5
         )
     )
-    values = ", ".join(point.describe(form) for point in points)
+    values = ", ".join(point.describe(show) for point in points)
     svg = '<svg class="curve" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
     label = f"{measure} over training rollouts: {values}"
     return Markup(svg).format(WIDTH, HEIGHT, label, Markup().join(parts))

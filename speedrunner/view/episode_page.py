@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from speedrunner.agents.failure import describe_failure, find_first_error
+from speedrunner.markup.tiles import Tile
 from speedrunner.store.records import Module, Trajectory, Turn
 from speedrunner.store.repeats import count_repeats
 from speedrunner.store.run_data import RunData, load
@@ -93,12 +94,11 @@ def episode_page(run: RunData, seen: ViewedEpisode, page: int, *, static: bool) 
     shown = seen.pictures(page) if static else {}
     return {
         **heading(run),
-        "growing": 0,
         "trajectory": trajectory,
         "status": _result(trajectory),
         "task": task_text(trajectory),
         "failure": describe_failure(trajectory),
-        "error": None if error is None else _place(error + 1),
+        "error": None if error is None else error + 1,
         "numbers": _numbers(trajectory),
         "detail": ""
         if trajectory.outcome is None
@@ -145,11 +145,6 @@ def _tiles(shown: Iterable[Picture]) -> set[str]:
     return set[str]().union(*(picture.tiles for picture in shown))
 
 
-def _place(turn: int) -> Context:
-    """Return a turn's number and its address on the pages of the episode."""
-    return {"turn": turn, "link": f"{(turn - 1) // TURNS + 1}.html#turn-{turn}"}
-
-
 def _result(trajectory: Trajectory) -> Context:
     """Return the kind and the text of an episode's badge."""
     outcome, ended = trajectory.outcome, trajectory.termination
@@ -160,7 +155,7 @@ def _result(trajectory: Trajectory) -> Context:
     return {"kind": kind, "text": f"{text}, score {outcome.score:.3g}", "note": ""}
 
 
-def _numbers(trajectory: Trajectory) -> list[Context]:
+def _numbers(trajectory: Trajectory) -> list[Tile]:
     """Return the headline numbers of an episode."""
     usage, executed = trajectory.usage, [turn.executed for turn in trajectory.turns if turn.executed]
     kinds = Counter(node.kind for node in executed)
@@ -179,7 +174,7 @@ def _numbers(trajectory: Trajectory) -> list[Context]:
         ("Prompt tokens", f"{usage.prompt:,}", cached),
         ("Seconds", f"{trajectory.seconds:,.1f}", f"{queued:,.1f} queued" if queued else ""),
     ]
-    return [{"label": label, "value": value, "change": change, "spark": ""} for label, value, change in found]
+    return [Tile(*each) for each in found]
 
 
 def _show_turns(trajectory: Trajectory, first: int) -> Iterator[tuple[int, Turn, Shown | None, str]]:

@@ -39,11 +39,7 @@ KINDS = {
 """Color and shape of boxes."""
 
 
-def call_graph(
-    library: Library,
-    ran: Mapping[tuple[str, str], int] | None = None,
-    shown: Collection[str] | None = None,
-) -> Markup:
+def call_graph(library: Library, ran: Mapping[tuple[str, str], int], shown: Collection[str]) -> Markup:
     """Return one inline SVG, in which each skill links to `#skill-NAME`. Empty without skills.
 
     A skill's row is the length of its longest chain of calls, counted from the end. Lines of cycles, which
@@ -51,11 +47,10 @@ def call_graph(
 
     Args:
         library: includes the environment's primitives if their boxes are to be shown.
-        ran: how often each caller called each function; the actor's name is empty. `None`: unknown, so all
-            lines have the same width.
-        shown: names of the drawn skills; `None`: all.
+        ran: how often each caller called each function; the actor's name is empty.
+        shown: names of the drawn skills.
     """
-    skills = [each for each in library.skills if shown is None or each.name in shown]
+    skills = [each for each in library.skills if each.name in shown]
     if not skills:
         return Markup()
     left_out = library.by_name.keys() - {each.name for each in skills}
@@ -83,12 +78,11 @@ def call_graph(
     )
     parts = [Markup(HEAD).format(width, height, label), *_legend()]
     lines = [(name, called) for name, names in calls.items() for called in names]
-    most = max((ran.get(line, 0) for line in lines), default=0) if ran else 0
+    most = max((ran.get(line, 0) for line in lines), default=0)
     for line in lines:
-        parts.append(_line(*line, places, None if ran is None else ran.get(line, 0), most))
+        parts.append(_line(*line, places, ran.get(line, 0), most))
     for name, kind in kinds.items():
-        acted = ran.get(("", name), 0) if ran else 0
-        parts.append(_box(name, kind, *places[name], calls.get(name), acted))
+        parts.append(_box(name, kind, *places[name], calls.get(name), ran.get(("", name), 0)))
     return Markup("").join([*parts, Markup("</svg>")])
 
 
@@ -130,11 +124,11 @@ def _width(name: str) -> float:
     return len(name) * LETTER + 18
 
 
-def _line(name: str, called: str, places: Mapping[str, Place], count: int | None, most: int) -> Markup:
+def _line(name: str, called: str, places: Mapping[str, Place], count: int, most: int) -> Markup:
     """Draw an arrow from a box to one that it calls.
 
     Args:
-        count: how often the call ran; `None`: unknown.
+        count: how often the call ran.
         most: the highest such number in the graph.
     """
     (x, y), (to, top) = places[name], places[called]
@@ -148,13 +142,12 @@ def _line(name: str, called: str, places: Mapping[str, Place], count: int | None
     else:
         middle = (y + BOX + top) / 2
         way, dashed = f"M{x} {y + BOX}C{x} {middle} {to} {middle} {to} {top}", Markup()
-    times = "" if count is None else f", {count:,} by {name}"
-    width = 1.5 if count is None else THIN + (THICK - THIN) * (log1p(count) / log1p(most) if count else 0.0)
+    width = THIN + (THICK - THIN) * (log1p(count) / log1p(most) if count else 0.0)
     line = Markup(
         '<path class="call" d="{}" fill="none" stroke="#888" stroke-width="{:.1f}" stroke-opacity="{}"'
-        ' marker-end="url(#graph-end)"{}><title>calls of {}{}</title></path>'
+        ' marker-end="url(#graph-end)"{}><title>calls of {}, {:,} by {}</title></path>'
     )
-    return line.format(way, width, "0.45" if count == 0 else "0.8", dashed, called, times)
+    return line.format(way, width, "0.8" if count else "0.45", dashed, called, count, name)
 
 
 def _box(name: str, kind: str, x: float, y: float, called: tuple[str, ...] | None, acted: int = 0) -> Markup:

@@ -102,7 +102,6 @@ def history_page(run: RunData, history: SkillHistory) -> Context:
     timeline = list(_list_versions(run, history, rows))
     return {
         **heading(run),
-        "growing": 0,
         "versions": versions,
         "stored": set(run.policies.versions()),
         "sleeps": {each.sleep for each in run.sleeps},

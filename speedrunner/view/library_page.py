@@ -68,7 +68,6 @@ def library_page(run: RunData, version: int, calls: Calls) -> Context:
     ]
     return {
         **heading(run),
-        "growing": 0,
         "version": version,
         "versions": there,
         "sleeps": {each.sleep for each in run.sleeps},

@@ -18,6 +18,7 @@ import msgspec
 from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.experiments.status import RunStatus, State, Status, status
+from speedrunner.markup.tiles import Tile
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.files import read_tail
 from speedrunner.store.run_data import RunData, load
@@ -214,7 +215,7 @@ def _reason(run: RunData, fault: Any) -> str:
     return lines[-1][:REASON_CHARS] or "no reason is recorded"
 
 
-def _tiles(found: Status, runs: list[Context], servers: Mapping[tuple[str, ...], Context]) -> list[Context]:
+def _tiles(found: Status, runs: list[Context], servers: Mapping[tuple[str, ...], Context]) -> list[Tile]:
     states = Counter(run.state for run in found.runs)
     total = Rates()
     for server in servers.values():
@@ -249,7 +250,7 @@ def _tiles(found: Status, runs: list[Context], servers: Mapping[tuple[str, ...],
             "finished episodes at the actor's prices",
         ),
     ]
-    return [{"label": label, "value": value, "change": change, "spark": ""} for label, value, change in tiles]
+    return [Tile(*each) for each in tiles]
 
 
 def describe_time(seconds: float) -> str:

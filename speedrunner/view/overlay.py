@@ -8,6 +8,8 @@ from math import ceil, floor, log10
 import msgspec
 from markupsafe import Markup
 
+from speedrunner.view.curve import Point, join_corners
+
 WIDTH, HEIGHT = 560, 300
 LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
 """Margins for the labels of the axes."""
@@ -18,20 +20,6 @@ SERIES = 8
 RADIUS = 3.5
 
 
-class CurvePoint(msgspec.Struct, frozen=True):
-    """A value after some training rollouts, with its interval if it is known."""
-
-    rollouts: int
-    value: float
-    low: float | None = None
-    high: float | None = None
-
-    def describe(self) -> str:
-        """Return it as text."""
-        interval = "" if self.low is None or self.high is None else f" ({self.low:.4g} to {self.high:.4g})"
-        return f"{self.value:.4g}{interval} after {self.rollouts} rollouts"
-
-
 class Series(msgspec.Struct, frozen=True):
     """One curve; points are ascending.
 
@@ -40,7 +28,7 @@ class Series(msgspec.Struct, frozen=True):
     """
 
     name: str
-    points: Sequence[CurvePoint]
+    points: Sequence[Point]
     group: str = ""
 
     @property
@@ -49,18 +37,17 @@ class Series(msgspec.Struct, frozen=True):
         return self.group or self.name
 
 
-def draw_overlay(measure: str, series: Sequence[Series], zero: str = "training rollouts") -> Markup:
+def draw_overlay(measure: str, series: Sequence[Series]) -> Markup:
     """Draw curves with their intervals as shaded bands, and a legend; empty without points.
 
     Args:
         series: with at most `SERIES` different names in the legend.
-        zero: the label of the horizontal axis.
     """
     points = [point for each in series for point in each.points]
     if not points:
         return Markup()
     last = max(point.rollouts for point in points) or 1
-    ends = [end for point in points for end in (point.value, point.low, point.high) if end is not None]
+    ends = [end for point in points for end in (point.value, *(point.ends or ()))]
     bottom, step, top = _choose_range(min(ends), max(ends))
 
     def place(x: float, y: float) -> tuple[float, float]:
@@ -77,40 +64,38 @@ def draw_overlay(measure: str, series: Sequence[Series], zero: str = "training r
         parts.append(Markup(line).format(kind, left, high, right, high, left - 8, high + 4, _label(value)))
     for x in sorted({0, last // 2, last}):
         parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 24, x))
-    parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(WIDTH / 2, HEIGHT - 6, zero))
+    label = '<text class="x" x="{}" y="{}">training rollouts</text>'
+    parts.append(Markup(label).format(WIDTH / 2, HEIGHT - 6))
     colors = {name: number for number, name in enumerate(dict.fromkeys(each.legend for each in series))}
     for each in series:
         parts.append(_draw_series(colors[each.legend], each, place))
-    texts = "; ".join(
-        f"{each.name}: {', '.join(point.describe() for point in each.points)}" for each in series
-    )
+    texts = "; ".join(f"{each.name}: {', '.join(map(_describe, each.points))}" for each in series)
     svg = '<svg class="overlay" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}'
     return Markup(svg).format(
-        WIDTH, HEIGHT, f"{measure} over {zero}. {texts}", Markup().join(parts), _legend(colors)
+        WIDTH, HEIGHT, f"{measure} over training rollouts. {texts}", Markup().join(parts), _legend(colors)
     )
 
 
 def _draw_series(number: int, series: Series, place: Callable[[float, float], tuple[float, float]]) -> Markup:
     parts = []
-    banded = [
-        (point.rollouts, point.low, point.high)
-        for point in series.points
-        if point.low is not None and point.high is not None
-    ]
+    banded = [(point.rollouts, *point.ends) for point in series.points if point.ends is not None]
     if len(banded) > 1:
         outline = [place(rollouts, high) for rollouts, _, high in banded]
         outline += [place(rollouts, low) for rollouts, low, _ in reversed(banded)]
-        corners = " ".join(f"{x},{y}" for x, y in outline)
-        parts.append(Markup('<polygon points="{}"/>').format(corners))
+        parts.append(Markup('<polygon points="{}"/>').format(join_corners(outline)))
     for rollouts, low, high in banded if len(banded) == 1 else ():
         (x, bottom), (_, top) = place(rollouts, low), place(rollouts, high)
         parts.append(Markup('<line x1="{}" y1="{}" x2="{}" y2="{}"/>').format(x, bottom, x, top))
     spots = [place(point.rollouts, point.value) for point in series.points]
-    parts.append(Markup('<polyline points="{}"/>').format(" ".join(f"{x},{y}" for x, y in spots)))
+    parts.append(Markup('<polyline points="{}"/>').format(join_corners(spots)))
     for (x, y), point in zip(spots, series.points, strict=True):
         dot = '<circle cx="{}" cy="{}" r="{}"><title>{}: {}</title></circle>'
-        parts.append(Markup(dot).format(x, y, RADIUS, series.name, point.describe()))
+        parts.append(Markup(dot).format(x, y, RADIUS, series.name, _describe(point)))
     return Markup('<g class="series-{}">{}</g>').format(number, Markup().join(parts))
+
+
+def _describe(point: Point) -> str:
+    return f"{point.describe('{:.4g}'.format)} rollouts"
 
 
 def _legend(colors: Mapping[str, int]) -> Markup:

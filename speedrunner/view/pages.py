@@ -31,8 +31,12 @@ SOON_S, LATER_S = 4, 30
 Context = dict[str, Any]
 
 
-def heading(run: RunData) -> Context:
-    """Return the heading of all pages of a run."""
+def heading(run: RunData, *, grows: bool = False) -> Context:
+    """Return the heading of all pages of a run.
+
+    Args:
+        grows: whether the page has more content when the run has.
+    """
     env = ""
     try:
         played = condition_name(run.settings)
@@ -47,7 +51,7 @@ def heading(run: RunData) -> Context:
         "env": env,
         "condition_name": named,
         "status": _status(run, owner),
-        "growing": SOON_S if owner else LATER_S,
+        "growing": (SOON_S if owner else LATER_S) if grows else 0,
         "caveats": caveats(run.processes),
         "left_out": run.left_out,  # grows until the page is rendered
     }
@@ -86,7 +90,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
             shown.append(
                 {
                     "slug": slug,
-                    **heading(run),
+                    **heading(run, grows=True),
                     "path": os.path.relpath(path.resolve(), top),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
@@ -110,14 +114,17 @@ def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
     """Return all episodes, or those that match a search. Raises `InvalidQuery`."""
     query = Query.read(given)
     return {
-        **heading(run),
-        **({"growing": 0} if query.text or query.skill else {}),
+        **heading(run, grows=not (query.text or query.skill)),
         "hits": search(run, query),
         "given": {name: given.get(name, "") for name in Query.__struct_fields__},
         "terminations": [termination.value for termination in Termination],
         "episodes": len(run.rows),
-        "page_of": lambda turn: (turn - 1) // TURNS + 1,
     }
+
+
+def turn_link(turn: int) -> str:
+    """Return the address of a turn, from 1, next to the pages of its episode or sleep."""
+    return f"{(turn - 1) // TURNS + 1}.html#turn-{turn}"
 
 
 def cap_text(text: str) -> str:

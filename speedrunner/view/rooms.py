@@ -23,8 +23,6 @@ ROOM_LINES, ROOM_CHARS = 3, 23
 BELOW_LINES, BELOW_CHARS = 6, 108
 """The same for the text below the boxes."""
 
-Door = tuple[str, str, bool]
-
 
 def draw_rooms(seen: Mapping[str, Any]) -> Picture:
     """Draw what `ScienceWorld.house` returned."""

@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.markup.number_texts import dollars
 from speedrunner.markup.tiles import Form, Tile, make_tile
-from speedrunner.results.checkpoints import LIMITS, add_costs, average_tests, frame_episodes, frame_sleeps
-from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
+from speedrunner.results.checkpoints import (
+    LIMITS,
+    add_costs,
+    average_tests,
+    estimate_test,
+    frame_episodes,
+    frame_sleeps,
+)
+from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
@@ -19,9 +26,6 @@ from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import RunData
 from speedrunner.view.curve import Point, curve
 from speedrunner.view.pages import Context, heading
-
-if TYPE_CHECKING:
-    import pandas
 
 Row = Mapping[str, Any]
 
@@ -74,23 +78,11 @@ def read_numbers(run: RunData) -> RunNumbers:
     for each in points:
         prompt = (each["cached"] or 0) + (each["uncached"] or 0)
         each["cached_share"] = each["cached"] / prompt if prompt else None
-    return RunNumbers(points, _intervals(episodes, frame), list_rows(sleeps), prices, problem)
-
-
-def _intervals(
-    episodes: pandas.DataFrame, frame: pandas.DataFrame
-) -> dict[str, list[tuple[float, float] | None]]:
-    """Return the bootstrap intervals of means over the scored test episodes of each checkpoint."""
-    tests = episodes[(episodes["phase"] == "test") & episodes["score"].notna()]
     ends: dict[str, list[tuple[float, float] | None]] = {}
     for name in DRAWN:
-        values = {point: own.dropna().tolist() for point, own in tests.groupby("checkpoint")[name]}
-        found = (bootstrap_mean(values.get(point, [])) for point in frame.index)
-        ends[name] = [
-            None if each is None or each.low is None or each.high is None else (each.low, each.high)
-            for each in found
-        ]
-    return ends
+        found = (estimate_test(episodes, int(point), name) for point in frame.index)
+        ends[name] = [None if each is None else each.ends for each in found]
+    return RunNumbers(points, ends, list_rows(sleeps), prices, problem)
 
 
 def run_page(run: RunData, numbers: RunNumbers) -> Context:
@@ -107,7 +99,7 @@ def run_page(run: RunData, numbers: RunNumbers) -> Context:
         counts[row.phase] += 1
     costs = {each["sleep"]: each for each in numbers.sleeps}
     return {
-        **heading(run),
+        **heading(run, grows=True),
         "tiles": list_tiles(points),
         "curves": draw_curves(numbers),
         "confidence": f"{CONFIDENCE:.0%}",

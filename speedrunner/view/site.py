@@ -85,6 +85,7 @@ class Site:
             "shown": show_calls,
             "highlighted": highlight,
             "capped": pages.cap_text,
+            "turn_link": pages.turn_link,
         }
         self._episodes_seen = lru_cache(maxsize=4)(ViewedEpisode.read)
         self._numbers = lru_cache(maxsize=8)(_numbers)

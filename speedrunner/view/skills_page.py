@@ -55,7 +55,6 @@ def skills_page(run: RunData, history: SkillHistory, savings: Sequence[SkillSavi
     lines.sort(key=lambda line: (-line.calls, -line.inner_calls))
     return {
         **heading(run),
-        "growing": 0,
         "used": [line for line in lines if line.total],
         "unused": [line for line in lines if not line.total],
         "usd_form": usd_form,
@@ -76,11 +75,8 @@ def _list_lines(run: RunData, history: SkillHistory, savings: Sequence[SkillSavi
     saved = {each.skill: each for each in savings}
     events = skill_events(run, history)
     stored = run.policies.versions()
-    named: dict[str, list[SkillVersion]] = {}
-    for each in history.versions:
-        named.setdefault(each.name, []).append(each)
     lines = []
-    for name, versions in named.items():
+    for name, versions in history.by_name.items():
         last = versions[-1]
         scored = sum(each.scored for each in versions)
         having = (each for each in stored if each >= last.sleep and (last.until is None or each < last.until))

@@ -18,6 +18,7 @@ from speedrunner.view.edit_diffs import ShownEdit, match_turns, show_edits
 from speedrunner.view.named_episodes import Evidence, find_evidence, sleep_turns
 from speedrunner.view.pages import TURNS, Context, heading
 from speedrunner.view.paging import NotFound, page_part
+from speedrunner.view.turns import write_call_without
 
 CODE = ("code", "source")
 """Arguments that are shown as code."""
@@ -60,11 +61,9 @@ def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
     cell_of = {place: turn + 1 for turn, those in matched.items() for place in those}
     return {
         **heading(run),
-        "growing": 0,
         "record": record,
         "summary": read_summary(record),
         "numbers": {each.sleep for each in run.sleeps},
-        "size": TURNS,
         "versions": run.policies.versions(),
         "output_tokens": sum(turn.usage.completion for turn in turns),
         "prompt_tokens": sum(turn.usage.prompt for turn in turns),
@@ -158,7 +157,7 @@ def _cell(
         agent=agent,
         prompt=prompt,
         said=said if call is None or said[:1] not in ("<", "{", "[") else "",
-        call="" if call is None else _write_call(call.name, given, texts),
+        call="" if call is None else write_call_without(texts, call.name, given),
         code={} if edits else texts,
         output=output,
         failed=failed,
@@ -166,9 +165,3 @@ def _cell(
         edits=edits,
         turn=turn,
     )
-
-
-def _write_call(name: str, given: Mapping[str, object], texts: Mapping[str, str]) -> str:
-    """Return a call without the texts that are shown elsewhere."""
-    arguments = (f"{each}=…" if each in texts else f"{each}={value!r}" for each, value in given.items())
-    return f"{name}({', '.join(arguments)})"

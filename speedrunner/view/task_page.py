@@ -11,7 +11,7 @@ import msgspec
 from speedrunner.agents.reading import write_call
 from speedrunner.store.records import CallNode, EpisodeRow, Trajectory
 from speedrunner.store.run_data import RunData
-from speedrunner.view.pages import TURNS, Context, heading
+from speedrunner.view.pages import Context, heading
 from speedrunner.view.paging import NotFound
 from speedrunner.view.skill_origins import find_origins
 from speedrunner.view.turns import describe_result
@@ -31,14 +31,12 @@ class ShortTurn(msgspec.Struct, frozen=True):
 
     Attributes:
         number: from 1; of several turns, the first.
-        page: page of the episode that has it.
         skill: name of the called skill; empty for other calls.
         ran: number of calls below.
         times: number of turns.
     """
 
     number: int
-    page: int
     call: str
     skill: str
     result: str
@@ -103,7 +101,6 @@ def tasks_page(run: RunData) -> Context:
 
     return {
         **heading(run),
-        "growing": 0,
         "tasks": sorted(lines, key=place),
         "points": points,
         "verdict": verdict,
@@ -123,7 +120,6 @@ def task_page(run: RunData, number: int) -> Context:
     at = numbers.index(number)
     return {
         **heading(run),
-        "growing": 0,
         "number": number,
         "text": next((text for text in map(task_text, episodes) if text), ""),
         "task": next(iter(rows.values())).task,
@@ -136,7 +132,6 @@ def task_page(run: RunData, number: int) -> Context:
         "previous": numbers[at - 1] if at else None,
         "following": numbers[at + 1] if at + 1 < len(numbers) else None,
         "verdict": verdict,
-        "size": TURNS,
     }
 
 
@@ -197,14 +192,13 @@ def _shorten(row: EpisodeRow, played: Trajectory) -> Played:
 
 
 def _short_turn(played: Trajectory, place: int) -> ShortTurn:
-    turn, page = played.turns[place], place // TURNS + 1
+    turn = played.turns[place]
     node = turn.executed
     if node is None:
         called = f"{turn.call.name} was not completed" if turn.call else "no valid call"
-        return ShortTurn(place + 1, page, called, "", _cut(turn.error or "", RESULT_CHARS), True, 0)
+        return ShortTurn(place + 1, called, "", _cut(turn.error or "", RESULT_CHARS), True, 0)
     return ShortTurn(
         place + 1,
-        page,
         _cut(write_call(node.name, node.arguments), CALL_CHARS),
         node.name if node.kind == "skill" else "",
         _cut(describe_result(node), RESULT_CHARS),

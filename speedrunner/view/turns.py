@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
@@ -100,6 +100,12 @@ def highlight(text: str) -> Markup:
     return Markup(highlight(visible(text), PythonLexer(), HtmlFormatter(nowrap=True)))
 
 
+def write_call_without(texts: Collection[str], name: str, arguments: Mapping[str, object]) -> str:
+    """Return a call in Python syntax, without the arguments `texts`, which are shown elsewhere."""
+    given = (f"{each}={'…' if each in texts else repr(value)}" for each, value in arguments.items())
+    return f"{name}({', '.join(given)})"
+
+
 def describe_result(node: CallNode) -> str:
     """Return the result of a call, or its error."""
     return result_text(node.result) if node.error is None else node.error
@@ -126,13 +132,10 @@ def _show(node: CallNode, room: Room, below: list[Shown], times: int, calls: int
         for name, value in node.arguments.items()
         if _is_long(value)
     }
-    given = ", ".join(
-        f"{name}={'…' if name in texts else repr(each)}" for name, each in node.arguments.items()
-    )
     return Shown(
         name=node.name,
         kind=node.kind,
-        call=room.fit(f"{node.name}({given})"),
+        call=room.fit(write_call_without(texts, node.name, node.arguments)),
         texts={name: highlight(room.fit(text)) for name, text in texts.items()},
         came=room.fit(describe_result(node)),
         failed=node.error is not None,

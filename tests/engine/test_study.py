@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.bench.cache_truth import EngineProber, Prober, TokenProbe, compare, shift_figures
+from speedrunner.bench.cache_truth import Probe, TokenProbe, compare, probe_engine, shift_figures
 from speedrunner.cli.replay_command import replay
 from speedrunner.store.run_data import load
 from tests import tool_samples
@@ -69,33 +70,33 @@ SALT = "recorded"
 class WrongState:
     """Gets cached prefixes whose state is that of another prompt: one block differs, the length does not."""
 
-    def __init__(self, honest: EngineProber, seed: int) -> None:
+    def __init__(self, honest: Probe, seed: int) -> None:
         self._honest = honest
         self._seed = seed
 
     async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
         if salt != SALT:
-            return await self._honest.probe(prompt, token, salt)
+            return await self._honest(prompt, token, salt)
         rng = random.Random(self._seed)
         wrong, block = list(prompt), 32 * rng.randrange(len(prompt) // 32 - 1)
         wrong[block : block + 32] = rng.choices(range(100, 2000), k=32)
-        await self._honest.probe(wrong, token, f"wrong {self._seed}")
-        return await self._honest.probe(wrong, token, f"wrong {self._seed}")
+        await self._honest(wrong, token, f"wrong {self._seed}")
+        return await self._honest(wrong, token, f"wrong {self._seed}")
 
 
 class Remembered:
     """Asks for each prompt without the cache only once."""
 
-    def __init__(self, prober: Prober, known: dict[tuple[int, ...], TokenProbe]) -> None:
-        self._prober = prober
+    def __init__(self, probe: Probe, known: dict[tuple[int, ...], TokenProbe]) -> None:
+        self._probe = probe
         self._known = known
 
     async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
         if salt == SALT:
-            return await self._prober.probe(prompt, token, salt)
+            return await self._probe(prompt, token, salt)
         key = (*prompt, token)
         if key not in self._known:
-            self._known[key] = await self._prober.probe(prompt, token, salt)
+            self._known[key] = await self._probe(prompt, token, salt)
         return self._known[key]
 
 
@@ -109,15 +110,15 @@ async def test_a_prefix_with_a_wrong_state_is_caught_100_times_of_100(engine_ser
         prompt = list(talk.transcript.ids)
         turns.append((prompt, (await talk.ask()).token_ids))
         talk.tell(f"a long reply {number} " * 30)
-    honest = EngineProber(model.engine)
+    honest = partial(probe_engine, model.engine, None)
     true = [token for turn in turns for token in await compare(honest, *turn, {0, 2, 5}, SALT)]
     assert shift_figures(true, dtype)["same"] is True
     assert all(token.reused for token in true[3:])
     known: dict[tuple[int, ...], TokenProbe] = {}
     verdicts = []
     for seed in range(100):
-        prober = Remembered(WrongState(honest, seed), known)
-        wrong = await compare(prober, *turns[seed % len(turns)], {0, 2, 5}, SALT)
+        prober = Remembered(WrongState(honest, seed).probe, known)
+        wrong = await compare(prober.probe, *turns[seed % len(turns)], {0, 2, 5}, SALT)
         assert all(token.reused for token in wrong)
         verdicts.append(shift_figures(wrong, dtype)["same"])
     assert verdicts == [False] * 100

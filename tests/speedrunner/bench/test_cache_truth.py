@@ -13,8 +13,8 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.cache_truth import (
     FLOORS,
     ForcedToken,
-    Sample,
     TokenProbe,
+    choose_positions,
     compare,
     shift_figures,
     shift_notes,
@@ -27,19 +27,23 @@ def test_half_of_the_chosen_tokens_are_the_first_of_their_answers() -> None:
     answers = {f"test/{number}": [20] * 10 for number in range(5)}
     chosen = [
         position
-        for turns in Sample.of(answers, 40).positions.values()
+        for turns in choose_positions(answers, 40).values()
         for positions in turns.values()
         for position in positions
     ]
     assert len(chosen) == 40
     assert 20 <= chosen.count(0) < 30
     assert max(chosen) > 10
-    assert Sample.of(answers, 40) == Sample.of(answers, 40) != Sample.of(answers, 40, seed=1)
+    assert (
+        choose_positions(answers, 40)
+        == choose_positions(answers, 40)
+        != choose_positions(answers, 40, seed=1)
+    )
 
 
 def test_no_more_tokens_are_chosen_than_there_are() -> None:
-    assert Sample.of({"a": [2, 1]}, 1000).positions == {"a": {0: {0, 1}, 1: {0}}}
-    assert Sample.of({"a": [0]}, 5).positions == {}
+    assert choose_positions({"a": [2, 1]}, 1000) == {"a": {0: {0, 1}, 1: {0}}}
+    assert choose_positions({"a": [0]}, 5) == {}
 
 
 def tokens(cached: Sequence[float], computed: Sequence[float], control: Sequence[float]) -> list[ForcedToken]:
@@ -121,7 +125,7 @@ class Pretender:
 
 async def test_each_token_is_asked_for_once_with_the_cache_and_twice_without() -> None:
     engine = Pretender()
-    found = await compare(engine, [7] * 70, [1, 2, 3], {2, 0, 9}, "run")
+    found = await compare(engine.probe, [7] * 70, [1, 2, 3], {2, 0, 9}, "run")
     assert [(each.position, each.reused) for each in found] == [(0, 64), (2, 64)]
     assert [each.cached for each in found] == [-1.0, -3.0]
     assert [(size, token) for size, token, _ in engine.asked] == [(70, 1)] * 3 + [(72, 3)] * 3

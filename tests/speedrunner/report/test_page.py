@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import base64
 import re
+from dataclasses import replace
 from hashlib import sha256
 
 import msgspec
 import pytest
 
-from speedrunner.report.facts import Facts, RunFacts, Shared
+from speedrunner.report.facts import Facts, Shared
 from speedrunner.report.figures import figures
 from speedrunner.report.page import ROWS, page
 from speedrunner.report.summary import summarize
@@ -25,10 +26,7 @@ from tests.speedrunner.results.summaries import EMPTY, checkpoint, summary
 
 
 def facts(text: str = "babyai") -> Facts:
-    run = RunFacts(
-        path=text, env=text, method=text, model=text, seed=0, began=text, checkpoints=[0], unfinished=[],
-        terminations={"success": 1},
-    )  # fmt: skip
+    run = replace(summary(text, text, model=text), path=text)
     return Facts([run], [Shared("Hardware", text, [text])], {"success": 1}, [text])
 
 

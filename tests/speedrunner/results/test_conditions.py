@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.results.conditions import Spread, group_runs, share_cut, spread
+from speedrunner.results.conditions import Spread, group_runs, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
@@ -60,8 +60,3 @@ def test_of_two_runs_of_one_setting_and_seed_the_farther_one_counts() -> None:
     groups, notes = group_runs([short, long])
     assert [run.config.run.dir for run in groups[0].runs] == ["other"]
     assert notes == [f"{short.path} is left out: it has the condition and seed of {long.path}"]
-
-
-def test_the_share_that_limits_ended_is_of_the_test_episodes_of_a_checkpoint() -> None:
-    runs = [summary("babyai", "react", n, checkpoint(0, [{}] * 100, wall_clock=n)) for n in (0, 6)]
-    assert share_cut([run.checkpoints.loc[0] for run in runs]) == 6 / 200

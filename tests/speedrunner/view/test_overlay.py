@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.view.overlay import CurvePoint, Series, draw_overlay
+from speedrunner.view.curve import Point
+from speedrunner.view.overlay import Series, draw_overlay
 from tests.page_elements import HOSTILE, Elements
 
-POINTS = [CurvePoint(0, 0.2, 0.1, 0.3), CurvePoint(50, 0.6, 0.5, 0.7)]
+POINTS = [Point(0, 0.2, (0.1, 0.3)), Point(50, 0.6, (0.5, 0.7))]
 
 
 def test_each_curve_has_its_points_its_band_and_its_name() -> None:
@@ -38,7 +39,7 @@ def test_without_points_there_is_no_figure() -> None:
     [([0.0, 0.9], ["0", "0.5", "1"]), ([30_000.0], ["0", "10k", "20k", "30k"]), ([-0.2, 0.1], ["-0.2", "0"])],
 )
 def test_the_axis_includes_zero_and_ends_at_a_round_number(values: list[float], labels: list[str]) -> None:
-    drawn = draw_overlay("score", [Series("one", [CurvePoint(n, value) for n, value in enumerate(values)])])
+    drawn = draw_overlay("score", [Series("one", [Point(n, value) for n, value in enumerate(values)])])
     for label in labels:
         assert f">{label}</text>" in drawn
 
