@@ -17,6 +17,7 @@ from speedrunner.store import files
 from speedrunner.store.carried import CARRIED, copy_history
 from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.labels import Labels
+from speedrunner.store.process_notes import ACCEPTABLE
 from speedrunner.store.records import (
     EpisodeRow,
     OfferedTools,
@@ -141,10 +142,10 @@ class RunDirectory:
         copy_history(source, version, self.path / CARRIED)
 
     def append_process(self, process: Process) -> None:
-        """Append the record of this process, before it does anything else. If it changes what determines
-        results, an interrupted sleep starts over."""
+        """Append the record of this process, before it does anything else. After a change of code, versions
+        or server options, an interrupted sleep starts over."""
         self._append(self.files.processes, process, durable=True)
-        if process.changes:
+        if any(each.startswith(ACCEPTABLE) for each in process.changes):
             self.remove_sleep_journal()
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:

@@ -235,6 +235,15 @@ async def test_turns_in_a_journal_count_after_the_wall_clock_too(corridor: Runs)
     assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag", "spare"]
 
 
+async def test_a_sleep_continues_in_a_run_that_was_extended(corridor: Runs) -> None:
+    run = corridor(Interrupted(6), *SHORT)
+    with pytest.raises(ServingError):
+        await run.play()
+    await run.play("run.rollouts=4")
+    assert "sleep/0001 continues after 6 recorded turns and episodes" in run.printed
+    assert [record.attempt for record in run.data.sleeps] == [1, 1]
+
+
 async def test_a_run_that_stops_after_a_sleep_leaves_no_journal(
     corridor: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
