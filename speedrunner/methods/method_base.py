@@ -25,7 +25,7 @@ from speedrunner.results.training_costs import TrainingCost
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory
+from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory, Turn
 from speedrunner.store.sleep_journal import SleepJournal
 
 if TYPE_CHECKING:
@@ -121,8 +121,10 @@ class SleepTools:
         """
         number, record = len(self.agents), AgentRecord(role, [], Termination.ENGINE_ERROR)
         self.agents.append(record)
+        steps, add_turn = self.journal.agent_steps(number), partial(self.journal.add_turn, number)
         deadline = time.monotonic() + self.wall_s - self.journal.seconds
-        limits = AgentLimits(self.calls(role, llm_calls), deadline)
+        # Recorded turns were in time, and their edits count, however late they are repeated.
+        limits = AgentLimits(self.calls(role, llm_calls), None if steps else deadline)
 
         context, settings = self.model.model_config.context, self.model.model_config.role(role)
 
@@ -135,15 +137,15 @@ class SleepTools:
 
         execute = partial(toolbox.execute, string_tokens=settings.string_tokens)
         opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
-        steps, add_turn = self.journal.agent_steps(number), partial(self.journal.add_turn, number)
         with closing(ResumedAgent(opened, steps, toolbox.sessions, add_turn)) as agent:
+
+            def add(turn: Turn) -> None:
+                record.turns.append(agent.finish_turn(turn))
+                if not agent.repeats:
+                    limits.deadline = deadline
+
             record.termination = await run_agent(
-                agent,
-                messages,
-                agent.executes(execute),
-                limits,
-                lambda turn: record.turns.append(agent.finish_turn(turn)),
-                agent.reply(status),
+                agent, messages, agent.executes(execute), limits, add, agent.reply(status)
             )
         calls = f"{len(record.turns)} call{'s' * (len(record.turns) != 1)}"
         if record.termination is Termination.CONTEXT_OVERFLOW:

@@ -52,6 +52,11 @@ class ResumedAgent(Conversation):
         self._answer: Completion | None = None
         self._overflowed = self._lost_session = False
 
+    @property
+    def repeats(self) -> bool:
+        """Return whether recorded answers are left to repeat."""
+        return bool(self._left)
+
     async def ready(self) -> float:
         """See `Conversation`."""
         return 0.0 if self._left else await self._conversation.ready()
@@ -94,7 +99,12 @@ class ResumedAgent(Conversation):
         return run
 
     def finish_turn(self, turn: Turn) -> Turn:
-        """Record a complete turn, and return it as it is recorded. Raises `ChangedSleep`."""
+        """Record a complete turn, and return it as it is recorded. Raises `ChangedSleep`.
+
+        A turn whose call was stopped by an exception is not recorded: its answer is asked for again.
+        """
+        if turn.call is not None and turn.executed is None and turn.error is None:
+            return turn
         if self._left:
             recorded = _turn(self._left.popleft())
             if _outline(turn) != _outline(recorded):

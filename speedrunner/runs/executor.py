@@ -243,7 +243,8 @@ class Executor:
             if self.drain.requested:
                 return
             await self._learn(step)
-        # Otherwise a kill happened between the last two writes of the sleep.
+        # Otherwise a kill happened after the policy was written.
+        self.directory.remove_sleep_journal()
         self._finish(step)
 
     def _finish(self, step: Step) -> None:

@@ -33,11 +33,11 @@ def command(mounts: Mapping[str, Path]) -> list[str]:
 def advice() -> str:
     """Return what to ask the administrators for, if user namespaces are not allowed."""
     wanted = []
-    if _condition_name("user/max_user_namespaces") == 0:
+    if _read_setting("user/max_user_namespaces") == 0:
         wanted.append("to set the sysctl user.max_user_namespaces to 15000 (it is 0)")
-    if _condition_name("kernel/unprivileged_userns_clone") == 0:
+    if _read_setting("kernel/unprivileged_userns_clone") == 0:
         wanted.append("to set the sysctl kernel.unprivileged_userns_clone to 1 (it is 0)")
-    if _condition_name("kernel/apparmor_restrict_unprivileged_userns") == 1:
+    if _read_setting("kernel/apparmor_restrict_unprivileged_userns") == 1:
         wanted.append(
             "to set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0 (it is 1), or to install"
             " bubblewrap with an AppArmor profile that allows it user namespaces"
@@ -50,7 +50,7 @@ def advice() -> str:
     return f"ask the administrators {', and '.join(wanted)}"
 
 
-def _condition_name(name: str) -> int | None:
+def _read_setting(name: str) -> int | None:
     """Return one of the kernel's numeric settings; `None` if it has no such setting."""
     try:
         return int((SETTINGS / name).read_text())

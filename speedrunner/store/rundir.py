@@ -17,6 +17,7 @@ from speedrunner.store import files
 from speedrunner.store.carried import CARRIED, copy_history
 from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.labels import Labels
+from speedrunner.store.process_notes import ACCEPTABLE
 from speedrunner.store.records import (
     EpisodeRow,
     OfferedTools,
@@ -129,7 +130,6 @@ class RunDirectory:
         """Store a new policy version. Raises `InvalidPolicy` too."""
         self._own()
         self.policies.save(policy)
-        files.remove(self.files.sleep_journal)  # the policy completes a sleep
 
     def carry_history(self, source: RunData, version: int) -> None:
         """Copy the training history that led to another run's policy. See `speedrunner.store.carried`.
@@ -142,11 +142,11 @@ class RunDirectory:
         copy_history(source, version, self.path / CARRIED)
 
     def append_process(self, process: Process) -> None:
-        """Append the record of this process, before it does anything else. If it changes what determines
-        results, an interrupted sleep starts over."""
+        """Append the record of this process, before it does anything else. After a change of code, versions
+        or server options, an interrupted sleep starts over."""
         self._append(self.files.processes, process, durable=True)
-        if process.changes:
-            files.remove(self.files.sleep_journal)
+        if any(each.startswith(ACCEPTABLE) for each in process.changes):
+            self.remove_sleep_journal()
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
         """Append a finished episode of a batch or an evaluation; it is on the disk when this returns."""
@@ -202,6 +202,11 @@ class RunDirectory:
             files.sync(self.files.requests)  # the ledger rows of a step must not be missing
 
         return SleepJournal(self.files.sleep_journal, sleep, attempt, steps, prepare, note)
+
+    def remove_sleep_journal(self) -> None:
+        """Remove the journal of a sleep that is finished or has to start over."""
+        self._own()
+        files.remove(self.files.sleep_journal)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep, replacing that of a killed attempt."""

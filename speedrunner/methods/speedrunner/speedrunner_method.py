@@ -43,6 +43,7 @@ from speedrunner.methods import (
 )
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.own_notes import CHARS as NOTES_CHARS
 from speedrunner.methods.speedrunner.own_notes import OwnNotes
 from speedrunner.methods.speedrunner.shown_episodes import ShownEpisodes, select_episodes
 from speedrunner.results.training_costs import TrainingCost
@@ -269,7 +270,8 @@ class SpeedRunner(Method):
             cheaper=max(len(costs) - COSTS_SHOWN, 0),
         )
         if self.notes and notes is not None:
-            user = render(__package__, "own_notes", notes=notes.text) + user
+            own = render(__package__, "own_notes", notes=notes.text, chars=f"{NOTES_CHARS:,}")
+            user = f"{own}\n\n{user}"
         return [Message("system", system), Message("user", user)]
 
     def _apply_visibility(self, policy: Policy, env: TextEnv) -> Policy:

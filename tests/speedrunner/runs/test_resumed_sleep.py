@@ -10,12 +10,17 @@ from collections import Counter
 from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
 
 from serving.errors import ServingError
 from speedrunner.methods.resumed_agent import LOST
+from speedrunner.methods.speedrunner.draft import Draft
+from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.store import files
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
 from tests.scripted_engine import Answer, Request, call, refuse, say
@@ -167,6 +172,96 @@ async def test_an_answer_that_a_kill_lost_counts_as_wasted(corridor: Runs) -> No
     await run.play()
     (record,) = run.data.sleeps
     assert record.lost == [json.loads(lines[-1])["turn"]["request"]]
+    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
+
+
+def fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, number: int) -> None:
+    """Let the sandbox fail in one call of a method, counted from 0."""
+    calls, original = count(), getattr(owner, method)
+
+    async def called(self: object, *args: object, **kwargs: object) -> object:
+        if next(calls) == number:
+            raise SandboxError("no process starts")
+        return await original(self, *args, **kwargs)
+
+    monkeypatch.setattr(owner, method, called)
+
+
+async def test_a_sleep_that_stops_in_a_tool_call_asks_for_that_call_again(
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_once(monkeypatch, Interpreter, "execute", 3)  # each piece of code is two calls
+    broken = Interrupted()
+    run = corridor(broken, *SHORT)
+    with pytest.raises(SandboxError):
+        await run.play()
+    await run.play()
+    assert "sleep/0001 continues after 3 recorded turns and episodes" in run.printed
+    assert broken.asked == dict.fromkeys(range(len(INDUCER) + 1), 1) | {3: 2}
+    (record,) = run.data.sleeps
+    assert (record.attempt, len(record.lost)) == (1, 1)
+    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
+
+
+async def test_a_sleep_that_stops_while_it_repeats_its_journal_keeps_it(
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = Interrupted(6)
+    run = corridor(broken, *SHORT)
+    with pytest.raises(ServingError):
+        await run.play()
+    with monkeypatch.context() as patch:
+        fail_once(patch, Draft, "_write", 1)
+        with pytest.raises(SandboxError):
+            await run.play()
+    await run.play()
+    assert broken.asked == dict.fromkeys(range(len(INDUCER) + 1), 1) | {6: 2}
+    assert [record.attempt for record in run.data.sleeps] == [1]
+
+
+async def test_turns_in_a_journal_count_after_the_wall_clock_too(corridor: Runs) -> None:
+    run = corridor(Interrupted(6), *SHORT)
+    with pytest.raises(ServingError):
+        await run.play()
+    steps = read_steps(run.data.files.sleep_journal, 1, pytest.fail)
+    steps[-1].seconds = run.data.settings.run.sleep_wall_s
+    steps[-1].digest = steps[-1].own_digest
+    SleepJournal(run.data.files.sleep_journal, 1, 1, steps)
+    await run.play()
+    (record,) = run.data.sleeps
+    assert record.error == (
+        "the sleep's 14400 s were over after 6 calls of the inducer; the edits accepted before that are kept"
+    )
+    assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag", "spare"]
+
+
+async def test_a_sleep_continues_in_a_run_that_was_extended(corridor: Runs) -> None:
+    run = corridor(Interrupted(6), *SHORT)
+    with pytest.raises(ServingError):
+        await run.play()
+    await run.play("run.rollouts=4")
+    assert "sleep/0001 continues after 6 recorded turns and episodes" in run.printed
+    assert [record.attempt for record in run.data.sleeps] == [1, 1]
+
+
+async def test_a_run_that_stops_after_a_sleep_leaves_no_journal(
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = corridor(Interrupted(), *SHORT)
+    remove = files.remove
+
+    def refuse_journal(path: Path) -> None:
+        if path.name == "sleep.jsonl" and path.exists():
+            raise files.StorageError("no space")
+        remove(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(files, "remove", refuse_journal)
+        with pytest.raises(files.StorageError):
+            await run.play()
+    assert run.data.policies.versions() == [0, 1]
+    await run.play()
+    assert not run.data.files.sleep_journal.exists()
     check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
 
 

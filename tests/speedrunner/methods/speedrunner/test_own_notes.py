@@ -38,6 +38,8 @@ async def test_notes_of_one_sleep_are_read_in_the_next_and_stored_with_each_libr
     first, second = inducer.read
     assert first.startswith(f"{HEADING}\n\nYou have no notes yet.\n")
     assert "an earlier sleep:\n\nFlags are always to the right.\n" in second
+    assert "They can have at most 4,000 characters." in first
+    assert "\n\nThis is sleep 1." in first
     policies = [run.data.policies.load(version) for version in run.data.policies.versions()]
     assert [policy.method for policy in policies] == [{}, *[{"notes": "Flags are always to the right."}] * 2]
     assert not any(
