@@ -87,7 +87,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
         "thought_cut": [line.thought_cut for line in lines],
     }
     numbers = ["score", "success", "repeated_calls", *COSTS, "at_most"]
-    frame = pandas.DataFrame(columns, dtype=None if rows else object)
+    frame = pandas.DataFrame(columns, dtype=None if rows else object)  # else empty texts are numbers
     return frame.astype(dict.fromkeys(numbers, float))
 
 
