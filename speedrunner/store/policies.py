@@ -61,6 +61,10 @@ class PolicyStore:
             raise InvalidPolicy(f"{self.folder} has no policy version {version}; it has: {stored}")
         try:
             return _read(path)
+        except files.UnknownFormat:
+            raise
+        except files.StorageError as error:
+            raise InvalidPolicy(str(error)) from error
         except (ValueError, msgspec.DecodeError) as error:
             raise InvalidPolicy(f"{path} contains no readable policy: {error}") from error
 
@@ -92,7 +96,9 @@ class PolicyStore:
         return self.folder / f"v{version:04d}"
 
 
-class _Index(msgspec.Struct):
+class LibraryIndex(msgspec.Struct):
+    """The content of `library.json`."""
+
     version: int
     skills: tuple[Skill, ...]
     format: int = FORMAT
@@ -101,7 +107,7 @@ class _Index(msgspec.Struct):
 def _write(folder: Path, policy: Policy) -> None:
     contents: dict[str, bytes | msgspec.Struct] = {
         "skills.py": policy.module.encode(),
-        "library.json": _Index(policy.version, policy.skills),
+        "library.json": LibraryIndex(policy.version, policy.skills),
         "notes.md": policy.notes.encode(),
         "method.json": msgspec.json.format(msgspec.json.encode(policy.method), indent=2) + b"\n",
     }
@@ -110,7 +116,7 @@ def _write(folder: Path, policy: Policy) -> None:
 
 
 def _read(folder: Path) -> Policy:
-    index = files.read_record(folder / "library.json", _Index)
+    index = files.read_record(folder / "library.json", LibraryIndex)
     module = files.read_content(folder / "skills.py", MODULE_BYTES)
     notes = files.read_content(folder / "notes.md", NOTES_BYTES)
     method: dict[str, Any] = files.read_json(folder / "method.json")

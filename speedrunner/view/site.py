@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import re
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
@@ -55,6 +56,9 @@ NUMBER = r"[1-9]\d{0,8}"
 EPISODE = r"(?P<episode>train/\d{4,}|test/\d{4,}/\d{4,}|sleep/\d{4,}/again/\d{4,})"
 
 
+Value = TypeVar("Value")
+
+
 class Answer(msgspec.Struct, frozen=True):
     """A page or file as it is sent.
 
@@ -68,6 +72,26 @@ class Answer(msgspec.Struct, frozen=True):
     status: int = 200
     loads: tuple[str, ...] = ()
     problem: str = ""
+
+
+@dataclass(frozen=True)
+class Derived(Generic[Value]):
+    """A value that was computed from a run's records, and the lines about broken records left out of it."""
+
+    value: Value
+    left_out: Sequence[str]
+
+    @classmethod
+    def of(cls, path: Path, compute: Callable[[RunData], Value]) -> Derived[Value]:
+        """Compute a value from the records that the run has now."""
+        run = load(path, skip_broken=True)
+        return cls(compute(run), run.left_out or ())
+
+    def shown_with(self, run: RunData) -> Value:
+        """Return the value. The page that shows `run` then names the broken records, too."""
+        if run.left_out is not None:
+            run.left_out += [line for line in self.left_out if line not in run.left_out]
+        return self.value
 
 
 class Site:
@@ -223,7 +247,7 @@ class Site:
         savings, problem = [], ""
         with self._reading:
             try:
-                savings = self._savings(*_snapshot(data))
+                savings = self._savings(*_snapshot(data)).shown_with(data)
             except DAMAGED as error:  # in the ledger or the prices: calls are shown nevertheless
                 problem = damage(data.path, error)
         return self._page("skills.jinja", 2, skills_page(data, history, savings) | {"problem": problem})
@@ -235,7 +259,7 @@ class Site:
     def _library(self, query: Mapping[str, str], run: str, version: str) -> Answer:
         data, number = self._load(run), int(version)
         played = sum(row.policy == number for row in data.rows)
-        calls = self._library_calls(data.path, _stamp(data), number, played)
+        calls = self._library_calls(data.path, _stamp(data), number, played).shown_with(data)
         return self._page("library.jinja", 3, library_page(data, number, calls))
 
     def _tasks(self, query: Mapping[str, str], run: str) -> Answer:
@@ -267,15 +291,15 @@ class Site:
 
     def _read_numbers(self, run: RunData) -> RunNumbers:
         with self._reading:
-            return self._numbers(run.path, _stamp(run), len(run.rows), len(run.sleeps))
+            return self._numbers(*_snapshot(run)).shown_with(run)
 
     def _history(self, run: RunData) -> SkillHistory:
         with self._reading:  # one at a time: all episodes are read
-            return self._histories(*_snapshot(run))
+            return self._histories(*_snapshot(run)).shown_with(run)
 
-    def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
-        run = load(path, skip_broken=True)
-        return skill_savings(run, self._histories(path, *snapshot), intervals=INTERVALS)
+    def _compute_savings(self, path: Path, *snapshot: Any) -> Derived[list[SkillSaving]]:
+        history = self._histories(path, *snapshot).value
+        return Derived.of(path, lambda run: skill_savings(run, history, intervals=INTERVALS))
 
     def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
@@ -322,9 +346,9 @@ def _stamp(run: RunData) -> object:
     return found.st_ino, found.st_mtime_ns
 
 
-def _numbers(path: Path, stamp: object, episodes: int, sleeps: int) -> RunNumbers:
+def _numbers(path: Path, stamp: object, episodes: int, sleeps: int) -> Derived[RunNumbers]:
     """Return the numbers up to these numbers of episodes and sleeps; reads the ledger."""
-    return read_numbers(load(path, skip_broken=True))
+    return Derived.of(path, read_numbers)
 
 
 def _snapshot(run: RunData) -> tuple[Path, object, int, int]:
@@ -337,11 +361,11 @@ def _index(path: Path, stamp: object) -> SearchIndex:
     return build_index(load(path, skip_broken=True))
 
 
-def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:
+def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> Derived[SkillHistory]:
     """Return the history up to these numbers of episodes and sleeps; reads all episodes."""
-    return skill_history(load(path, skip_broken=True))
+    return Derived.of(path, skill_history)
 
 
-def _count_library_calls(path: Path, stamp: object, version: int, episodes: int) -> Calls:
+def _count_library_calls(path: Path, stamp: object, version: int, episodes: int) -> Derived[Calls]:
     """Return the calls in the episodes that were played with a library version."""
-    return count_calls(load(path, skip_broken=True), version)
+    return Derived.of(path, lambda run: count_calls(run, version))

@@ -102,7 +102,9 @@ def test_a_report_and_pages_have_the_rest(run: Path, tmp_path: Path) -> None:
     done = in_process("view", str(run.parent), "--static", str(tmp_path / "pages"))
     pages = tmp_path / "pages/runs/broken"
     assert (pages / "train/0003/1.html").exists(), done.stderr
-    assert f"{ROWS}, line 2, is not" in (pages / "index.html").read_text()
+    for name in (TRAINED, ROWS, LEDGER):
+        assert f"{name}, line 2, is not" in (pages / "index.html").read_text()
+        assert f"{name}, line 2, is not" in (pages / "skills.html").read_text()
 
 
 @pytest.mark.parametrize("name", [TRAINED, ROWS, LEDGER])

@@ -137,6 +137,9 @@ class TestVersions:
         (folder / "library.json").write_text(library.replace('"format": 2', '"format": 7'))
         with pytest.raises(UnknownFormat, match="format 7"):
             store.load(3)
+        (folder / "library.json").write_text(library[:-20])
+        with pytest.raises(InvalidPolicy, match=r"library\.json is not a valid LibraryIndex"):
+            store.load(3)
         (folder / "library.json").write_text(library)
         (folder / "skills.py").write_bytes(b"\xff")
         with pytest.raises(InvalidPolicy, match=r"v0003 contains no readable policy: .* can't decode"):
