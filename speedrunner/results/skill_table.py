@@ -18,6 +18,7 @@ from speedrunner.store.run_data import RunData
 
 START = "from the start"
 RENAMED = "renamed from "
+NO_BATCH = "no episodes"
 
 HISTORY_BYTES = 192 * 2**20
 """Maximum bytes of memory of all versions of a run's library. Unchanged definitions count once."""
@@ -169,14 +170,16 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
 def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:
     """Return the changes of each skill, one line each, in order of creation."""
     found: dict[str, list[str]] = {}
+    batches = _list_batches(run)
     for each in history.versions:
         when = each.change
         if each.change != START:
-            when += f" in sleep {each.sleep}, after {_batch_of(run, each.sleep)}"
+            when += f" in sleep {each.sleep}, after {batches.get(each.sleep - 1, NO_BATCH)}"
         found.setdefault(each.name, []).append(f"{when}: {_rate_use(each)}")
     for each in history.versions:
         if each.removed and each.until is not None:
-            found[each.name].append(f"removed in sleep {each.until}, after {_batch_of(run, each.until)}")
+            batch = batches.get(each.until - 1, NO_BATCH)
+            found[each.name].append(f"removed in sleep {each.until}, after {batch}")
     return found
 
 
@@ -192,10 +195,13 @@ def _rate_use(skill: SkillVersion) -> str:
     return ", ".join(parts)
 
 
-def _batch_of(run: RunData, sleep: int) -> str:
-    """Return the training episodes before a sleep: `train/0010 to train/0019`."""
-    keys = sorted(row.episode for row in run.episodes if row.phase == "train" and row.policy == sleep - 1)
-    return f"{keys[0]} to {keys[-1]}" if keys else "no episodes"
+def _list_batches(run: RunData) -> dict[int, str]:
+    """Return the training episodes that each version of the policy played: `train/0010 to train/0019`."""
+    keys: dict[int, list[str]] = {}
+    for row in run.episodes:
+        if row.phase == "train":
+            keys.setdefault(row.policy, []).append(row.episode)
+    return {policy: f"{min(own)} to {max(own)}" for policy, own in keys.items()}
 
 
 def _change(

@@ -50,7 +50,7 @@ def find_origins(run: RunData, played: Iterable[tuple[int, int, Sequence[str]]])
     """Return the sleeps that wrote the called versions of skills, oldest first.
 
     Args:
-        played: of each episode, the checkpoint, the version of the policy, and the called skills.
+        played: of each episode, the checkpoint, the version of the policy, and the skills that ran in it.
     """
     stored = set(run.policies.versions())
     libraries: dict[int, dict[str, Skill]] = {}
