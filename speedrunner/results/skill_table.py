@@ -12,6 +12,7 @@ import msgspec
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.store.episode_outline import CallOutline, EpisodeOutline
+from speedrunner.store.files import leave_out
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Skill
 from speedrunner.store.run_data import RunData
@@ -119,14 +120,19 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
         held_out: whether calls in held-out episodes count.
 
     Raises:
-        StorageError: the run cannot be read, or a policy's library is damaged.
+        StorageError: the run cannot be read, or a policy's library is damaged; if the run was loaded with
+            `skip_broken`, such a library is left out.
     """
     played_with = {row.policy for row in run.episodes if held_out or row.phase == "train"}
     stored = sorted(played_with.union(run.policies.versions()))
     libraries: dict[int, Library] = {}
     room, known = HISTORY_BYTES, set[int]()
     for version in stored:
-        libraries[version] = library = Library(()).of(run.policies.load(version))
+        try:
+            libraries[version] = library = Library(()).of(run.policies.load(version))
+        except InvalidPolicy as error:
+            leave_out(error, run.left_out)
+            continue
         new = [each for each in library.definitions if id(each) not in known]
         known.update(map(id, new))
         room -= VERSION_BYTES + 100 * len(library.skills)
@@ -140,7 +146,7 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
     current: dict[int, dict[str, SkillVersion]] = {}
     before, there = Library(()), dict[str, SkillVersion]()
     for number, library in libraries.items():
-        first = number == min(libraries)
+        first = number == stored[0]
         for name in [name for name in there if name not in library.by_name]:
             gone = there.pop(name)
             gone.until, gone.removed = number, True

@@ -63,6 +63,10 @@ class PolicyStore:
             return _read(path)
         except (ValueError, msgspec.DecodeError) as error:
             raise InvalidPolicy(f"{path} contains no readable policy: {error}") from error
+        except files.UnknownFormat:
+            raise
+        except files.StorageError as error:
+            raise InvalidPolicy(str(error)) from error
 
     def save(self, policy: Policy) -> None:
         """Write a new version.

@@ -271,11 +271,14 @@ class Site:
 
     def _history(self, run: RunData) -> SkillHistory:
         with self._reading:  # one at a time: all episodes are read
-            return self._histories(*_snapshot(run))
+            history, left_out = self._histories(*_snapshot(run))
+        if run.left_out is not None:
+            run.left_out += [line for line in left_out if line not in run.left_out]
+        return history
 
     def _compute_savings(self, path: Path, *snapshot: Any) -> list[SkillSaving]:
         run = load(path, skip_broken=True)
-        return skill_savings(run, self._histories(path, *snapshot), intervals=INTERVALS)
+        return skill_savings(run, self._histories(path, *snapshot)[0], intervals=INTERVALS)
 
     def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
@@ -337,9 +340,11 @@ def _index(path: Path, stamp: object) -> SearchIndex:
     return build_index(load(path, skip_broken=True))
 
 
-def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:
-    """Return the history up to these numbers of episodes and sleeps; reads all episodes."""
-    return skill_history(load(path, skip_broken=True))
+def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> tuple[SkillHistory, list[str]]:
+    """Return the history up to these numbers of episodes and sleeps, and the broken records that it lacks;
+    reads all episodes."""
+    run = load(path, skip_broken=True)
+    return skill_history(run), run.left_out or []
 
 
 def _count_library_calls(path: Path, stamp: object, version: int, episodes: int) -> Calls:

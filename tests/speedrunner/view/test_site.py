@@ -342,6 +342,14 @@ class TestBadInput:
             assert file in problem(site, path)[1]
         assert len(shown) > 15
 
+    def test_a_damaged_library_is_named_and_hides_only_its_version(self, tmp_path: Path) -> None:
+        run = write_learnt(tmp_path / "run")
+        (run.path / "policies" / "v0001" / "library.json").write_bytes(b"{\xff")
+        for address in ("task/0001.html", "library.html", "skills.html", "library/0002.html"):
+            text = page(Site(tmp_path), f"runs/run/{address}")
+            assert "policies/v0001/library.json is not a valid" in text, address
+            assert "home" in text
+
     def test_records_nested_beyond_all_measure_are_told_as_damaged(self, tmp_path: Path) -> None:
         deep = CallNode("walk", "skill", {})
         for _ in range(400):
