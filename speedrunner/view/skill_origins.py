@@ -73,7 +73,8 @@ def find_origins(run: RunData, played: Iterable[tuple[int, int, Sequence[str]]])
         record = records.get(sleep)
         turns = {} if record is None else _editing_turns(record)
         skills = [
-            OriginSkill(name, changes[sleep, name], points, turns.get(name, 0)) for name, points in those.items()
+            OriginSkill(name, changes[sleep, name], points, turns.get(name, 0))
+            for name, points in those.items()
         ]
         evidence = Evidence([], []) if record is None else sleep_evidence(run, record)
         found.append(Origin(sleep, record, skills, evidence))
