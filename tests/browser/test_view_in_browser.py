@@ -105,7 +105,7 @@ def test_the_keyboard_reaches_content_and_turns(served: str, pages: Pages) -> No
     assert page.evaluate("document.activeElement.id") == "turn-2"
     page.keyboard.press("/")
     page.wait_for_url("**/runs/long/episodes.html#search")
-    expect(page.get_by_label("Text")).to_be_focused()
+    expect(page.get_by_role("searchbox", name="Text")).to_be_focused()
 
 
 NAMELESS = """
