@@ -32,12 +32,15 @@ class Tile(msgspec.Struct, frozen=True):
     spark: Markup = Markup()
 
 
-def make_tile(label: str, points: Sequence[tuple[int, float]], form: Form, note: str = "") -> Tile:
+def make_tile(
+    label: str, points: Sequence[tuple[int, float]], form: Form, note: str = "", top: float = 0
+) -> Tile:
     """Return the tile of a measure.
 
     Args:
         points: (training rollouts, value), ascending; may be empty.
         note: follows the change.
+        top: see `draw_spark`.
     """
     if not points:
         return Tile(label, UNKNOWN, note or ("no price is known" if form == "usd" else "not measured"))
@@ -46,7 +49,9 @@ def make_tile(label: str, points: Sequence[tuple[int, float]], form: Form, note:
     if len(points) > 1:
         when = "before training" if start == 0 else f"after {start} rollouts"
         change = f"{show_value(first, form)} {when}, {_difference(first, last, form)}"
-    return Tile(label, show_value(last, form), "; ".join(filter(None, (change, note))), draw_spark(points))
+    return Tile(
+        label, show_value(last, form), "; ".join(filter(None, (change, note))), draw_spark(points, top)
+    )
 
 
 def show_value(value: float, form: Form) -> str:
@@ -71,20 +76,21 @@ def _difference(first: float, last: float, form: Form) -> str:
     return "unchanged" if not text.strip("+-0.%$ points") else text.replace("-", "−")
 
 
-def draw_spark(points: Sequence[tuple[float, float]]) -> Markup:
+def draw_spark(points: Sequence[tuple[float, float]], top: float = 0) -> Markup:
     """Draw a line over a zero baseline, with a dot at the last value; empty for one point.
 
     Screen readers skip it, because the text next to it has the values.
 
     Args:
         points: (place, value), ascending.
+        top: value at the upper edge, unless a point is higher: sparklines with one scale can be compared.
     """
     if len(points) < 2:
         return Markup()
     places, values = zip(*points, strict=True)
     first, span = places[0], (places[-1] - places[0]) or 1
     low = min(0, *values)
-    height = max(values) - low
+    height = max(top, *values) - low
     shown = [
         (
             round(WIDTH * (place - first) / span, 1),

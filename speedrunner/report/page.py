@@ -9,6 +9,7 @@ from datetime import datetime
 from importlib.resources import files
 from typing import Any, NamedTuple
 
+import msgspec
 from markupsafe import Markup
 
 from speedrunner.markup import stylesheet, templates
@@ -99,7 +100,8 @@ def _merge(parts: Iterable[Mapping[str, Sequence[str]]]) -> dict[str, list[str]]
 
 def _sections(tables: Sequence[Table]) -> Iterator[Section]:
     """Yield the sections that have a table with a row. Verdicts are shown apart."""
-    left = {table.name: table for table in tables if table.rows and table.name != CLAIMS}
+    shown = [_keep_measured(table) for table in tables if table.name != CLAIMS]
+    left = {table.name: table for table in shown if table.rows}
     for id_, title, names in (
         ("cache", "The prefix cache", ("cache_shares", "cache")),
         ("forecast", "Forecast compared with what was measured", ("forecast",)),
@@ -109,6 +111,24 @@ def _sections(tables: Sequence[Table]) -> Iterator[Section]:
         found = [left.pop(name) for name in names if name in left]
         if found:
             yield Section(id_, title, found)
+
+
+def _keep_measured(table: Table) -> Table:
+    """Return a table of the paper's values without the rows that no run measured, and without what they
+    lack: the page says at its end what is missing."""
+    if not {"paper", "ours", "missing"} <= {*table.columns}:
+        return table
+    ours, missing = table.columns.index("ours"), table.columns.index("missing")
+    rows = [row for row in table.rows if row[ours] is not None]
+    caption = table.caption
+    if others := len(table.rows) - len(rows):
+        caption += f" Rows without a run here ({others:,}) are only in tables/{table.name}.csv."
+    return msgspec.structs.replace(
+        table,
+        columns=[each for each in table.columns if each != "missing"],
+        rows=[(*row[:missing], *row[missing + 1 :]) for row in rows],
+        caption=caption,
+    )
 
 
 def _interval(compared: JudgedComparison) -> str:

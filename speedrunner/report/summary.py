@@ -60,7 +60,7 @@ class Summary(msgspec.Struct, frozen=True):
 
 def summarize(conditions: Sequence[Condition]) -> Summary:
     """Return the summary of conditions."""
-    found = [summary for each in conditions if (summary := _summarize_condition(each))]
+    found = _summarize_conditions(conditions)
     leading: dict[str, ConditionSummary] = {}
     for each in sorted(found, key=lambda each: (each.method == "speedrunner", each.last_score)):
         leading[each.env] = each
@@ -84,25 +84,49 @@ def summarize(conditions: Sequence[Condition]) -> Summary:
     return Summary(counts, [leading[env] for env in sorted(leading)], found)
 
 
-def _summarize_condition(condition: Condition) -> ConditionSummary | None:
-    """Return the headlines of a condition; `None` without a finished checkpoint."""
-    scores = condition.spread(SCORE)
-    if not scores:
-        return None
-    tiles = []
+class _Headline(msgspec.Struct, frozen=True):
+    """A measure of one condition: means over seeds by training rollouts, and a note on the last one."""
+
+    label: str
+    form: Form
+    points: list[tuple[int, float]]
+    note: str = ""
+
+
+def _summarize_conditions(conditions: Sequence[Condition]) -> list[ConditionSummary]:
+    """Return the headlines of conditions with a finished checkpoint. Sparklines of one environment share a
+    scale."""
+    found = [(each, _list_headlines(each)) for each in conditions if each.spread(SCORE)]
+    tops: dict[tuple[str, str], float] = {}
+    for condition, headlines in found:
+        for each in headlines:
+            key = condition.names[0], each.label
+            tops[key] = max([tops.get(key, 0), *(value for _, value in each.points)])
+    summaries = []
+    for condition, headlines in found:
+        env, method, model = condition.names
+        tiles = [
+            make_tile(each.label, each.points, each.form, each.note, tops[env, each.label])
+            for each in headlines
+        ]
+        scores = condition.spread(SCORE)
+        last = scores[max(scores)].mean
+        seeds, points = len(condition.runs), condition.points
+        summaries.append(ConditionSummary(env, method, model, seeds, points, last, tiles))
+    return summaries
+
+
+def _list_headlines(condition: Condition) -> list[_Headline]:
+    found = []
     for label, measure, form in HEADLINES:
-        found = condition.spread(measure)
-        if form == "usd" and not any(each.mean for each in found.values()):
-            found = {}  # no price is known
-        tiles.append(
-            make_tile(label, [(x, each.mean) for x, each in found.items()], form, _around(found, form))
-        )
+        spread = condition.spread(measure)
+        if form == "usd" and not any(each.mean for each in spread.values()):
+            spread = {}  # no price is known
+        points = [(x, each.mean) for x, each in spread.items()]
+        found.append(_Headline(label, form, points, _around(spread, form)))
     cached, uncached = condition.spread("cached"), condition.spread("uncached")
     shares = [(x, cached[x].mean / total) for x in cached if (total := cached[x].mean + uncached[x].mean)]
-    tiles.append(make_tile("Prompt cached", shares, "share"))
-    env, method, model = condition.names
-    last = scores[max(scores)].mean
-    return ConditionSummary(env, method, model, len(condition.runs), condition.points, last, tiles)
+    return [*found, _Headline("Prompt cached", "share", shares)]
 
 
 def _around(found: dict[int, Spread], form: Form) -> str:

@@ -12,12 +12,14 @@ import msgspec
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.store.episode_outline import CallOutline, EpisodeOutline
+from speedrunner.store.files import leave_out
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Skill
 from speedrunner.store.run_data import RunData
 
 START = "from the start"
 RENAMED = "renamed from "
+NO_BATCH = "no episodes"
 
 HISTORY_BYTES = 192 * 2**20
 """Maximum bytes of memory of all versions of a run's library. Unchanged definitions count once."""
@@ -118,14 +120,19 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
         held_out: whether calls in held-out episodes count.
 
     Raises:
-        StorageError: the run cannot be read, or a policy's library is damaged.
+        StorageError: the run cannot be read, or a policy's library is damaged; if the run was loaded with
+            `skip_broken`, such a library is left out.
     """
     played_with = {row.policy for row in run.episodes if held_out or row.phase == "train"}
     stored = sorted(played_with.union(run.policies.versions()))
     libraries: dict[int, Library] = {}
     room, known = HISTORY_BYTES, set[int]()
     for version in stored:
-        libraries[version] = library = Library(()).of(run.policies.load(version))
+        try:
+            libraries[version] = library = Library(()).of(run.policies.load(version))
+        except InvalidPolicy as error:
+            leave_out(error, run.left_out)
+            continue
         new = [each for each in library.definitions if id(each) not in known]
         known.update(map(id, new))
         room -= VERSION_BYTES + 100 * len(library.skills)
@@ -139,7 +146,7 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
     current: dict[int, dict[str, SkillVersion]] = {}
     before, there = Library(()), dict[str, SkillVersion]()
     for number, library in libraries.items():
-        first = number == min(libraries)
+        first = number == stored[0]
         for name in [name for name in there if name not in library.by_name]:
             gone = there.pop(name)
             gone.until, gone.removed = number, True
@@ -169,14 +176,16 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
 def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:
     """Return the changes of each skill, one line each, in order of creation."""
     found: dict[str, list[str]] = {}
+    batches = _list_batches(run)
     for each in history.versions:
         when = each.change
         if each.change != START:
-            when += f" in sleep {each.sleep}, after {_batch_of(run, each.sleep)}"
+            when += f" in sleep {each.sleep}, after {batches.get(each.sleep - 1, NO_BATCH)}"
         found.setdefault(each.name, []).append(f"{when}: {_rate_use(each)}")
     for each in history.versions:
         if each.removed and each.until is not None:
-            found[each.name].append(f"removed in sleep {each.until}, after {_batch_of(run, each.until)}")
+            batch = batches.get(each.until - 1, NO_BATCH)
+            found[each.name].append(f"removed in sleep {each.until}, after {batch}")
     return found
 
 
@@ -192,10 +201,13 @@ def _rate_use(skill: SkillVersion) -> str:
     return ", ".join(parts)
 
 
-def _batch_of(run: RunData, sleep: int) -> str:
-    """Return the training episodes before a sleep: `train/0010 to train/0019`."""
-    keys = sorted(row.episode for row in run.episodes if row.phase == "train" and row.policy == sleep - 1)
-    return f"{keys[0]} to {keys[-1]}" if keys else "no episodes"
+def _list_batches(run: RunData) -> dict[int, str]:
+    """Return the training episodes that each version of the policy played: `train/0010 to train/0019`."""
+    keys: dict[int, list[str]] = {}
+    for row in run.episodes:
+        if row.phase == "train":
+            keys.setdefault(row.policy, []).append(row.episode)
+    return {policy: f"{min(own)} to {max(own)}" for policy, own in keys.items()}
 
 
 def _change(

@@ -180,7 +180,7 @@ def _cell(estimate: Estimate | None, digits: int, sign: str = "") -> Context | N
         return None
 
     def show(value: float) -> str:
-        return f"{value:{sign},.{digits}f}"
+        return f"{value:{sign},.{digits}f}".replace("-", "−")
 
     return {
         "mean": show(estimate.mean),

@@ -95,10 +95,10 @@ class Usage(msgspec.Struct):
 
 
 def history_page(run: RunData, history: SkillHistory) -> Context:
-    """Return all skills that a run ever had; the most called ones first."""
+    """Return all skills that a run ever had; those first that the actor sees, then the most called."""
     versions = sorted(history.libraries)
     rows = list_rows(run, history)
-    used = sorted((row for row in rows if row.calls), key=lambda row: -row.calls)
+    used = sorted((row for row in rows if row.calls), key=lambda row: (not row.public, -row.calls))
     timeline = list(_list_versions(run, history, rows))
     return {
         **heading(run),

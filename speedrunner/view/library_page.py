@@ -13,6 +13,7 @@ from envs.env_registry import ENVIRONMENTS
 from speedrunner.library.library import Library
 from speedrunner.library.text import diff_lines
 from speedrunner.runs.stored_setup import usable
+from speedrunner.store.files import leave_out
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Policy, Trajectory
 from speedrunner.store.run_data import RunData
@@ -51,9 +52,14 @@ def library_page(run: RunData, version: int, calls: Calls) -> Context:
     library = _library(run, policy)
     before = max((each for each in there if each < version), default=None)
     changes, notes = [], []
-    if before is not None:
-        earlier = run.policies.load(before)
-        changes = compare_definitions(Library(()).of(earlier).named, library.named)
+    try:
+        earlier = None if before is None else run.policies.load(before)
+        named = {} if earlier is None else Library(()).of(earlier).named
+    except InvalidPolicy as error:  # its changes are unknown; the library is shown
+        leave_out(error, run.left_out)
+        earlier = before = None
+    if earlier is not None:
+        changes = compare_definitions(named, library.named)
         if earlier.notes != policy.notes:
             notes = list(diff_lines(earlier.notes.split("\n"), policy.notes.split("\n"), ("", "")))[2:]
     totals: Counter[str] = Counter()

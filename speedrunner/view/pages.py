@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +60,7 @@ def heading(run: RunData, *, grows: bool = False) -> Context:
 def _status(run: RunData, owner: str | None) -> Context:
     """Return the text of a run's badge, its kind, and who plays it or why it is unknown."""
     if owner:
-        return {"kind": "good", "text": "running", "note": f"played by {owner}"}
+        return {"kind": "plain", "text": "running", "note": f"played by {owner}"}
     try:
         tested = Counter(row.checkpoint for row in run.rows if row.phase == "test")
         trained = sum(row.phase == "train" for row in run.rows)
@@ -73,7 +73,7 @@ def _status(run: RunData, owner: str | None) -> Context:
     except DAMAGED as error:
         return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}
     if is_finished:
-        return {"kind": "plain", "text": "finished", "note": "all planned episodes are finished"}
+        return {"kind": "good", "text": "finished", "note": ""}
     if not run.rows:
         return {"kind": "warn", "text": "not started", "note": "no finished episode, no process"}
     return {"kind": "warn", "text": "stopped", "note": "unfinished, no process"}
@@ -81,7 +81,7 @@ def _status(run: RunData, owner: str | None) -> Context:
 
 def runs_page(found: Mapping[str, Path]) -> Context:
     """Return the list of runs, by their names in addresses. A run that cannot be read shows its error."""
-    shown = []
+    shown: list[Context] = []
     top = os.path.commonpath([path.resolve().parent for path in found.values()]) if found else ""
     for slug, path in found.items():
         try:
@@ -94,12 +94,8 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                     "path": os.path.relpath(path.resolve(), top),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
-                    "scores": draw_spark(
-                        [(each.checkpoint, each.score) for each in points if each.score is not None]
-                    ),
-                    "outputs": draw_spark(
-                        [(each.checkpoint, each.output) for each in points if each.output is not None]
-                    ),
+                    "scores": [(each.checkpoint, each.score) for each in points if each.score is not None],
+                    "outputs": [(each.checkpoint, each.output) for each in points if each.output is not None],
                     "problem": "",
                 }
             )
@@ -107,7 +103,18 @@ def runs_page(found: Mapping[str, Path]) -> Context:
             shown.append(
                 {"slug": slug, "path": os.path.relpath(path.resolve(), top), "problem": damage(path, error)}
             )
+    _draw_sparks(shown)
     return {"runs": shown, "growing": min((each.get("growing", LATER_S) for each in shown), default=LATER_S)}
+
+
+def _draw_sparks(runs: Sequence[Context]) -> None:
+    """Replace values over training by sparklines, with one scale for the runs of an environment."""
+    for name in ("scores", "outputs"):
+        tops: dict[str, float] = {}
+        for run in (run for run in runs if not run["problem"]):
+            tops[run["env"]] = max(tops.get(run["env"], 0), *(value for _, value in run[name]), 0)
+        for run in (run for run in runs if not run["problem"]):
+            run[name] = draw_spark(run[name], tops[run["env"]])
 
 
 def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:

@@ -187,7 +187,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "cached share": _number("cached_share", ".0%"),
     "output tokens": _number("output", ",.0f"),
     "USD per episode": _usd("cost_usd"),
-    "sleeps in it": _usd("sleep_usd"),
+    "of which sleeps": _usd("sleep_usd"),
     "USD per rollout": _usd("rollout_usd"),
     "training USD": _usd("training_usd"),
     "training output": _number("training_output", ",.0f"),

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 
 import msgspec
 
+from speedrunner.store.files import leave_out
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Skill, SleepRecord
 from speedrunner.store.run_data import RunData
@@ -21,13 +21,13 @@ class OriginSkill(msgspec.Struct, frozen=True):
     Attributes:
         change: `written` or `edited`.
         checkpoints: where episodes of the task called it.
-        turn: turn of the sleep that requested the last edit of it, from 1; `None` if the record does not say.
+        turn: turn of the sleep that requested the last edit of it, from 1; 0 if the record does not say.
     """
 
     name: str
     change: str
     checkpoints: list[int]
-    turn: int | None
+    turn: int
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ def find_origins(run: RunData, played: Iterable[tuple[int, int, Sequence[str]]])
     """Return the sleeps that wrote the called versions of skills, oldest first.
 
     Args:
-        played: of each episode, the checkpoint, the version of the policy, and the called skills.
+        played: of each episode, the checkpoint, the version of the policy, and the skills that ran in it.
     """
     stored = set(run.policies.versions())
     libraries: dict[int, dict[str, Skill]] = {}
@@ -58,8 +58,10 @@ def find_origins(run: RunData, played: Iterable[tuple[int, int, Sequence[str]]])
     changes: dict[tuple[int, str], str] = {}
     for checkpoint, version, names in played:
         if version in stored and version not in libraries:
-            with suppress(InvalidPolicy):  # a damaged library has no origins; the episodes are shown
+            try:
                 libraries[version] = {skill.name: skill for skill in run.policies.load(version).skills}
+            except InvalidPolicy as error:  # has no origins; the episodes are shown
+                leave_out(error, run.left_out)
         for name in names:
             skill = libraries.get(version, {}).get(name)
             if skill is not None:
@@ -71,7 +73,8 @@ def find_origins(run: RunData, played: Iterable[tuple[int, int, Sequence[str]]])
         record = records.get(sleep)
         turns = {} if record is None else _editing_turns(record)
         skills = [
-            OriginSkill(name, changes[sleep, name], points, turns.get(name)) for name, points in those.items()
+            OriginSkill(name, changes[sleep, name], points, turns.get(name, 0))
+            for name, points in those.items()
         ]
         evidence = Evidence([], []) if record is None else sleep_evidence(run, record)
         found.append(Origin(sleep, record, skills, evidence))

@@ -8,7 +8,7 @@ from math import floor, log10
 import msgspec
 
 from speedrunner.results.inference import Estimate
-from speedrunner.results.skill_savings import CAPTION, SkillSaving
+from speedrunner.results.skill_savings import SkillSaving
 from speedrunner.results.skill_table import SkillHistory, SkillVersion, skill_events
 from speedrunner.store.run_data import RunData
 from speedrunner.view.pages import Context, heading
@@ -58,7 +58,6 @@ def skills_page(run: RunData, history: SkillHistory, savings: Sequence[SkillSavi
         "used": [line for line in lines if line.total],
         "unused": [line for line in lines if not line.total],
         "usd_form": usd_form,
-        "caption": CAPTION,
         "intervals": INTERVALS if len(lines) > INTERVALS else 0,
     }
 

@@ -125,7 +125,8 @@ def task_page(run: RunData, number: int) -> Context:
         "task": next(iter(rows.values())).task,
         "played": played,
         "origins": find_origins(
-            run, [(each.row.checkpoint, each.row.policy, list(each.called)) for each in played]
+            run,
+            [(each.row.checkpoint, each.row.policy, [*each.called, *each.helpers]) for each in played],
         ),
         "libraries": set(run.policies.versions()),
         "sleeps": sorted(each.sleep for each in run.sleeps),

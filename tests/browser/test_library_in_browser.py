@@ -17,6 +17,10 @@ PAGES = (
 )
 
 
+PRINTED = 980
+"""Pixels of the width of a sheet of A4 or Letter paper, turned, without its margins."""
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run whose library grows, and becomes too large to be shown unfolded."""
@@ -54,6 +58,15 @@ def test_skills_are_sorted_by_a_click_and_unknown_values_come_last(written: str,
     assert by_code.get_attribute("aria-sort") is None
     page.get_by_role("columnheader", name="skill", exact=True).get_by_role("button").click()
     assert page.evaluate(names) == ["_step", "home", "skill_3"]
+
+
+@pytest.mark.parametrize("path", ["index.html", "skills.html", "task/0001.html"])
+def test_print_cuts_off_no_column(written: str, pages: Pages, path: str) -> None:
+    page = pages.open(urljoin(written, f"runs/run/{path}"), width=PRINTED)
+    page.emulate_media(media="print")
+    cut = "[...document.querySelectorAll('.wide')].filter((each) => each.scrollWidth > each.clientWidth)"
+    assert page.locator(".wide").count()
+    assert page.evaluate(f"{cut}.map((each) => each.ariaLabel)") == []
 
 
 def test_a_link_to_a_folded_skill_unfolds_it(written: str, pages: Pages) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
+from playwright.sync_api import expect
 
 from speedrunner.store.rundir import RunDirectory
 from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
@@ -102,6 +103,9 @@ def test_the_keyboard_reaches_content_and_turns(served: str, pages: Pages) -> No
         assert page.evaluate("document.activeElement.id") == turn
     page.keyboard.press("k")
     assert page.evaluate("document.activeElement.id") == "turn-2"
+    page.keyboard.press("/")
+    page.wait_for_url("**/runs/long/episodes.html#search")
+    expect(page.get_by_role("searchbox", name="Text")).to_be_focused()
 
 
 NAMELESS = """

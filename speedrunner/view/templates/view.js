@@ -18,12 +18,14 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "k") goTo(-1);
   if (event.key === "/") {
     const search = document.querySelector("input[type=search]");
-    if (search) {
-      event.preventDefault();
-      search.focus();
-    }
+    const episodes = document.querySelector(".tabs a[href$='episodes.html']");
+    if (search || episodes) event.preventDefault();
+    if (search) search.focus();
+    else if (episodes) location.assign(`${episodes.href}#search`);
   }
 });
+
+if (location.hash === "#search") document.querySelector("input[type=search]")?.focus();
 
 // Library, sleeps and tasks: tables that sort by a column, and folded parts that a link leads to.
 

@@ -39,3 +39,8 @@ def test_a_sparkline_has_a_zero_baseline() -> None:
     drawn = draw_spark([(0, 2.0), (10, 1.0), (20, 0.0)])
     assert 'points="0.0,0.0 40.0,14.0 80.0,28.0"' in drawn
     assert 'points="0.0,28.0 80.0,28.0"' not in draw_spark([(0, 1.0), (1, 1.0)])
+
+
+def test_sparklines_can_share_a_scale() -> None:
+    assert 'points="0.0,14.0 80.0,14.0"' in draw_spark([(0, 1.0), (1, 1.0)], top=2.0)
+    assert 'points="0.0,0.0 80.0,0.0"' in draw_spark([(0, 3.0), (1, 3.0)], top=2.0)

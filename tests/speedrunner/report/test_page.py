@@ -130,6 +130,20 @@ def test_claims_have_their_verdicts_and_those_without_a_run_are_left_out() -> No
     assert "zombies" not in undecided.partition("</details>")[0]
 
 
+def test_tables_of_the_paper_have_only_what_a_run_measured() -> None:
+    columns = ("method", "paper", "ours", "missing")
+    table = Table(
+        "prose", "Values.", columns, [("react", 0.6, 0.7, "2 of 3 seeds"), ("opo", 0.5, None, "no run")]
+    )
+    empty = Table("zombies", "Values.", columns, [("react", 0.6, None, "no run")])
+    groups, _ = group_runs([summary("babyai", "react", 0, checkpoint(0, [{"score": 0.7}]))])
+    text = page("", summarize(groups), [], [], [table, empty], facts(), [], [], {})
+    assert "Values. Rows without a run here (1) are only in tables/prose.csv." in text
+    assert "2 of 3 seeds" not in text
+    assert "opo" not in text
+    assert "zombies" not in text
+
+
 def test_missing_parts_are_listed_once_and_only_for_experiments_that_have_a_run() -> None:
     text = page_of(summary("babyai", "react", 0, checkpoint(0, [{}])))
     before, _, missing = text.partition('id="missing"')

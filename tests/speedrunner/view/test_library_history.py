@@ -31,6 +31,14 @@ def test_a_row_has_what_each_sleep_did_and_the_calls_with_each_version(tmp_path:
     assert (step.is_deleted, step.public, step.version) == (True, False, 1)
 
 
+def test_skills_that_the_actor_sees_come_first(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {"_step": "return walk()", "home": "return _step()"})
+    run.train(0, [skill("home", 4, None, skill("_step"), skill("_step"))])
+    data = load(run.path)
+    assert [row.name for row in history_page(data, skill_history(data))["used"]] == ["home", "_step"]
+
+
 def test_a_renamed_skill_has_one_row(tmp_path: Path) -> None:
     run = SmallRun(tmp_path / "run")
     run.policy(0, {"go": "return walk()"})

@@ -19,6 +19,7 @@ from speedrunner.view.site import HTML, Site
 from speedrunner.view.static import pages
 from tests.page_elements import HOSTILE, Elements
 from tests.scripted_runs import ScriptedRun
+from tests.speedrunner.results.small_runs import SmallRun
 from tests.speedrunner.results.small_runs import learnt as write_learnt
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.view.runs import CONFIG, append, break_line, hostile_run, long_run
@@ -85,14 +86,24 @@ def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
 
 
 def test_a_badge_has_the_status_of_a_run(site: Site, base: str, tmp_path: Path) -> None:
-    assert '<span class="badge plain">finished</span>' in page(site, f"{base}/index.html")
+    assert '<span class="badge good">finished</span>' in page(site, f"{base}/index.html")
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config(CONFIG)
-        assert '<span class="badge good">running</span>' in page(Site(tmp_path), "runs/run/index.html")
+        assert '<span class="badge plain">running</span>' in page(Site(tmp_path), "runs/run/index.html")
     assert '<span class="badge warn">not started</span>' in page(Site(tmp_path), "index.html")
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         append(run, trajectory())
     assert '<span class="badge warn">stopped</span>' in page(Site(tmp_path), "runs/run/index.html")
+
+
+def test_sparklines_of_runs_of_one_environment_share_a_scale(tmp_path: Path) -> None:
+    for name, score in (("high", 1.0), ("low", 0.5)):
+        run = SmallRun(tmp_path / name)
+        for point in (0, 2):
+            run.test(point, 0, [score])
+    text = page(Site(tmp_path), "index.html")
+    assert text.count('points="0.0,0.0 80.0,0.0"') == 3  # the high score, and equal tokens of both
+    assert text.count('points="0.0,14.0 80.0,14.0"') == 1
 
 
 def test_a_run_without_a_readable_ledger_shows_its_scores_and_says_why_costs_are_unknown(
@@ -330,6 +341,14 @@ class TestBadInput:
         for path in failed:
             assert file in problem(site, path)[1]
         assert len(shown) > 15
+
+    def test_a_damaged_library_is_named_and_hides_only_its_version(self, tmp_path: Path) -> None:
+        run = write_learnt(tmp_path / "run")
+        (run.path / "policies" / "v0001" / "library.json").write_bytes(b"{\xff")
+        for address in ("task/0001.html", "library.html", "skills.html", "library/0002.html"):
+            text = page(Site(tmp_path), f"runs/run/{address}")
+            assert "policies/v0001/library.json is not a valid" in text, address
+            assert "home" in text
 
     def test_records_nested_beyond_all_measure_are_told_as_damaged(self, tmp_path: Path) -> None:
         deep = CallNode("walk", "skill", {})

@@ -63,6 +63,26 @@ def test_each_called_version_of_a_skill_has_its_sleep(run: SmallRun) -> None:
     assert 'href="../sleep/0002/1.html">Sleep 2</a>' in page(run.path, "task/0000.html")
 
 
+def test_skills_that_only_other_code_called_have_their_sleep_too(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {})
+    run.policy(1, {"home": "return _step()", "_step": "return walk()"})
+    run.test(2, 1, [0.0], [skill("home", 4, None, skill("_step"))])
+    with RunDirectory.open_for_writing(run.path) as writing:
+        source = f"{SOURCE.replace('walk()', '_step()')}\n\n\ndef _step() -> str:\n    return walk()"
+        skills = (
+            Skill(name="home", public=True, created=1, edited=1),
+            Skill(name="_step", public=False, created=1, edited=3),
+        )
+        writing.write_policy(Policy(version=3, module=source, skills=skills))
+    run.test(4, 3, [1.0], [skill("home", 4, None, skill("_step"))])
+    origins = task_page(load(run.path), 0)["origins"]
+    assert [[(each.sleep, own.name, own.checkpoints) for own in each.skills] for each in origins] == [
+        [(1, "home", [2, 4]), (1, "_step", [2])],
+        [(3, "_step", [4])],
+    ]
+
+
 def test_the_turn_that_wrote_a_skill_and_the_episodes_that_its_sleep_names_are_linked(tmp_path: Path) -> None:
     code = "for play in load_trajectories(): print(headline(play))"
     printed = "train/0001: success"
@@ -86,7 +106,8 @@ def test_the_turn_that_wrote_a_skill_and_the_episodes_that_its_sleep_names_are_l
     text = page(run.path, "task/0000.html")
     assert 'written in <a href="../sleep/0001/1.html#turn-2">turn 2</a>' in text
     assert 'name <a href="../train/0001/1.html">train/0001</a>.' in text
-    assert "Code in 1 turn loaded recorded episodes, first in" in text
+    assert "Its code loaded recorded episodes in 1 turn, first in" in text
+    assert text.count("Records do not say which of the loaded episodes a sleep looked at.") == 1
     assert (
         '<summary>1 episode in its prompt</summary><p><a href="../train/0000/1.html">train/0000</a>' in text
     )
