@@ -122,8 +122,9 @@ def adapt(
         return _model_config(content)
     except WrongData as error:
         settings = " ".join(f"model.{name}={value}" for name, value in given.items())
+        problem = str(error).replace("roles.", "model.")  # the key in a command
         raise InvalidModelConfig(
-            f"{settings} does not work with model {model_config.name!r}: {error}"
+            f"{settings} does not work with model {model_config.name!r}: {problem}"
         ) from None
 
 

@@ -34,7 +34,11 @@ SECTIONS: dict[type[Exception], str] = {InvalidOption: "env", InvalidMethodOptio
 """Errors about options, and the section of the keys that set these."""
 
 OPTION = re.compile(r"option '(\w+)' of (?:method )?\S+")
-"""How such an error names an option."""
+UNKNOWN_OPTION = re.compile(r"has no option '(\w+)'")
+"""How such an error names an option, and how one that does not exist."""
+
+NEAR = re.compile(r"(?<=did you mean )\w+(?=\?)|(?<=; its options: )\w+(?:, \w+)*")
+"""The options that an error suggests."""
 
 READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
 """Commands that only read runs, possibly of someone else."""
@@ -49,7 +53,7 @@ def explain(error: Exception, arguments: Sequence[str]) -> str | None:
     Contradicting records of a run can make any step of a reader fail. The line then also names the place in
     the code, so that a bug can still be found.
     """
-    text = _name_keys(error)
+    text = _name_keys(error, arguments)
     if not isinstance(error, FOR_PEOPLE):
         if next(iter(arguments), "") not in READERS or not isinstance(error, UNFIT):
             return None
@@ -61,12 +65,21 @@ def explain(error: Exception, arguments: Sequence[str]) -> str | None:
     return f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}"
 
 
-def _name_keys(error: Exception) -> str:
-    """Return an error's text, with an option of an environment or a method as its key in the command."""
+def _name_keys(error: Exception, arguments: Sequence[str]) -> str:
+    """Return an error's text, with an option of an environment or a method as its key in the command.
+
+    `check env` and `check method` take the options of their own class without a section.
+    """
     section = next((name for kind, name in SECTIONS.items() if isinstance(error, kind)), None)
-    found = section and OPTION.search(str(error))
-    if not found:
+    own = arguments[1] if arguments[:1] == ["check"] and len(arguments) > 1 else None
+    if section is None and own is None:
         return str(error)
-    key = f"{section}.{found[1]}"
-    rest = re.sub(rf"\b{found[1]}=", f"{key}=", str(error)[found.end() :])
-    return str(error)[: found.start()] + key + rest
+    prefix = "" if section in (None, own) else f"{section}."
+    text = str(error)
+    if found := OPTION.search(text):
+        key = f"{prefix}{found[1]}"
+        return text[: found.start()] + key + re.sub(rf"\b{found[1]}=", f"{key}=", text[found.end() :])
+    if found := UNKNOWN_OPTION.search(text):
+        near = NEAR.sub(lambda names: re.sub(r"\w+", rf"{prefix}\g<0>", names[0]), text[found.end() :])
+        return f"{text[: found.start()]}has no option {prefix}{found[1]}{near}"
+    return text

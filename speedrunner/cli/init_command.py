@@ -72,7 +72,7 @@ def init(
     """
     pattern, what = NAMES.get(kind, MODULE_NAME)
     if not re.fullmatch(pattern, name) or keyword.iskeyword(name):
-        raise NotWritten(f"{name!r} is no name for a {kind}: use {what}")
+        raise NotWritten(f"{name!r} cannot name the {kind}: use {what}")
     hub_id = name if "/" in name else None
     name = name.rpartition("/")[2].lower() if hub_id else name
     module = re.sub(r"\W", "_", name)

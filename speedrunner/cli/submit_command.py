@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, RunsFolder, run_list
-from speedrunner.cli.output import say, say_json
+from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.cluster import submit as submission
 from speedrunner.cluster.cluster_config import Cluster, cluster_of
 from speedrunner.cluster.partition import find_shortage
@@ -21,6 +21,9 @@ from speedrunner.experiments.parts import parts
 from speedrunner.experiments.sweep import Member, is_unfinished, members
 from speedrunner.experiments.sweep_outline import estimate
 from speedrunner.slurm import SlurmRefused
+
+DROPPED = ("nodes", "hours", "runs")
+"""Columns that a narrow terminal loses first."""
 
 
 def submit(
@@ -127,7 +130,8 @@ def _describe_jobs(
     runs = sum(int(row[1]) for row in rows[1:])
     sums = [short_number(total), short_number(sum(known) if len(known) == len(expected) else None)]
     yield f"site: {file}, {f'partition {cluster.partition}' if cluster.partition else 'default partition'}"
-    yield from align_columns([*rows, ["all", str(runs), "", "", "", "", "", *sums]])
+    whole = ["all", str(runs), "", "", "", "", "", *sums]
+    yield from align_columns([*rows, whole], terminal_width(), DROPPED)
     yield (
         "CPUs and GB are per node. GPU-hours: of one start of each job, until its time limit; a job that has"
         " unfinished runs then starts again. forecast: GPU-hours by the forecast for whole runs."

@@ -13,7 +13,7 @@ import typer
 
 from serving.worker_node import serve_part
 from speedrunner.cli.command import DryRun, RunsFolder, carry_out, run_list
-from speedrunner.cli.output import SafeConsole, say
+from speedrunner.cli.output import SafeConsole, say, terminal_width
 from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_runs
 from speedrunner.console import align_columns, short_number
 from speedrunner.experiments.grid import grid_of
@@ -22,6 +22,9 @@ from speedrunner.experiments.sweep import members
 from speedrunner.experiments.sweep import sweep as play_all
 from speedrunner.experiments.sweep_outline import ConditionOutline, outline_conditions
 from speedrunner.runs.executor import RunStopped
+
+DROPPED = ("sleeps",)
+"""Columns that a narrow terminal loses first."""
 
 
 def sweep(
@@ -99,7 +102,7 @@ def _describe(outlines: Sequence[ConditionOutline], words: str) -> Iterator[str]
         if has_estimates:
             row += [short_number(each.estimate.tokens), short_number(each.estimate.engine_h)]
         rows.append(row)
-    yield from align_columns(rows)
+    yield from align_columns(rows, terminal_width(), DROPPED)
     *_, together = outlines
     if together.finished:
         yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -116,4 +117,8 @@ def cluster_of(given: Sequence[str]) -> Site:
     except OSError as error:
         raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
     except (ValueError, yaml.YAMLError, RecursionError, WrongData) as error:
-        raise InvalidConfig(f"cluster {named[0]}: {' '.join(str(error).split())}") from None
+        problem = " ".join(str(error).split())
+        for key, _, _ in changes:  # named as in the command
+            problem = re.sub(rf"(?<![\w.]){re.escape(key)}(?=`| must )", f"cluster.{key}", problem)
+            problem = re.sub(r"(?<=Did you mean `)(?!cluster\.)", "cluster.", problem)
+        raise InvalidConfig(f"cluster {named[0]}: {problem}") from None

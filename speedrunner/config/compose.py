@@ -152,10 +152,10 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
             text, override = _parse(parser, text)
             if not override.key_or_group:
                 raise HydraException("no key")
-        except HydraException as error:
+        except HydraException:
             raise InvalidConfig(
-                f"cannot read {text!r} ({_one_line(error)}): write KEY=VALUE, such as run.rollouts=20, "
-                "or KEY=\"'VALUE'\" where the value has special characters"
+                f"cannot read {text!r}: write KEY=VALUE, such as run.rollouts=20, or KEY=\"'VALUE'\" for"
+                " special characters"
             ) from None
         key, given = override.key_or_group, text.partition("=")[2]
         if override.is_delete():

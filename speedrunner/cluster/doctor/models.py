@@ -141,15 +141,14 @@ def _key(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
 
 
 def _files(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
-    fetch = f"run this on a machine with a network and the same HF_HOME: speedrunner prepare {subject.words}"
+    prepare = f"speedrunner prepare {subject.words}".rstrip()
+    fetch = f"run this on a machine with a network and the same HF_HOME: {prepare}"
     place, dummy = model_path(model_config), model_config.load_format == "dummy"
     try:
         folder = hub.complete_folder(place, model_config.revision) if model_config.id else Path(place)
         if not folder.is_dir():
             if model_config.recipe:
-                return warning(
-                    name, f"{folder} is created at the first start", f"speedrunner prepare {subject.words}"
-                )
+                return warning(name, f"{folder} is created at the first start", prepare)
             return failure(
                 name, f"the folder {folder} does not exist", "correct `path` in the model configuration"
             )

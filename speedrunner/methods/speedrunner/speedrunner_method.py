@@ -115,7 +115,7 @@ class SpeedRunner(Method):
 
     inducer_calls: AtLeastOne = 100
     output_chars: AtLeastOne = 8000
-    code_wall_s: float = 60.0
+    code_wall_s: Annotated[float, msgspec.Meta(gt=0)] = 60.0
     on_limit: Literal["adopt", "discard"] = "adopt"
     prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
     visibility: Literal["split", "all_public"] = "split"

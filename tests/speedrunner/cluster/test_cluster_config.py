@@ -67,7 +67,8 @@ def test_and_not_two() -> None:
     ("change", "words"),
     [
         ("cluster.minuets=9", "minuets"),
-        ("cluster.minutes=0", "minutes"),
+        ("cluster.minutes=0", "cluster cpu: cluster.minutes must be "),
+        ("cluster.cpuss=1", "unknown key `cluster.cpuss` .* Did you mean `cluster.cpus`"),
         ("cluster.gpus=-1", "gpus"),
         ("cluster.minutes=", "minutes"),
         ("cluster.memory_gb=0", "memory_gb"),

@@ -302,6 +302,13 @@ class TestADryRun:
         assert rows[1] == ["speedrunner-runs", "1", "1", "1", "16", "128", "2", "1.5", "3", "-"]
         assert rows[3] == ["all", "2", "6", "-"]
 
+    def test_fits_a_narrow_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "60")
+        table = in_process("submit", "runs.yaml", *self.GIVEN).stderr.splitlines()[1:6]
+        assert [line.split()[-1] for line in table[:4]] == ["forecast", "-", "-", "-"]
+        assert "no room for" in table[4]
+        assert all(len(line) <= 60 for line in table)
+
     def test_uses_a_forecast_of_its_runs(self) -> None:
         words = ["runs.yaml", "model=qwen3.5-27b-2gpu"]
         keep_forecasts(members(grid_of(words).runs(), plays_here=False), engine_s=1800.0)

@@ -82,7 +82,7 @@ class TestRoles:
     @pytest.mark.parametrize(
         ("condition_name", "problem"),
         [
-            ("model.actor.thinking_tokens=50000", r"roles\.actor: an answer of 50\d+ tokens .* context of"),
+            ("model.actor.thinking_tokens=50000", r"model\.actor: an answer of 50\d+ tokens .* context of"),
             (
                 "model.actor.reasoning_effort=low",
                 r"reasoning_effort is for hosted models; use thinking_tokens",

@@ -78,3 +78,14 @@ def test_the_command_prints_a_row_for_each_condition_and_their_sum(tmp_path: Pat
     lines = in_process(*command).stdout.splitlines()
     assert lines[0].split()[-3:] == ["tokens", "engine", "h"]
     assert lines[4].split()[-2:] == ["210", "0.0194"]
+
+
+@pytest.mark.process
+def test_the_table_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    keep_forecasts(planned(tmp_path))
+    command = ["sweep", str(tmp_path / "runs.yaml"), *SMALL, f"--dir={tmp_path / 'runs'}", "--dry-run"]
+    lines = in_process(*command).stdout.splitlines()
+    table = lines[: next(number for number, line in enumerate(lines) if line.startswith("+"))]
+    assert table[0].split()[-3:] == ["tokens", "engine", "h"]
+    assert all(len(line) <= 60 for line in table)

@@ -16,6 +16,7 @@ from huggingface_hub import constants
 from serving.errors import ServerFailed
 from serving.model_configs import CHECKOUT
 from speedrunner.cluster.cluster_subject import subject_of
+from speedrunner.cluster.doctor import models
 from speedrunner.cluster.doctor.models import files, flags, installation, servers
 from speedrunner.findings import Finding
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
@@ -74,6 +75,12 @@ class TestFiles:
         found = the(files, "model=tiny")
         assert found.level == "ok"
         assert found.text.endswith(f" GB in {CHECKOUT / 'models/tiny/weights'}; the tokenizer loads")
+
+    def test_a_recipe_needs_no_settings_to_be_prepared(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(models, "model_path", lambda model_config: tmp_path / "none")
+        assert the(files).remedy == "speedrunner prepare"
 
     def test_one_of_the_hub_that_was_never_fetched(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
