@@ -56,8 +56,7 @@ class Slot:
         began = time.monotonic()
         self.blocks = self.replica.cache.blocks(tokens, shared=self.shared)
         self.busy = True
-        if not self.admitted:
-            self.let_in.clear()
+        self.let_in.clear()
         self.replica.settle(asking=self)
         if self.admitted:
             return 0.0
@@ -82,7 +81,6 @@ class Slot:
         """Close the slot and release everything it holds. A second call does nothing."""
         if self in self.replica.slots:
             self.replica.slots.remove(self)
-            self.admitted = False
             self.pause()
 
 
@@ -152,7 +150,6 @@ class Replica:
             if youngest.busy and youngest is not asking:
                 break  # it gives up its slot when its request is over
             youngest.admitted = False
-            youngest.let_in.clear()
         for slot in self.slots:
             if slot.admitted or not slot.busy:
                 continue

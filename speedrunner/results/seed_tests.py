@@ -42,9 +42,8 @@ def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[T
     """
     rows, paper = [], []
     for names, differences in _compare_all(conditions):
-        values = {seed: own for seed, own in differences.items() if own}
-        test, around = ttest_seeds(values), bootstrap_seeds(values)
-        independent = paper_ttest([value for own in values.values() for value in own])
+        test, around = ttest_seeds(differences), bootstrap_seeds(differences)
+        independent = paper_ttest([value for own in differences.values() for value in own])
         if test is None or around is None or independent is None:
             continue
         count = {"seeds": test.count, "pairs": around.count}

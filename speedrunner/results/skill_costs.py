@@ -70,16 +70,18 @@ class _Schemas:
         self._libraries = libraries
         self._size = count_tokens or len
         self._lengths: dict[tuple[str, str], int] = {}
+        self._per_char: float | None = 1.0
+        if count_tokens is not None:
+            return
         prefixes = {each.sleep: each.prefix.after for each in run.sleeps if each.prefix is not None}
         prefixes |= {each.sleep - 1: each.prefix.before for each in run.sleeps if each.prefix is not None}
         known = sorted(
             (sum(self._length(version, each.name) for each in libraries[version].public), tokens)
             for version, tokens in prefixes.items()
-            if version in libraries and count_tokens is None
+            if version in libraries
         )
-        self._per_char: float | None = None if count_tokens is None else 1.0
-        if count_tokens is None and known and known[-1][0] > known[0][0]:
-            self._per_char = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
+        chars = known[-1][0] - known[0][0] if known else 0
+        self._per_char = (known[-1][1] - known[0][1]) / chars if chars else None
 
     def tokens(self, version: int, name: str) -> float | None:
         """Return the tokens of a public skill of a policy."""

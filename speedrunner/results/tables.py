@@ -83,7 +83,7 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
 
 
 def _seeds(checkpoints: pandas.DataFrame) -> Table:
-    ordered = checkpoints.sort_values([*KEYS, "checkpoint", "seed"], kind="stable")
+    ordered = checkpoints.sort_values([*KEYS, "checkpoint", "seed"])
     text = "The values of each seed; the table performance has their means."
     columns = [*KEYS, "seed", "checkpoint", *COUNTS, *LIMITS, *MEASURES, *TRAINING]
     return table_of("seeds", text, ordered[columns])
@@ -168,5 +168,5 @@ def _skills(skills: pandas.DataFrame) -> Table:
 
 
 def _savings(savings: pandas.DataFrame) -> Table:
-    ordered = savings.sort_values([*KEYS, "seed", "output"], ascending=[True] * 4 + [False], kind="stable")
+    ordered = savings.sort_values([*KEYS, "seed", "output"], ascending=[True] * 4 + [False])
     return table_of("skill_savings", CAPTION, ordered.drop(columns="run"))

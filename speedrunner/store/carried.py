@@ -114,8 +114,6 @@ class _Copies:
             for piece in content:
                 self._count(len(piece), run)
                 file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
 
     def _count(self, size: int, run: RunData) -> None:
         self._room -= size

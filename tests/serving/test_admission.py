@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.admission import Replica, Slot
+from serving.admission import Replica, Slot, replicas_of
 from serving.engine.cache_config import HYBRID_EXTRA_BLOCKS, CacheConfig
 
 
@@ -77,6 +78,83 @@ async def test_the_oldest_goes_on_even_when_it_alone_outgrows_the_cache() -> Non
     replica = Replica(cache(10), admission=True)
     slot = replica.slot()
     assert await slot.enter(1000) == 0.0
+    slot.pause()
+    assert not (await asks(replica.slot(), 10)).done()  # it keeps its slot between two turns
+
+
+async def test_the_youngest_waits_when_it_outgrows_the_cache_itself() -> None:
+    replica = Replica(cache(10), admission=True)
+    old, young = replica.slot(), replica.slot()
+    await old.enter(60)
+    waits = await asks(young, 40)
+    await old.enter(50)  # now there is room
+    await waits
+    for slot in (old, young):
+        slot.pause()
+    assert not (await asks(young, 60)).done()
+    assert (old.admitted, young.admitted, replica.waiting) == (True, False, 1)
+
+
+async def test_conversations_keep_their_slots_between_turns_unless_the_cache_overflows() -> None:
+    replica = Replica(cache(100), admission=True)
+    first, second, young = (replica.slot() for _ in range(3))
+    for slot in (first, second):
+        await slot.enter(400)
+        slot.pause()
+    assert not (await asks(young, 200)).done()  # room for it would be that of idle ones
+    await first.enter(600)  # exactly full
+    assert (first.admitted, second.admitted) == (True, True)
+
+
+async def test_only_the_youngest_gives_up_its_slot_even_if_it_is_still_busy() -> None:
+    replica = Replica(cache(100), admission=True)
+    old, middle, young = (replica.slot() for _ in range(3))
+    await old.enter(300)
+    await middle.enter(300)
+    middle.pause()
+    await young.enter(300)
+    await old.enter(500)
+    assert [slot.admitted for slot in (old, middle, young)] == [True, True, True]
+    young.pause()
+    assert [slot.admitted for slot in (old, middle, young)] == [True, True, False]
+
+
+async def test_the_time_in_the_queue_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Replica(cache(10), admission=True)
+    inside, late = replica.slot(), replica.slot()
+    await inside.enter(60)
+    monkeypatch.setattr("serving.admission.time", SimpleNamespace(monotonic=iter((100.0, 102.5)).__next__))
+    waits = await asks(late, 60)
+    inside.leave()
+    assert await waits == 2.5
+
+
+@pytest.mark.parametrize(
+    ("replica", "queued"),
+    [
+        (Replica(admission=True), True),
+        (Replica(cache(10), admission=True), False),
+        (Replica(cache(10), admission=False), True),
+    ],
+)
+async def test_without_a_queue_everyone_is_let_in(replica: Replica, queued: bool) -> None:
+    slots = [replica.slot(queued=queued) for _ in range(3)]
+    assert [await slot.enter(90) for slot in slots] == [0.0, 0.0, 0.0]
+    assert (replica.admitted_blocks, replica.waiting) == (0, 0)
+
+
+def test_replicas_are_numbered_and_a_single_one_needs_no_address() -> None:
+    one, two = cache(10), cache(20)
+    for caches, expected in (
+        ([], [(None, 0, None, 0)]),
+        ([one], [(one, 0, None, 10)]),
+        ([one, two], [(one, 0, 0, 10), (two, 1, 1, 20)]),
+    ):
+        replicas = replicas_of(caches, admission=False)
+        assert [(each.cache, each.number, each.address, each.capacity) for each in replicas] == expected
+        assert [each.ideal is None for each in replicas] == [each.cache is None for each in replicas]
+    for admission in (True, False):
+        assert replicas_of([one], admission=admission)[0].slot().queued == admission
 
 
 async def test_nobody_overtakes_an_older_one_that_waits() -> None:

@@ -111,6 +111,9 @@ class TestAttribution:
         whole = "no finished evaluation of the whole library of runs/x:2"
         assert gaps == [whole, "1 of 3 public skills were evaluated"]
 
+    def test_a_complete_attribution_has_no_gap(self) -> None:
+        assert find_gaps(group_subjects(all_runs(1))) == {}
+
     def test_other_runs_have_none_of_this(self) -> None:
         run = summary("babyai", "speedrunner", 0, checkpoint(0, [{}]))
         assert not shows_part(run)

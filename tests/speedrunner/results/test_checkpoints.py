@@ -89,6 +89,15 @@ def rollouts(run: RunDirectory) -> dict[str, float]:
     return dict(zip(found["episode"], found["usd"], strict=True))
 
 
+def test_each_episode_has_the_values_of_its_row(run: RunDirectory) -> None:
+    episodes = sorted(load(run.path).episodes, key=lambda row: row.episode)
+    frame = frame_episodes(episodes[::-1])
+    assert frame["number"].tolist() == [0, 1, 0, 1, 0, 1]
+    for name in ("episode", "phase", "checkpoint", "policy", "task", "actions", "skill_calls", "seconds"):
+        assert frame[name].tolist() == [getattr(row, name) for row in episodes], name
+    assert [*frame_episodes([])] == [*frame]
+
+
 def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> None:
     actor, sleep = 200e-6 + 400e-6 + 100e-6, 2000e-6
     assert rows(run)[1] == {

@@ -17,6 +17,7 @@ from speedrunner.results.cost_text import (
     notes,
     price_text,
     reconciliation_line,
+    total_lines,
 )
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import PriceBook
@@ -89,6 +90,14 @@ def test_of_several_models_each_has_its_prices() -> None:
         " n: 2 uncached, 2 cached, 2 output (USD per million tokens)"
     )
     assert price_text(BY_HOUR) == "hours; m on 4 GPUs"
+
+
+def test_the_last_line_of_several_runs_is_their_sum(tmp_path: Path) -> None:
+    runs = run_costs([stored(tmp_path / name, ROWS) for name in "ab"], [BY_TOKEN] * 2)
+    one, two, whole = (line.split() for line in total_lines(["a", "b"], runs)[1:])
+    assert [one[0], two[0], whole[0]] == ["a", "b", "all"]
+    for own, other, both in zip(one[1:], two[1:], whole[1:], strict=True):
+        assert "-" in {own, both} or float(own) + float(other) == pytest.approx(float(both))
 
 
 def test_what_is_not_measured_is_told(tmp_path: Path) -> None:

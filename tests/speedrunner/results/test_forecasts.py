@@ -12,7 +12,7 @@ import pytest
 from serving.model_configs import load_model_config
 from speedrunner.config.names import ConditionName
 from speedrunner.results.engine_time import EngineUse
-from speedrunner.results.forecast_records import Forecast, keep
+from speedrunner.results.forecast_records import Forecast, file_sizes, keep
 from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.server_time import ServerUse
@@ -86,3 +86,12 @@ def test_engine_hours_are_a_run_s_share_of_its_server_beside_all_other_runs(tmp_
     keep([forecast(runs[0], 1.0, mean={"engine_s": 1800.0}, sd={"engine_s": 0.0})])
     (row,) = forecast_table(runs).rows
     assert row[4:] == ("engine_h", 0.5, 0.5, 0.5, pytest.approx(1.0), pytest.approx(2.0))
+
+
+def test_files_are_sized_by_what_they_grow_with(tmp_path: Path) -> None:
+    files = ("trajectories/batch", "evaluations/0000", "sleeps/0001", "policies/v0000/skills.py")
+    for number, name in enumerate((*files, "config.yaml", "carried/0000/trajectories/batch")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"." * 10**number)
+    (tmp_path / "link").symlink_to(tmp_path / "config.yaml")
+    assert file_sizes(tmp_path) == {"train": 1, "test": 10, "sleep": 1_100, "all": 110_000}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from tests.speedrunner.results.small_runs import learnt
 
 
 @pytest.mark.parametrize("count", [3, WORTHWHILE])
-def test_each_run_is_read_or_named(tmp_path: Path, count: int) -> None:
+def test_each_run_is_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     paths = [learnt(tmp_path / str(number), run={"seed": number}).path for number in range(count)]
     (paths[1] / "requests.jsonl").write_text("{}\n{}\n")
     first, damaged, *others = read_results(paths, None)
@@ -25,3 +27,4 @@ def test_each_run_is_read_or_named(tmp_path: Path, count: int) -> None:
     assert isinstance(damaged, str)
     assert damaged.startswith(f"{paths[1]} has episodes but no ledger: ")
     assert f"{paths[1]}/requests.jsonl, line 1, is not a valid LedgerRow" in damaged
+    assert "PYTHONSAFEPATH" not in os.environ

@@ -6,10 +6,15 @@ from pathlib import Path
 
 import msgspec
 
+from serving.usage import Usage
 from speedrunner.library.library import Library
 from speedrunner.results.training_costs import TrainingCost, training_costs
+from speedrunner.store.records import Turn
 from speedrunner.store.run_data import load
+from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.results.ledgers import row
 from tests.speedrunner.results.small_runs import TURN, SmallRun, learnt, skill
+from tests.speedrunner.run_samples import trajectory
 
 
 def costs_of(path: Path, prefix_tokens: int = 0, **starts: int) -> list[TrainingCost]:
@@ -55,6 +60,17 @@ def test_cached_tokens_are_those_of_the_newest_batch(tmp_path: Path) -> None:
     # The cache provides the first 60 tokens of each prompt.
     (home,) = costs_of(run.path, 200, home=TURN.cached - 10)
     assert home.cached_tokens == 10
+
+
+def test_cached_tokens_are_those_of_the_actor_alone(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {"home": "return walk()"})
+    turns = [Turn([], "", TURN, 1.0), Turn([], "", Usage(100, 0, 20), 1.0, role="critic")]
+    with RunDirectory.open_for_writing(run.path) as directory:
+        directory.append_request(row(1.0, TURN, phase="train", policy="0", episode="train/0000"))
+        directory.append_trajectory("train", 0, trajectory("train/0000", turns=turns))
+    (home,) = costs_of(run.path, 200, home=0)
+    assert home.cached_tokens == TURN.cached
 
 
 def test_a_skill_pays_at_the_paper_s_prices_whatever_the_run_s_are(tmp_path: Path) -> None:

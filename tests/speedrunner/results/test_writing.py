@@ -60,6 +60,7 @@ def test_latex_takes_every_special_character_for_itself() -> None:
 @pytest.mark.parametrize(
     ("number", "text"),
     [(0.0, "$0$"), (12, "$12$"), (0.1234, "$0.123$"), (-27.12, "$-27.1$"), (152291.3, "$152291$"),
+     (999.4, "$999$"), (999.5, "$1000$"), (0.001, "$0.001$"),
      (0.0000421, r"$4.2\times10^{-5}$"), (None, "--")],
 )  # fmt: skip
 def test_numbers_have_the_digits_that_one_reads(number: Cell, text: str) -> None:

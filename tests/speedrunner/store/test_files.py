@@ -18,6 +18,7 @@ from speedrunner.store.files import (
     UnknownFormat,
     append_record,
     iterate_records,
+    open_log,
     publish_folder,
     read_content,
     read_record,
@@ -326,3 +327,11 @@ class TestDenseRecords:
         with pytest.raises(StorageError, match=r"more than .* bytes of memory"):
             read_records(path, Note)
         assert next(iterate_records(path, Note)).text[0] == {}
+
+
+def test_a_log_is_appended_to_and_for_its_owner_only(tmp_path: Path) -> None:
+    for text in (b"one\n", b"two\n"):
+        with open_log(tmp_path / "server.log") as log:
+            log.write(text)
+    assert (tmp_path / "server.log").read_bytes() == b"one\ntwo\n"
+    assert (tmp_path / "server.log").stat().st_mode & 0o777 == 0o600

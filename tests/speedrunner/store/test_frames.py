@@ -70,8 +70,13 @@ def test_labels_are_typed_as_the_columns_of_episodes(learnt: ScriptedRun) -> Non
 
 def test_turns_add_up_to_their_episodes_and_sleeps(learnt: ScriptedRun) -> None:
     data = learnt.data
-    sums = data.frame("turns").groupby("episode")[[*TOKENS, "usd", "actions"]].sum()
+    by_episode = data.frame("turns").groupby("episode")
+    sums = by_episode[[*TOKENS, "usd", "actions"]].sum()
     episodes = data.frame("episodes").set_index("episode")
+    for name in ("phase", "checkpoint", "policy", "attempt"):
+        assert by_episode[name].unique()[episodes.index].map(list).tolist() == [
+            [value] for value in episodes[name]
+        ], name
     for name in (*TOKENS, "usd", "actions"):
         assert sums.loc[episodes.index, name].tolist() == pytest.approx(episodes[name].tolist()), name
     sleeps = data.frame("sleeps")
@@ -164,7 +169,8 @@ def test_what_the_engine_did_not_tell_is_missing(small: RunDirectory) -> None:
     assert requests["usage_prompt"].isna().tolist() == [False, True]
     assert requests["wasted"].tolist() == [False, True]
     assert data.frame("sleeps")["prefix_common"].isna().all()
-    assert data.frame("turns")["call"].isna().all()
+    turns = data.frame("turns")
+    assert (turns["call"].isna().tolist(), turns["actions"].tolist()) == ([True], [0])
 
 
 def test_an_unknown_table_is_told(learnt: ScriptedRun) -> None:

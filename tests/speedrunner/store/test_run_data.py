@@ -7,13 +7,15 @@ import sys
 import pytest
 
 from serving.meter import LedgerRow
+from serving.model_configs import load_model_config
 from serving.usage import Usage
+from speedrunner.store import run_data
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow, Policy, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
-from tests.speedrunner.run_samples import sleep, trajectory
+from tests.speedrunner.run_samples import process, sleep, trajectory
 
 
 def request(number: int, wasted: bool = False, usage: Usage | None = None, **labels: str) -> LedgerRow:
@@ -116,6 +118,11 @@ class TestOneEpisode:
         for short in ("test/0003/0000", "test/3/0", "test/3", "test"):
             assert data.trajectory(short).episode == "test/0003/0000"
 
+    def test_an_exact_key_is_never_the_beginning_of_another(self, run):
+        run.append_trajectory("train", 1, trajectory("train/00030"))
+        for key in ("train/0003", "train/3"):
+            assert load(run.path).trajectory(key).episode == "train/0003"
+
     def test_what_there_is_is_told_where_none_or_several_are_meant(self, run):
         data = load(run.path)
         for wrong in ("train/7", "0003", "x"):
@@ -155,6 +162,27 @@ class TestBadInput:
     def test_no_run(self, tmp_path):
         with pytest.raises(RunDirectoryError, match="does not exist"):
             load(tmp_path / "none")
+
+    @pytest.mark.parametrize(
+        ("limit", "enough", "less", "part"),
+        [
+            ("EPISODES", 6, 5, "episodes"),
+            ("CHECKPOINTS", 1, 0, "rows"),
+            ("SLEEPS_BYTES", 10_000, 10, "sleeps"),
+            ("LEDGER_BYTES", 6_000, 3_000, "ledger"),  # two rows, each with its own labels
+            ("MODELS", 1, 0, "ledger"),
+            ("PROCESSES", 1, 0, "processes"),
+        ],
+    )
+    def test_more_records_than_a_reader_has_room_for(self, run, monkeypatch, limit, enough, less, part):
+        for number in range(2):
+            run.append_request(request(number, episode=f"train/{number:04d}", attempt="1"))
+        run.append_process(process(load_model_config("tiny-random")))
+        monkeypatch.setattr(run_data, limit, enough)
+        assert getattr(load(run.path), part)
+        monkeypatch.setattr(run_data, limit, less)
+        with pytest.raises(RunDirectoryError, match="limit"):
+            getattr(load(run.path), part)
 
     @pytest.mark.parametrize("text", ["a: [1", "just text", ""])
     def test_a_damaged_configuration(self, run, text):

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from envs import Task
+from serving.model_configs import load_model_config
 from speedrunner.store.checksums import find_changed
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.records import EpisodeRow, Policy
@@ -19,7 +20,7 @@ from speedrunner.store.run_data import load
 from speedrunner.store.run_lock import LockHeld, LockLost
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.speedrunner.run_samples import play, request, sleep, trajectory
+from tests.speedrunner.run_samples import play, process, request, sleep, trajectory
 
 
 @pytest.fixture
@@ -30,6 +31,18 @@ def path(tmp_path) -> Path:
 def own(path: Path) -> None:
     with RunDirectory.open_for_writing(path):
         pass
+
+
+def note_syncs(path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The files and folders of a run that are synced from now on, in order."""
+    found, fsync = list[str](), os.fsync
+
+    def note(descriptor: int) -> None:
+        found.append(os.path.relpath(Path(f"/proc/self/fd/{descriptor}").readlink(), path))
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", note)
+    return found
 
 
 class TestWriting:
@@ -90,6 +103,55 @@ class TestWriting:
             RunDirectory.open_for_writing(path),
         ):
             pass
+
+    @pytest.mark.parametrize(
+        ("write", "synced"),
+        [
+            (lambda run: run.append_request(request()), []),
+            (lambda run: run.append_episode(EpisodeRow.of(trajectory(), "train", 0)), []),
+            (
+                lambda run: run.append_trajectory("train", 0, trajectory("train/0007")),
+                ["requests.jsonl", "trajectories/batch_0000.jsonl"],
+            ),
+            (
+                lambda run: run.append_trajectory("train", 1, trajectory("train/0008")),
+                ["requests.jsonl", "trajectories/batch_0001.jsonl", "trajectories"],
+            ),
+            (lambda run: run.write_sleep(sleep()), ["requests.jsonl", "sleeps/.0001.json.tmp", "sleeps"]),
+            (
+                lambda run: run.sleep_journal(1, 1, [], lambda: None).add_episode(0, trajectory()),
+                ["requests.jsonl", ".sleep.jsonl.tmp", ".", "requests.jsonl", "sleep.jsonl", "."],
+            ),
+            (
+                lambda run: run.append_process(process(load_model_config("tiny-random"))),
+                ["processes.jsonl", "."],
+            ),
+        ],
+    )
+    def test_a_record_is_on_the_disk_after_the_rows_of_its_requests(self, path, monkeypatch, write, synced):
+        play(path)
+        with RunDirectory.open_for_writing(path) as run:
+            found = note_syncs(path, monkeypatch)
+            write(run)
+            assert found == synced
+
+    def test_checksums_are_written_after_the_data_that_they_cover(self, path, monkeypatch):
+        play(path)
+        with RunDirectory.open_for_writing(path) as run:
+            run.append_request(request())
+            found = note_syncs(path, monkeypatch)
+            run.mark_finished("x")
+        assert found[:3] == ["requests.jsonl", ".state.json.tmp", "."]
+
+    def test_a_policy_is_on_the_disk_before_it_gets_its_name(self, path, monkeypatch):
+        play(path)
+        with RunDirectory.open_for_writing(path) as run:
+            found = note_syncs(path, monkeypatch)
+            run.write_policy(Policy(version=1))
+            *parts, folder, parent = found
+        assert (folder, parent) == ("policies/.v0001.tmp", "policies")
+        names = ("library.json", "method.json", "notes.md", "skills.py")
+        assert {f"{folder}/{name}" for name in names} <= set(parts)
 
     def test_nothing_is_written_after_the_lock_was_lost(self, path):
         with RunDirectory.open_for_writing(path) as run:
