@@ -10,7 +10,7 @@ What a power cut leaves (`surviving`) follows POSIX, which promises no more:
   file.
 - Of the changes of names in a folder (creations, renames, removals) since the folder's last `fsync`, a prefix
   survives, chosen at random for each folder. A rename to another folder counts in both.
-- Everything before the process started is on the disk.
+- What earlier processes have written counts like what this one has: their logs are read before its log.
 
 Blocks that are written out of order within one file, and firmware that ignores `fsync`, are not modelled.
 """
@@ -25,6 +25,8 @@ import json
 import os
 import random
 import signal
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +35,9 @@ from typing import Any, Literal
 STRUCK = "struck"
 """Name of a file next to a log, which is there once an effect has happened."""
 
-Effect = Literal["kill", "kill_after", "torn", "ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES"]
+Effect = Literal["kill", "kill_after", "torn", "stop", "jump", "ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES"]
+
+Kind = Literal["change", "sync", "read"]
 
 
 @dataclass(frozen=True)
@@ -42,15 +46,18 @@ class Trigger:
 
     Attributes:
         number: of the operation, from 0.
-        effect: `kill` before it, `kill_after` it, `torn`: killed after a part of a write; otherwise an error.
-        lasting: whether all later operations get the error, too.
-        syncs: whether the operation is an `fsync`; otherwise it is a change, and only changes count.
+        effect: `kill` before it, `kill_after` it, `torn`: killed after a part of a write; `stop`: SIGTERM;
+            `jump`: the clock jumps; otherwise an error.
+        lasting: whether all later operations of that kind get the error, too.
+        at: the kind of operations that count: changes, calls of `fsync`, or files that are opened to be read.
+        jump_s: seconds by which the clock jumps.
     """
 
     number: int
     effect: Effect
     lasting: bool = False
-    syncs: bool = False
+    at: Kind = "change"
+    jump_s: float = 0.0
 
 
 class _Watch:
@@ -70,17 +77,23 @@ class _Watch:
         """Log an operation that is about to happen. Returns the data to write; may end the process, or
         raise."""
         found = self._trigger
-        if (kind == "fsync") != (found is not None and found.syncs):
+        if found is None or kind_of(kind) != found.at:
             self._append(kind, path, data, more)
             return data
         number, self._count = self._count, self._count + 1
-        if found is None or number < found.number or (number > found.number and not found.lasting):
+        if number < found.number or (number > found.number and not found.lasting):
             self._append(kind, path, data, more)
             return data
         os.close(_OPEN(self._struck, os.O_CREAT, 0o600))
         match found.effect:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "stop":
+                os.kill(os.getpid(), signal.SIGTERM)
+                self._append(kind, path, data, more)
+            case "jump":
+                _change_clock(found.jump_s)
+                self._append(kind, path, data, more)
             case "torn" if kind == "write" and len(data) > 1:
                 part = data[: 1 + number % (len(data) - 1)]
                 self._append(kind, path, part, more)
@@ -98,10 +111,24 @@ class _Watch:
         if found is not None and self._count - 1 == found.number and found.effect in ("kill_after", "torn"):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def failed(self, kind: str, path: str) -> None:
+        """Log that the operation of this kind and path that was logged last has failed."""
+        self._append("failed", path, b"", {"what": kind})
+
     def _append(self, kind: str, path: str, data: bytes, more: dict[str, Any]) -> None:
         text = base64.b64encode(data).decode()
         line = json.dumps({"kind": kind, "path": path, "data": text, **more}) + "\n"
         _WRITE(self._log, line.encode())
+
+
+def kind_of(operation: str) -> Kind:
+    """Return what an operation counts as."""
+    return "sync" if operation == "fsync" else "read" if operation == "read" else "change"
+
+
+def _change_clock(seconds: float) -> None:
+    true = time.time
+    time.time = lambda: true() + seconds
 
 
 _WRITE, _FDOPEN, _OPEN = os.write, os.fdopen, os.open
@@ -129,6 +156,8 @@ def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
             return descriptor
         if flags & os.O_TRUNC and seen.covers(name) and os.path.exists(name):
             seen.note("truncate", name, size=0)
+        if not flags & (os.O_WRONLY | os.O_RDWR) and seen.covers(name) and os.path.isfile(name):
+            seen.note("read", name)
         return _OPEN(path, flags, mode, dir_fd=dir_fd)
 
     def written(descriptor: int, data: Any) -> int:
@@ -149,7 +178,11 @@ def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
                 return function(path, *args, **options)
             more = {"target": path_of(args[0], options.get("dst_dir_fd"))} if kind == "rename" else {}
             seen.note(kind, name, **more)
-            result = function(path, *args, **options)
+            try:
+                result = function(path, *args, **options)
+            except OSError:
+                seen.failed(kind, name)
+                raise
             seen.done()
             return result
 
@@ -283,11 +316,26 @@ class Disk:
         return {name: bytes(self.contents[number]) for name, number in self.names.items()}
 
 
+def count_operations(log: Path) -> Counter[Kind]:
+    """How many operations of each kind a log has."""
+    return Counter(kind_of(each["kind"]) for each in _read(log) if each["kind"] != "failed")
+
+
 def operations(log: Path) -> list[dict[str, Any]]:
-    """What a log has; a kill may have cut its last line, of an operation that did not happen."""
-    if not log.exists():
-        return []
-    lines = log.read_bytes().split(b"\n")[:-1]
+    """What a log has of changes and calls of `fsync` that did not fail; a kill may have cut its last line, of
+    an operation that did not happen."""
+    found = list[dict[str, Any]]()
+    for each in _read(log):
+        if each["kind"] == "failed":
+            asked = (each["what"], each["path"])
+            del found[max(n for n, one in enumerate(found) if (one["kind"], one["path"]) == asked)]
+        elif each["kind"] != "read":
+            found.append(each)
+    return found
+
+
+def _read(log: Path) -> list[dict[str, Any]]:
+    lines = log.read_bytes().split(b"\n")[:-1] if log.exists() else []
     return [json.loads(line) for line in lines]
 
 
@@ -317,7 +365,8 @@ def surviving(
 
 def _files(before: Disk, done: list[dict[str, Any]]) -> list[int | None]:
     """The number of the file that each operation is about; names may change hands."""
-    names, found, following = dict(before.names), list[int | None](), len(before.contents)
+    names, found = dict(before.names), list[int | None]()
+    following = max(before.contents, default=-1) + 1
     for each in done:
         name = each["path"]
         if each["kind"] == "create":
