@@ -24,6 +24,7 @@ import io
 import json
 import os
 import random
+import re
 import signal
 import time
 from collections import Counter
@@ -50,6 +51,7 @@ class Trigger:
             `jump`: the clock jumps; otherwise an error.
         lasting: whether all later operations of that kind get the error, too.
         at: the kind of operations that count: changes, calls of `fsync`, or files that are opened to be read.
+        name: if given, only operations with this `name_operation` count.
         jump_s: seconds by which the clock jumps.
     """
 
@@ -57,6 +59,7 @@ class Trigger:
     effect: Effect
     lasting: bool = False
     at: Kind = "change"
+    name: str | None = None
     jump_s: float = 0.0
 
 
@@ -77,7 +80,7 @@ class _Watch:
         """Log an operation that is about to happen. Returns the data to write; may end the process, or
         raise."""
         found = self._trigger
-        if found is None or kind_of(kind) != found.at:
+        if found is None or not self._counts(kind, path, found):
             self._append(kind, path, data, more)
             return data
         number, self._count = self._count, self._count + 1
@@ -111,6 +114,12 @@ class _Watch:
         if found is not None and self._count - 1 == found.number and found.effect in ("kill_after", "torn"):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def _counts(self, kind: str, path: str, trigger: Trigger) -> bool:
+        name = trigger.name
+        return kind_of(kind) == trigger.at and (
+            name is None or name == name_operation(kind, path.removeprefix(self.folder))
+        )
+
     def failed(self, kind: str, path: str) -> None:
         """Log that the operation of this kind and path that was logged last has failed."""
         self._append("failed", path, b"", {"what": kind})
@@ -124,6 +133,11 @@ class _Watch:
 def kind_of(operation: str) -> Kind:
     """Return what an operation counts as."""
     return "sync" if operation == "fsync" else "read" if operation == "read" else "change"
+
+
+def name_operation(operation: str, path: str) -> str:
+    """Return an operation with the path below the run, without the numbers that tell similar files apart."""
+    return f"{operation} {re.sub('[0-9a-f]{16,}|[0-9]+', '#', path)}"
 
 
 def _change_clock(seconds: float) -> None:
@@ -316,9 +330,14 @@ class Disk:
         return {name: bytes(self.contents[number]) for name, number in self.names.items()}
 
 
-def count_operations(log: Path) -> Counter[Kind]:
-    """How many operations of each kind a log has."""
-    return Counter(kind_of(each["kind"]) for each in _read(log) if each["kind"] != "failed")
+def count_operations(log: Path, folder: Path) -> dict[Kind, Counter[str]]:
+    """How many operations a log has, by kind and `name_operation`."""
+    found: dict[Kind, Counter[str]] = {"change": Counter(), "sync": Counter(), "read": Counter()}
+    for each in _read(log):
+        if (operation := each["kind"]) != "failed":
+            name = name_operation(operation, each["path"].removeprefix(str(folder.resolve())))
+            found[kind_of(operation)][name] += 1
+    return found
 
 
 def operations(log: Path) -> list[dict[str, Any]]:

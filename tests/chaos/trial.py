@@ -97,7 +97,7 @@ class Size(NamedTuple):
     """How much an undisturbed run does: requests, and operations on its directory of each kind."""
 
     requests: int
-    operations: Counter[Kind]
+    operations: dict[Kind, Counter[str]]
 
 
 @dataclass
@@ -211,6 +211,7 @@ class Trial:
         _check_kept(self.kept, there)
         self.kept = there
         self.safe = _records(surviving(self.disk, self.operations(), least=True), self.run)
+        _check_safe(there, self.safe)
 
     @property
     def left(self) -> float:
@@ -303,8 +304,13 @@ class Trial:
         self.moment = Moment(self.choose(self.size.requests), act, lambda: self.has_struck)
 
     def trigger(self, effect: Effect, at: Kind = "change", **more: Any) -> Trigger:
-        """An effect at a random operation."""
-        return Trigger(self.choose(self.size.operations[at]), effect, at=at, **more)
+        """An effect at a random operation. Of a new run, every other one is drawn from those of a random
+        name, so that rare operations are as likely as frequent ones."""
+        counts, name = self.size.operations[at], None
+        if not self.kept and self.rng.random() < 0.5:
+            name = self.rng.choice([*counts])
+        number = self.choose(counts.total() if name is None else counts[name])
+        return Trigger(number, effect, at=at, name=name, **more)
 
     def choose(self, count: int) -> int:
         """Draw one of the things that the rest of the run does, if the whole run does `count`."""
@@ -361,6 +367,31 @@ def _check_kept(before: Records, after: Records) -> None:
             raise Broken(f"{name} has lost or changed {gone or 'the order of its lines'}")
 
 
+def _check_safe(there: Records, safe: Records) -> None:
+    """Check that records on which others rely would survive any power cut. Raises `Broken`."""
+
+    def read(records: Records, *names: str) -> list[Any]:
+        return [json.loads(line) for name in records if name.startswith(names) for line in records[name]]
+
+    played = {each["episode"]: each for each in read(safe, *EPISODES)}
+    if unsafe := {row["episode"] for row in read(there, "episodes.jsonl")} - {*played}:
+        raise Broken(f"a power cut could take {sorted(unsafe)}, which have rows")
+    known = {row["request"] for row in read(safe, "requests.jsonl")}
+    if unsafe := [
+        key for key, each in played.items() if not {turn["request"] for turn in each["turns"]} <= known
+    ]:
+        raise Broken(f"a power cut could take ledger rows of {unsafe}")
+    batches = {int(key[-4:]) // 2 for key in _learned(there)}
+    if missing := {f"policies/v{batch:04d}/library.json" for batch in batches} - {*safe}:
+        raise Broken(f"a power cut could take {sorted(missing)}, which have been used")
+
+
+def _learned(records: Records) -> list[str]:
+    """Return the training episodes that were played with a policy."""
+    rows = [json.loads(line) for line in records.get("episodes.jsonl", [])]
+    return [row["episode"] for row in rows if row["episode"].startswith("train/")]
+
+
 def _precedes(key: str, sleep: int) -> bool:
     kind, _, number = key.partition("/")
     return kind == "train" and int(number) < 2 * sleep
@@ -409,9 +440,9 @@ def opened(folder: Path, seed: int, size: Size) -> Iterator[Trial]:
 
 def measure(folder: Path) -> Size:
     """Play a run without a fault; returns what it does."""
-    with opened(folder, 0, Size(1, Counter())) as trial:
+    with opened(folder, 0, Size(1, {})) as trial:
         trial.moment = Moment(0, lambda request: None, lambda: False)
         if trial.play() != 0:
             raise Broken(trial.output)
         trial.check()
-        return Size(trial.moment.count, count_operations(trial.logs[0]))
+        return Size(trial.moment.count, count_operations(trial.logs[0], trial.run))
