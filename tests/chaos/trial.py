@@ -301,7 +301,9 @@ class Trial:
 
     def at_request(self, act: Callable[[Request], Answer | None]) -> None:
         """Do something at a random request; `act` calls `strike`, and is called again if it did not."""
-        self.moment = Moment(self.choose(self.size.requests), act, lambda: self.has_struck)
+        # Each episode that is left has at least one request; the first ones of a run have many.
+        left = round(self.left * len(PLANNED)) if self.kept else self.size.requests
+        self.moment = Moment(self.rng.randrange(max(left, 1)), act, lambda: self.has_struck)
 
     def trigger(self, effect: Effect, at: Kind = "change", **more: Any) -> Trigger:
         """An effect at a random operation. Of a new run, every other one is drawn from those of a random
