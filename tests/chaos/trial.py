@@ -208,10 +208,10 @@ class Trial:
     def keep(self) -> None:
         """Check that no record is gone that was there before, and note those that are there now."""
         there = _records(Disk.read(self.run.resolve()), self.run)
-        _check_kept(self.kept, there)
+        check_kept(self.kept, there)
         self.kept = there
         self.safe = _records(surviving(self.disk, self.operations(), least=True), self.run)
-        _check_safe(there, self.safe)
+        check_safe(there, self.safe)
 
     @property
     def left(self) -> float:
@@ -232,8 +232,10 @@ class Trial:
         """Check everything that must be true of a finished run. Raises `Broken`, `AssertionError`."""
         check_finished(self.run, PLANNED, sleeps=2)
         data = load(self.run)
-        _check_kept(self.kept, _records(Disk.read(self.run.resolve()), self.run))
-        self._check_order(data.requests)
+        check_kept(self.kept, _records(Disk.read(self.run.resolve()), self.run))
+        check_order(
+            [row.labels["episode"] for row in data.requests if not row.wasted and "episode" in row.labels]
+        )
         if changed := [*find_changed(self.run, data.state.checksums)]:
             raise Broken(f"checksums: {changed}")
         self._check_ledger(data.ledger)
@@ -258,19 +260,6 @@ class Trial:
                 f"the engine counted {prompt} prompt and {generated} generated tokens more than the ledger,"
                 f" which explains {prompts} and {answers}"
             )
-
-    def _check_order(self, ledger: list[Any]) -> None:
-        """Check that each sleep was played after all episodes before it, so that it has learned from them."""
-        places: dict[str, list[int]] = {}
-        for place, row in enumerate(ledger):
-            if not row.wasted and "episode" in row.labels:
-                places.setdefault(row.labels["episode"], []).append(place)
-        for sleep in (1, 2):
-            start = min(places[f"sleep/{sleep:04d}"])
-            late = [key for key, own in places.items() if _precedes(key, sleep) and max(own) > start]
-            late += [key for key, own in places.items() if _follows(key, sleep) and min(own) < start]
-            if late:
-                raise Broken(f"sleep {sleep} was played out of order with {late}")
 
     def check_processes(self) -> None:
         """Wait until no process of the run is left. Raises `Broken`."""
@@ -361,7 +350,7 @@ def _records(disk: Disk, run: Path) -> Records:
     return found
 
 
-def _check_kept(before: Records, after: Records) -> None:
+def check_kept(before: Records, after: Records) -> None:
     """Check that records are still there, in their order. Raises `Broken`."""
     for name, lines in before.items():
         if after.get(name, [])[: len(lines)] != lines:
@@ -369,7 +358,24 @@ def _check_kept(before: Records, after: Records) -> None:
             raise Broken(f"{name} has lost or changed {gone or 'the order of its lines'}")
 
 
-def _check_safe(there: Records, safe: Records) -> None:
+def check_order(keys: list[str]) -> None:
+    """Check that each sleep was played after all episodes before it, so that it has learned from them.
+
+    Args:
+        keys: the episode or sleep of each request, in the order of the ledger.
+    """
+    places: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, []).append(place)
+    for sleep in (1, 2):
+        start = min(places[f"sleep/{sleep:04d}"])
+        late = [key for key, own in places.items() if _precedes(key, sleep) and max(own) > start]
+        late += [key for key, own in places.items() if _follows(key, sleep) and min(own) < start]
+        if late:
+            raise Broken(f"sleep {sleep} was played out of order with {late}")
+
+
+def check_safe(there: Records, safe: Records) -> None:
     """Check that records on which others rely would survive any power cut. Raises `Broken`."""
 
     def read(records: Records, *names: str) -> list[Any]:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -23,6 +24,7 @@ from speedrunner.store.files import (
     read_record,
     read_records,
     read_tail,
+    remove,
     remove_leftovers,
     repair,
     temporary_name,
@@ -326,3 +328,15 @@ class TestDenseRecords:
         with pytest.raises(StorageError, match=r"more than .* bytes of memory"):
             read_records(path, Note)
         assert next(iterate_records(path, Note)).text[0] == {}
+
+
+def test_a_file_that_cannot_be_removed_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(StorageError) as error:
+        remove(tmp_path / "sleep.jsonl")
+    assert str(error.value) == f"{tmp_path / 'sleep.jsonl'} could not be removed: input/output error"
