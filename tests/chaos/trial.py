@@ -207,10 +207,10 @@ class Trial:
 
     def keep(self) -> None:
         """Check that no record is gone that was there before, and note those that are there now."""
-        there = _records(Disk.read(self.run.resolve()), self.run)
+        there = list_records(Disk.read(self.run.resolve()), self.run)
         check_kept(self.kept, there)
         self.kept = there
-        self.safe = _records(surviving(self.disk, self.operations(), least=True), self.run)
+        self.safe = list_records(surviving(self.disk, self.operations(), least=True), self.run)
         check_safe(there, self.safe)
 
     @property
@@ -232,7 +232,7 @@ class Trial:
         """Check everything that must be true of a finished run. Raises `Broken`, `AssertionError`."""
         check_finished(self.run, PLANNED, sleeps=2)
         data = load(self.run)
-        check_kept(self.kept, _records(Disk.read(self.run.resolve()), self.run))
+        check_kept(self.kept, list_records(Disk.read(self.run.resolve()), self.run))
         check_order(
             [row.labels["episode"] for row in data.requests if not row.wasted and "episode" in row.labels]
         )
@@ -336,7 +336,7 @@ def _programs(folder: Path) -> Path:
     return program.parent
 
 
-def _records(disk: Disk, run: Path) -> Records:
+def list_records(disk: Disk, run: Path) -> Records:
     """Return the complete lines of each file of records on a disk, and the files of each policy."""
     found, root = Records(), f"{run.resolve()}/"
     for path, content in disk.files.items():
