@@ -69,7 +69,8 @@ class RunDirectory:
         """Own a run, new or existing, while the context lasts.
 
         First repair what a kill left behind: remove leftovers, cut off torn tails, and append the missing
-        summary rows of finished episodes.
+        summary rows of finished episodes. A killed process may have written records and names that are not on
+        the disk yet. They are synced first, since all new records rely on them.
 
         Raises:
             LockHeld: another process owns it.
@@ -87,6 +88,9 @@ class RunDirectory:
                 for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in FOLDERS)):
                     for file in path.glob(pattern):
                         files.repair(file)
+                        files.sync(file)
+                for folder in (path, *(path / name for name in FOLDERS)):
+                    files.sync_folder(folder)
                 run = cls(RunFiles(path), lock, ChecksumKeeper(path))
             for row in run.read().missing_rows:
                 run.append_episode(row)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from serving.engine.client import RetryPolicy
 from speedrunner.cli.app import main
 from speedrunner.store import run_lock
-from tests.chaos.disk import STRUCK, Trigger, watch
+from tests.chaos.disk import Trigger, watch
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,6 @@ class Client:
         log: see `tests.chaos.disk`.
         environment: changes to the environment's variables; `None` removes one.
         machine: what the process takes for its machine, for locks; "" for the true one.
-        clock_jump_s: seconds by which the clock jumps after `clock_after` readings.
     """
 
     arguments: tuple[str, ...]
@@ -37,8 +35,6 @@ class Client:
     folder: Path | None = None
     umask: int = 0o022
     machine: str = ""
-    clock_jump_s: float = 0.0
-    clock_after: int = 0
 
     def main(self) -> None:
         """Be this process, to its end."""
@@ -58,8 +54,6 @@ class Client:
             run_lock.BEAT_S, run_lock.STALE_S = 0.05, 0.5
         wait_s = RetryPolicy.wait_s
         RetryPolicy.wait_s = lambda policy, retry: wait_s(policy, retry) / 10  # type: ignore[method-assign]
-        if self.clock_jump_s:
-            self._change_clock()
         if self.log is not None:
             watch(self.run, self.log, self.trigger)
         try:
@@ -68,15 +62,3 @@ class Client:
             sys.stdout.flush()
             os._exit(end.code if isinstance(end.code, int) else 1)
         os._exit(0)
-
-    def _change_clock(self) -> None:
-        true, readings = time.time, 0
-
-        def now() -> float:
-            nonlocal readings
-            readings += 1
-            if readings == self.clock_after + 1:
-                self.output.with_name(STRUCK).touch()
-            return true() + (self.clock_jump_s if readings > self.clock_after else 0.0)
-
-        time.time = now

@@ -10,7 +10,7 @@ What a power cut leaves (`surviving`) follows POSIX, which promises no more:
   file.
 - Of the changes of names in a folder (creations, renames, removals) since the folder's last `fsync`, a prefix
   survives, chosen at random for each folder. A rename to another folder counts in both.
-- Everything before the process started is on the disk.
+- What earlier processes have written counts like what this one has: their logs are read before its log.
 
 Blocks that are written out of order within one file, and firmware that ignores `fsync`, are not modelled.
 """
@@ -24,7 +24,10 @@ import io
 import json
 import os
 import random
+import re
 import signal
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,7 +36,9 @@ from typing import Any, Literal
 STRUCK = "struck"
 """Name of a file next to a log, which is there once an effect has happened."""
 
-Effect = Literal["kill", "kill_after", "torn", "ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES"]
+Effect = Literal["kill", "kill_after", "torn", "stop", "jump", "ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES"]
+
+Kind = Literal["change", "sync", "read"]
 
 
 @dataclass(frozen=True)
@@ -42,15 +47,20 @@ class Trigger:
 
     Attributes:
         number: of the operation, from 0.
-        effect: `kill` before it, `kill_after` it, `torn`: killed after a part of a write; otherwise an error.
-        lasting: whether all later operations get the error, too.
-        syncs: whether the operation is an `fsync`; otherwise it is a change, and only changes count.
+        effect: `kill` before it, `kill_after` it, `torn`: killed after a part of a write; `stop`: SIGTERM;
+            `jump`: the clock jumps; otherwise an error.
+        lasting: whether all later operations of that kind get the error, too.
+        at: the kind of operations that count: changes, calls of `fsync`, or files that are opened to be read.
+        name: if given, only operations with this `name_operation` count.
+        jump_s: seconds by which the clock jumps.
     """
 
     number: int
     effect: Effect
     lasting: bool = False
-    syncs: bool = False
+    at: Kind = "change"
+    name: str | None = None
+    jump_s: float = 0.0
 
 
 class _Watch:
@@ -70,17 +80,23 @@ class _Watch:
         """Log an operation that is about to happen. Returns the data to write; may end the process, or
         raise."""
         found = self._trigger
-        if (kind == "fsync") != (found is not None and found.syncs):
+        if found is None or not self._counts(kind, path, found):
             self._append(kind, path, data, more)
             return data
         number, self._count = self._count, self._count + 1
-        if found is None or number < found.number or (number > found.number and not found.lasting):
+        if number < found.number or (number > found.number and not found.lasting):
             self._append(kind, path, data, more)
             return data
         os.close(_OPEN(self._struck, os.O_CREAT, 0o600))
         match found.effect:
             case "kill":
                 os.kill(os.getpid(), signal.SIGKILL)
+            case "stop":
+                os.kill(os.getpid(), signal.SIGTERM)
+                self._append(kind, path, data, more)
+            case "jump":
+                _change_clock(found.jump_s)
+                self._append(kind, path, data, more)
             case "torn" if kind == "write" and len(data) > 1:
                 part = data[: 1 + number % (len(data) - 1)]
                 self._append(kind, path, part, more)
@@ -98,10 +114,35 @@ class _Watch:
         if found is not None and self._count - 1 == found.number and found.effect in ("kill_after", "torn"):
             os.kill(os.getpid(), signal.SIGKILL)
 
+    def _counts(self, kind: str, path: str, trigger: Trigger) -> bool:
+        name = trigger.name
+        return kind_of(kind) == trigger.at and (
+            name is None or name == name_operation(kind, path.removeprefix(self.folder))
+        )
+
+    def failed(self, kind: str, path: str) -> None:
+        """Log that the operation of this kind and path that was logged last has failed."""
+        self._append("failed", path, b"", {"what": kind})
+
     def _append(self, kind: str, path: str, data: bytes, more: dict[str, Any]) -> None:
         text = base64.b64encode(data).decode()
         line = json.dumps({"kind": kind, "path": path, "data": text, **more}) + "\n"
         _WRITE(self._log, line.encode())
+
+
+def kind_of(operation: str) -> Kind:
+    """Return what an operation counts as."""
+    return "sync" if operation == "fsync" else "read" if operation == "read" else "change"
+
+
+def name_operation(operation: str, path: str) -> str:
+    """Return an operation with the path below the run, without the numbers that tell similar files apart."""
+    return f"{operation} {re.sub('[0-9a-f]{16,}|[0-9]+', '#', path)}"
+
+
+def _change_clock(seconds: float) -> None:
+    true = time.time
+    time.time = lambda: true() + seconds
 
 
 _WRITE, _FDOPEN, _OPEN = os.write, os.fdopen, os.open
@@ -129,6 +170,8 @@ def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
             return descriptor
         if flags & os.O_TRUNC and seen.covers(name) and os.path.exists(name):
             seen.note("truncate", name, size=0)
+        if not flags & (os.O_WRONLY | os.O_RDWR) and seen.covers(name) and os.path.isfile(name):
+            seen.note("read", name)
         return _OPEN(path, flags, mode, dir_fd=dir_fd)
 
     def written(descriptor: int, data: Any) -> int:
@@ -149,7 +192,11 @@ def watch(folder: Path, log: Path, trigger: Trigger | None) -> None:
                 return function(path, *args, **options)
             more = {"target": path_of(args[0], options.get("dst_dir_fd"))} if kind == "rename" else {}
             seen.note(kind, name, **more)
-            result = function(path, *args, **options)
+            try:
+                result = function(path, *args, **options)
+            except OSError:
+                seen.failed(kind, name)
+                raise
             seen.done()
             return result
 
@@ -283,11 +330,31 @@ class Disk:
         return {name: bytes(self.contents[number]) for name, number in self.names.items()}
 
 
+def count_operations(log: Path, folder: Path) -> dict[Kind, Counter[str]]:
+    """How many operations a log has, by kind and `name_operation`."""
+    found: dict[Kind, Counter[str]] = {"change": Counter(), "sync": Counter(), "read": Counter()}
+    for each in _read(log):
+        if (operation := each["kind"]) != "failed":
+            name = name_operation(operation, each["path"].removeprefix(str(folder.resolve())))
+            found[kind_of(operation)][name] += 1
+    return found
+
+
 def operations(log: Path) -> list[dict[str, Any]]:
-    """What a log has; a kill may have cut its last line, of an operation that did not happen."""
-    if not log.exists():
-        return []
-    lines = log.read_bytes().split(b"\n")[:-1]
+    """What a log has of changes and calls of `fsync` that did not fail; a kill may have cut its last line, of
+    an operation that did not happen."""
+    found = list[dict[str, Any]]()
+    for each in _read(log):
+        if each["kind"] == "failed":
+            asked = (each["what"], each["path"])
+            del found[max(n for n, one in enumerate(found) if (one["kind"], one["path"]) == asked)]
+        elif each["kind"] != "read":
+            found.append(each)
+    return found
+
+
+def _read(log: Path) -> list[dict[str, Any]]:
+    lines = log.read_bytes().split(b"\n")[:-1] if log.exists() else []
     return [json.loads(line) for line in lines]
 
 
@@ -317,7 +384,8 @@ def surviving(
 
 def _files(before: Disk, done: list[dict[str, Any]]) -> list[int | None]:
     """The number of the file that each operation is about; names may change hands."""
-    names, found, following = dict(before.names), list[int | None](), len(before.contents)
+    names, found = dict(before.names), list[int | None]()
+    following = max(before.contents, default=-1) + 1
     for each in done:
         name = each["path"]
         if each["kind"] == "create":

@@ -1,14 +1,11 @@
-"""The faults. Each plays a run until the fault has happened, and leaves a run that `Trial.finish` resumes.
-
-A fault returns what changes for the processes that resume the run: arguments of `Trial.client`.
-"""
+"""The faults. Each plays a run until the fault has happened, and leaves a run that the next one resumes."""
 
 from __future__ import annotations
 
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from multiprocessing.context import ForkServerProcess
@@ -17,60 +14,59 @@ from typing import Any
 
 import psutil
 
-from tests.chaos.disk import Disk, operations, surviving
-from tests.chaos.trial import INDUCER, Broken, Size, Trial, opened
+from serving.usage import Usage
+from speedrunner.store.run_data import RunData
+from tests.chaos.disk import Disk, Effect, Kind, surviving
+from tests.chaos.trial import HELD, INDUCER, Broken, Size, Trial, opened
+from tests.chaos.world import DOOM
 from tests.scripted_engine import DROP, GARBAGE, Answer, Request, abort, refuse
 from tests.scripted_runs import script, walker
 
-Fault = Callable[[Trial], dict[str, Any]]
+Fault = Callable[[Trial], None]
+
+KILLS: tuple[Effect, ...] = ("kill", "kill_after", "torn")
+WEEK_S = 7 * 86_400
+
+CALLS = 12
+"""Calls of primitives that each worker gets at least in an undisturbed run."""
 
 
-def client_killed(trial: Trial) -> dict[str, Any]:
-    """SIGKILL to the run's process, before, after or in the middle of a write."""
-    trial.kills += 1
-    effect = trial.rng.choice(["kill", "kill_after", "torn"])
-    trial.play(log=trial.folder / "log", trigger=trial.trigger(effect))
-    trial.keep()
-    return {}
+def _at_operation(*effects: Effect, at: Kind = "change", lasting: bool = False) -> Fault:
+    """Return a fault at a random operation on the run's directory."""
 
-
-def power_cut(trial: Trial) -> dict[str, Any]:
-    """SIGKILL, and everything is gone that was not on the disk."""
-    trial.lost_rows = True
-    log, before = trial.folder / "log", Disk()
-    trial.play(log=log, trigger=trial.trigger(trial.rng.choice(["kill", "kill_after", "torn"])))
-    done, root = operations(log), str(trial.run.resolve())
-    whole = surviving(before, done)
-    there = {str(path): path.read_bytes() for path in trial.run.rglob("*") if path.is_file()}
-    logs = {name for name in there if name.endswith(".log")}
-    if (want := {n: c for n, c in whole.files.items() if n not in logs}) != {
-        n: c for n, c in there.items() if n not in logs
-    }:
-        different = {n for n in {*want, *there} - logs if want.get(n) != there.get(n)}
-        raise Broken(f"the model of the disk is wrong about {sorted(different)[:5]}")
-    seed = trial.rng.randrange(2**32)
-    trial.keep(surviving(before, done, least=True))
-    if trial.run.exists():
-        shutil.rmtree(trial.run)
-        surviving(before, done, seed).write(trial.run, root)
-    return {}
-
-
-def _failing_disk(
-    *names: str, lasting: bool = False, syncs: bool = False
-) -> Callable[[Trial], dict[str, Any]]:
-    def fault(trial: Trial) -> dict[str, Any]:
-        trial.kills += 1  # answers that arrive while the disk fails cannot be recorded
-        effect = trial.rng.choice(names)
-        trial.play(log=trial.folder / "log", trigger=trial.trigger(effect, lasting=lasting, syncs=syncs))
-        trial.keep()
-        return {}
+    def fault(trial: Trial) -> None:
+        # Answers that arrive while the process ends, or the disk fails, cannot be recorded.
+        trial.kills += effects != ("jump",)
+        jump_s = trial.rng.uniform(-WEEK_S, WEEK_S)
+        trial.play(trigger=trial.trigger(trial.rng.choice(effects), at, lasting=lasting, jump_s=jump_s))
 
     return fault
 
 
+def power_cut(trial: Trial) -> None:
+    """SIGKILL, and everything is gone that was not on the disk."""
+    trial.kills += 1
+    trial.play(trigger=trial.trigger(trial.rng.choice(KILLS)))
+    done, root = trial.operations(), trial.run.resolve()
+    there = Disk.read(root).files if root.exists() else {}
+    model = surviving(trial.disk, done).files
+    names = {name for name in {*model, *there} if not name.endswith(".log")}
+    if different := sorted(name for name in names if model.get(name) != there.get(name)):
+        raise Broken(f"the model of the disk is wrong about {different[:5]}")
+    before = sum_usage(trial.run)
+    left = surviving(trial.disk, done, trial.rng.randrange(2**32))
+    if trial.run.exists():
+        shutil.rmtree(trial.run)
+        left.write(trial.run, str(root))
+    trial.lost += before - sum_usage(trial.run)
+    trial.replace_disk(Disk.read(root))  # without files whose folder is lost
+    trial.kept = trial.safe
+
+
 def _part_killed(chosen: Callable[[psutil.Process], bool]) -> Fault:
-    def fault(trial: Trial) -> dict[str, Any]:
+    """Return a fault that kills a process below the run: while it waits for the engine, or in a call."""
+
+    def fault(trial: Trial) -> None:
         def kill(request: Request) -> None:
             below = [each for each in trial.below(trial.clients[-1]) if chosen(each)]
             with suppress(psutil.NoSuchProcess, IndexError):
@@ -79,8 +75,16 @@ def _part_killed(chosen: Callable[[psutil.Process], bool]) -> Fault:
 
         trial.at_request(kill)
         trial.play()
-        trial.keep()
-        return {}
+
+    return fault
+
+
+def _killed_in_call(victim: str) -> Fault:
+    """Return a fault that kills a worker, or what runs its skill, in the middle of a primitive."""
+
+    def fault(trial: Trial) -> None:
+        number = 1 + trial.choose(CALLS)
+        trial.play(environment={DOOM: f"{number}:{victim}:{trial.struck}"})
 
     return fault
 
@@ -96,9 +100,9 @@ def _runs(program: str) -> Callable[[psutil.Process], bool]:
     return chosen
 
 
-def engine_killed(trial: Trial) -> dict[str, Any]:
+def engine_killed(trial: Trial) -> None:
     """The engine ends at a request, and is back when the run is resumed."""
-    trial.lost_rows = True  # requests that were being answered
+    trial.kills += 1
 
     def stop(request: Request) -> None:
         trial.strike()
@@ -106,37 +110,35 @@ def engine_killed(trial: Trial) -> dict[str, Any]:
 
     trial.at_request(stop)
     trial.play()
-    trial.keep()
-    trial.moment = None
     trial.engine.restart()
-    return {}
 
 
-def network_cut(trial: Trial) -> dict[str, Any]:
+def network_cut(trial: Trial) -> None:
     """All connections end, and new ones are refused for a moment."""
-    trial.lost_rows = True
+    trial.kills += 1
     pause_s = trial.rng.uniform(0.05, 1.0)
+
+    def work() -> None:
+        trial.engine.stop()
+        time.sleep(pause_s)
+        trial.engine.restart()
+
+    thread = threading.Thread(target=work)
 
     def cut(request: Request) -> None:
         trial.strike()
-
-        def work() -> None:
-            trial.engine.stop()
-            time.sleep(pause_s)
-            trial.engine.restart()
-
-        threading.Thread(target=work).start()
+        thread.start()
 
     trial.at_request(cut)
     trial.play()
-    trial.keep()
-    return {}
+    if trial.has_struck:
+        thread.join()
 
 
-def bad_answer(trial: Trial) -> dict[str, Any]:
+def bad_answer(trial: Trial) -> None:
     """An answer is late, sent twice, truncated, an error, no JSON, or its connection is lost."""
     kind = trial.rng.choice(["late", "twice", "truncated", "error", "refused", "garbage", "drop"])
-    trial.lost_rows = kind in ("garbage", "drop", "truncated")
+    trial.kills += 1
     late = threading.Event()
 
     def answer(request: Request) -> Answer:
@@ -156,19 +158,9 @@ def bad_answer(trial: Trial) -> dict[str, Any]:
 
     trial.at_request(answer)
     trial.play()
-    trial.keep()
-    return {}
 
 
-def clock_jump(trial: Trial) -> dict[str, Any]:
-    """The wall clock jumps by up to a week, back or forth."""
-    week = 7 * 86_400
-    trial.play(clock_jump_s=trial.rng.uniform(-week, week), clock_after=trial.rng.randrange(60))
-    trial.keep()
-    return {}
-
-
-def two_processes(trial: Trial) -> dict[str, Any]:
+def two_processes(trial: Trial) -> None:
     """A second process starts on the same run, and must leave it alone."""
     second: list[ForkServerProcess] = []
     said = trial.folder / "second"
@@ -179,82 +171,106 @@ def two_processes(trial: Trial) -> dict[str, Any]:
 
     trial.at_request(start)
     first = trial.play()
-    trial.keep()
     for process in second:
         status, text = trial.end(process), said.read_text()
-        if not (status == 1 and "is in use by" in text) and not (status == 0 and "is finished" in text):
+        if not (status == 1 and HELD in text) and not (status == 0 and "is finished" in text):
             raise Broken(f"the second process ended with {status}: {text[-300:]}")
-    if first != 0:
+    if second and first != 0:
         raise Broken(f"the first process ended with {first}: {trial.output[-300:]}")
-    return {}
 
 
-def moved(trial: Trial) -> dict[str, Any]:
-    """SIGKILL; then the run continues elsewhere: see `_elsewhere`."""
-    changes = _play_on_one_node(trial, {})
-    place = trial.folder / "elsewhere" / f"of {trial.rng.randrange(100)} runs"
+def moved(trial: Trial) -> None:
+    """SIGKILL; then the run continues elsewhere: see `_move`."""
+    _play_on_one_node(trial, {})
+    place = trial.folder / f"elsewhere{len(trial.clients)}" / f"of {trial.rng.randrange(100)} runs"
     place.mkdir(parents=True)
     if trial.run.exists():
         shutil.move(trial.run, place / "moved")
     trial.run = place / "moved"
-    return {**changes, "environment": _elsewhere(trial)}
+    trial.replace_disk(Disk.read(trial.run.resolve()))
+    _move(trial, {})
 
 
-def requeued(trial: Trial) -> dict[str, Any]:
+def requeued(trial: Trial) -> None:
     """SIGKILL of a Slurm job's process; then Slurm starts the job again, or another job takes over."""
     end = {"SLURM_CLUSTER_NAME": "one", "SLURM_JOB_END_TIME": str(int(time.time()) + 86_400)}
     job, other = (str(number) for number in trial.rng.sample(range(1, 10**6), 2))
-    changes = _play_on_one_node(trial, end | {"SLURM_JOB_ID": job})
-    again = {"SLURM_JOB_ID": job, "SLURM_RESTART_COUNT": "1"}
-    now = trial.rng.choice([again, {"SLURM_JOB_ID": other}])
-    return {**changes, "environment": _elsewhere(trial) | end | now}
+    _play_on_one_node(trial, end | {"SLURM_JOB_ID": job})
+    again = {"SLURM_JOB_ID": job, "SLURM_RESTART_COUNT": str(len(trial.clients))}
+    _move(trial, end | trial.rng.choice([again, {"SLURM_JOB_ID": other}]))
 
 
-def _play_on_one_node(trial: Trial, environment: dict[str, str]) -> dict[str, Any]:
-    """Play until a SIGKILL; returns what the processes on another node have differently."""
+def _play_on_one_node(trial: Trial, environment: dict[str, str]) -> None:
     trial.kills += 1
-    trial.play(
-        log=trial.folder / "log",
-        trigger=trial.trigger(trial.rng.choice(["kill", "kill_after", "torn"])),
-        environment=trial.client().environment | environment,
-        machine="one",
-    )
-    trial.keep()
+    trigger = trial.trigger(trial.rng.choice(KILLS))
+    trial.play(trigger=trigger, environment=environment, machine=f"node{len(trial.clients)}")
+
+
+def _move(trial: Trial, environment: dict[str, str]) -> None:
+    """Let the run continue on another node, behind another port, in the shell of another user."""
     trial.engine.restart(elsewhere=True)
-    return {"machine": "two", "umask": trial.rng.choice([0o077, 0o000, 0o027]), "folder": Path("/")}
-
-
-def _elsewhere(trial: Trial) -> dict[str, str | None]:
-    """Return the environment of another user's shell: locale, time zone, names."""
     names = {"USER": "other", "LOGNAME": "other", "LC_ALL": "C", "TZ": "Pacific/Auckland", "LANG": None}
-    return {**trial.client().environment, **names}
+    trial.here = {
+        "machine": f"node{len(trial.clients)}",
+        "umask": trial.rng.choice([0o077, 0o000, 0o027]),
+        "folder": Path("/"),
+        "environment": names | environment,
+    }
 
 
 FAULTS: dict[str, Fault] = {
-    "client killed": client_killed,
+    "client killed": _at_operation(*KILLS),
+    "client stopped": _at_operation("stop"),
     "power cut": power_cut,
-    "disk full": _failing_disk("ENOSPC", "EDQUOT", lasting=True),
-    "disk error": _failing_disk("EIO"),
-    "sync error": _failing_disk("EIO", syncs=True),
-    "read-only disk": _failing_disk("EROFS", lasting=True),
+    "disk full": _at_operation("ENOSPC", "EDQUOT", lasting=True),
+    "disk error": _at_operation("EIO"),
+    "sync error": _at_operation("EIO", at="sync"),
+    "read error": _at_operation("EIO", at="read"),
+    "read-only disk": _at_operation("EROFS", lasting=True),
     "worker killed": _part_killed(_runs("fork_server_process")),
+    "worker killed in a call": _killed_in_call("worker"),
     "sandbox killed": _part_killed(_runs("child.main")),
+    "sandbox killed in a call": _killed_in_call("sandbox"),
     "any child killed": _part_killed(lambda process: True),
     "engine killed": engine_killed,
     "network cut": network_cut,
     "bad answer": bad_answer,
-    "clock jump": clock_jump,
+    "clock jump": _at_operation("jump"),
     "two processes": two_processes,
     "moved": moved,
     "requeued": requeued,
 }
 
 
-def play(folder: Path, name: str, seed: int, size: Size) -> bool:
-    """Play one trial; returns whether its fault has happened.
+ENDING = (
+    *("client killed", "client stopped", "power cut", "disk full", "disk error", "sync error", "read error"),
+    *("read-only disk", "engine killed", "moved", "requeued"),
+)
+"""Faults after which the run has usually not been finished."""
 
-    Raises `Broken` or `AssertionError` if something is not as it must be.
+
+def play(folder: Path, names: Sequence[str], seed: int, size: Size, played: list[list[Any]]) -> None:
+    """Play one trial: a run with one fault after the other, as long as it is not finished.
+
+    Args:
+        played: gets the name of each fault that is played, and whether it has happened.
+
+    Raises:
+        Broken, AssertionError: something is not as it must be, after the last of `played`.
     """
-    with opened(folder, name, seed, size) as trial:
-        trial.finish(**FAULTS[name](trial))
-        return trial.has_struck
+    with opened(folder, seed, size) as trial:
+        for name in names:
+            trial.begin()
+            played.append([name, False])
+            FAULTS[name](trial)
+            played[-1][1] = trial.has_struck
+            trial.keep()
+            if trial.left == 0:
+                break
+        trial.begin()
+        trial.finish()
+
+
+def sum_usage(run: Path) -> Usage:
+    """Return the tokens of all rows of a run's ledger."""
+    return sum((row.usage for row in RunData(run).ledger if row.usage is not None), Usage())

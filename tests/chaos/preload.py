@@ -1,13 +1,14 @@
 """Prepare the process that trials' processes are forked from. No other process imports this module.
 
-It imports what a run imports when it first needs it, and finds out how code is isolated here, which is the
-same for all processes of a machine. It also becomes the parent of all orphans, so that `Trial.check` sees
-each process that a run leaves.
+It does once what is the same in all processes: it imports what a run imports when it first needs it, reads
+the configuration, loads the tokenizer, finds out how code is isolated here, and computes the digests of the
+code. It also becomes the parent of all orphans, so that `Trial.check` sees each process that a run leaves.
 """
 
 from __future__ import annotations
 
 import ctypes
+import gc
 import warnings
 
 import hydra
@@ -19,11 +20,18 @@ import transformers
 import xgrammar
 
 import speedrunner.cli.run_command
-import speedrunner.methods.speedrunner.speedrunner_method
 import tests.chaos.client
-import tests.toy_env
+from serving.deployment import _load_tokenizer
+from speedrunner.agents.rendering import _environment
+from speedrunner.config.compose import compose
+from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
+from speedrunner.runs import identity
 from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import Sandbox
+from tests.bundled_models import bundled_folder
+from tests.chaos.trial import WORLD
+from tests.chaos.world import DoomedCorridor
+from tests.scripted_runs import SCHEDULE
 
 PRELOADED = (hydra, jinja2, pandas, PIL.Image, speedrunner, tests, tokenizers, transformers, xgrammar)
 
@@ -32,3 +40,12 @@ PR_SET_CHILD_SUBREAPER = 36
 ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 warnings.filterwarnings("ignore", "forkserver: waitpid returned unexpected pid")  # an orphan
 find_isolation(Sandbox().kind)
+compose([WORLD, *SCHEDULE[1:]])
+_load_tokenizer(bundled_folder("tiny-random"), None).first_prompt([{"role": "user", "content": ""}], [])
+for package in ("speedrunner.agents", "speedrunner.methods", "speedrunner.methods.speedrunner"):
+    for name in _environment(package).list_templates(["jinja"]):
+        _environment(package).get_template(name)
+code = identity._code([DoomedCorridor, SpeedRunner])
+identity._code = lambda own: code
+gc.collect()
+gc.freeze()

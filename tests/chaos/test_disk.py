@@ -17,6 +17,7 @@ from speedrunner.store import files
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import Policy
 from speedrunner.store.run_lock import Owner, RunLock
+from speedrunner.store.rundir import RunDirectory
 from tests.chaos.disk import Disk, Trigger, operations, surviving, watch
 
 ROOT = "/run"
@@ -128,3 +129,43 @@ def test_a_power_cut_leaves_a_lock_with_its_owner_or_none(tmp_path: Path) -> Non
     }
     (owner,) = found
     assert msgspec.json.decode(owner, type=Owner).host == socket.gethostname()
+
+
+def _append_trajectory(folder: Path, log: Path, trigger: Trigger | None) -> None:
+    watch(folder, log, trigger)
+    (folder / "trajectories").mkdir()
+    files.append_record(folder / "trajectories/batch_0000.jsonl", Policy(version=1), durable=True)
+
+
+def _save_policy(folder: Path, log: Path, trigger: Trigger | None) -> None:
+    watch(folder, log, trigger)
+    PolicyStore(folder / "policies").save(Policy(version=0, notes="n"))
+
+
+def _open(folder: Path, log: Path, trigger: Trigger | None) -> None:
+    watch(folder, log, trigger)
+    with RunDirectory.open_for_writing(folder):
+        pass
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("work", "trigger", "name"),
+    [
+        (_append_trajectory, Trigger(0, "kill", at="sync"), "trajectories/batch_0000.jsonl"),
+        (_append_trajectory, Trigger(1, "kill", at="sync"), "trajectories/batch_0000.jsonl"),
+        (_save_policy, Trigger(13, "kill", at="sync"), "policies/v0000/notes.md"),
+    ],
+)
+def test_what_a_killed_process_wrote_is_on_the_disk_before_the_next_one_relies_on_it(
+    work: Callable[[Path, Path, Trigger | None], None], trigger: Trigger, name: str, tmp_path: Path
+) -> None:
+    folder, logs = tmp_path / "run", [tmp_path / "log1", tmp_path / "log2"]
+    folder.mkdir()
+    (folder / "config.yaml").touch()
+    _run(folder, logs[0], trigger, work)
+    content = (folder / name).read_bytes()
+    assert str(folder / name) not in surviving(Disk(), operations(logs[0]), least=True).files
+    _run(folder, logs[1], None, _open)
+    done = [*operations(logs[0]), *operations(logs[1])]
+    assert surviving(Disk(), done, least=True).files[str(folder / name)] == content

@@ -6,11 +6,14 @@ import json
 import multiprocessing
 import os
 import random
+import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from multiprocessing import forkserver
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
@@ -28,7 +31,16 @@ from speedrunner.store.files import is_leftover
 from speedrunner.store.run_data import load
 from tests.bundled_models import bundled_folder
 from tests.chaos.client import Client
-from tests.chaos.disk import STRUCK, Disk, Trigger, operations
+from tests.chaos.disk import (
+    STRUCK,
+    Disk,
+    Effect,
+    Kind,
+    Trigger,
+    count_operations,
+    operations,
+    surviving,
+)
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import LEARN, PLANNED, SCHEDULE, check_finished, roomy, script, walker
 
@@ -44,6 +56,17 @@ RESUMPTIONS = 6
 IN_FLIGHT = 3
 """Most requests in flight: two episodes, and a sleep or a prefix."""
 
+HELD = "is in use by"
+"""What a process prints if another one owns the run."""
+
+EPISODES = ("trajectories/", "evaluations/")
+"""Folders of episodes."""
+
+Records = dict[str, list[bytes]]
+"""Lines by file."""
+
+WORLD = "env=tests.chaos.world:DoomedCorridor"
+
 INDUCER = (call("execute_code", code="x = len(load_trajectories())"), *LEARN, call("execute_code", code="1"))
 
 CONTEXT = multiprocessing.get_context("forkserver")
@@ -56,25 +79,25 @@ class Broken(Exception):
 
 @dataclass
 class Moment:
-    """Calls a function once, when the engine gets its request of a number."""
+    """Calls a function when the engine gets its request of a number, and again until it has struck."""
 
     number: int
     act: Callable[[Request], Answer | None]
+    struck: Callable[[], bool]
     count: int = 0
 
     def __call__(self, request: Request) -> Answer | None:
         if not request.tools:
             return None
         self.count += 1
-        return self.act(request) if self.count - 1 == self.number else None
+        return self.act(request) if self.count > self.number and not self.struck() else None
 
 
 class Size(NamedTuple):
-    """How much an undisturbed run does: requests, changes of the disk, and calls of `fsync`."""
+    """How much an undisturbed run does: requests, and operations on its directory of each kind."""
 
     requests: int
-    changes: int
-    syncs: int
+    operations: dict[Kind, Counter[str]]
 
 
 @dataclass
@@ -82,9 +105,13 @@ class Trial:
     """A run's folder, its engine, and the processes that play it.
 
     Attributes:
-        kept: lines of episodes that were safe on the disk when the fault had happened, by file.
+        clients: its processes so far.
+        here: what the processes have differently since the run moved: arguments of `client`.
+        kept: lines of records that were there after the last fault, by file.
+        safe: those of them that no power cut may take.
+        disk: what is certainly on the disk; the operations of `logs` came later.
         kills: how often answers that arrived could not be recorded.
-        lost_rows: whether the ledger may lack more rows of requests that the engine counted.
+        lost: tokens of the rows that power cuts took from the ledger.
     """
 
     folder: Path
@@ -92,9 +119,13 @@ class Trial:
     rng: random.Random
     size: Size
     clients: list[ForkServerProcess] = field(default_factory=list)
-    kept: dict[str, list[bytes]] = field(default_factory=dict)
+    here: dict[str, Any] = field(default_factory=dict)
+    kept: Records = field(default_factory=dict)
+    safe: Records = field(default_factory=dict)
+    disk: Disk = field(default_factory=Disk)
+    logs: list[Path] = field(default_factory=list)
     kills: int = 0
-    lost_rows: bool = False
+    lost: Usage = field(default_factory=Usage)
     moment: Moment | None = None
 
     def __post_init__(self) -> None:
@@ -109,22 +140,25 @@ class Trial:
 
         self.engine.script = answers
 
-    def client(self, **changes: Any) -> Client:
+    def client(self, *, environment: Mapping[str, str | None] | None = None, **changes: Any) -> Client:
         """The command that plays or resumes the run."""
-        model = roomy(load_model_config("tiny-random"), path=bundled_folder("tiny-random"))
         file = self.folder / "model.yaml"
-        file.write_text(yaml.safe_dump(msgspec.to_builtins(model)))
+        file.write_text(model_text())
         arguments = (
-            *("run", *SCHEDULE, f"run.dir={self.run}", f"model.name={file}"),
+            *("run", WORLD, *SCHEDULE[1:], f"run.dir={self.run}", f"model.name={file}"),
             *(f"serving.url={self.engine.endpoint}", "run.drain_s=1"),
         )
         programs = f"{_programs(self.folder)}:{os.environ['PATH']}"
-        environment = {"TMPDIR": str(self.folder / "scratch"), "PATH": programs}
-        client = Client(arguments, self.run, self.folder / "output", environment=environment)
-        return replace(client, **changes)
+        variables: dict[str, str | None] = {"TMPDIR": str(self.folder / "scratch"), "PATH": programs}
+        variables |= {**self.here.get("environment", {}), **(environment or {})}
+        client = Client(arguments, self.run, self.folder / "output", environment=variables)
+        return replace(client, **{**self.here, "environment": variables, **changes})
 
     def start(self, client: Client) -> ForkServerProcess:
-        """Start a process of the run."""
+        """Start a process of the run, and log what it does to the disk."""
+        if client.log is None:
+            self.logs.append(self.folder / f"log{len(self.clients)}")
+            client = replace(client, log=self.logs[-1])
         process = CONTEXT.Process(target=client.main)
         process.start()
         self.clients.append(process)
@@ -141,8 +175,16 @@ class Trial:
         return process.exitcode
 
     def play(self, **changes: Any) -> int:
-        """Play or resume the run in one process; returns its exit status."""
-        return self.end(self.start(self.client(**changes)))
+        """Play or resume the run in one process; returns its exit status.
+
+        Another node's lock expires some time after its process was killed.
+        """
+        while True:
+            before = len(self.output)
+            status = self.end(self.start(self.client(**changes)))
+            if status == 0 or "machine" not in self.here or HELD not in self.output[before:]:
+                return status
+            time.sleep(0.1)
 
     @property
     def output(self) -> str:
@@ -154,21 +196,33 @@ class Trial:
         """The processes that a process of the run has started, and theirs."""
         return list_children(process.pid or 0)
 
-    def keep(self, disk: Disk | None = None) -> None:
-        """Note which episodes are on the disk now; they must be there at the end, unchanged."""
-        files = {} if disk is None else {os.path.relpath(k, self.run): v for k, v in disk.files.items()}
-        if disk is None and self.run.exists():
-            files = {
-                str(path.relative_to(self.run)): path.read_bytes() for path in self.run.glob("*/*.jsonl")
-            }
-        for name, content in files.items():
-            if name.startswith(("trajectories/", "evaluations/")):
-                self.kept[name] = [line for line in content.split(b"\n")[:-1] if _is_json(line)]
+    def operations(self) -> list[dict[str, Any]]:
+        """What its processes have done to the disk since all of it was certainly there."""
+        return [each for log in self.logs for each in operations(log)]
 
-    def finish(self, **changes: Any) -> None:
+    def replace_disk(self, disk: Disk) -> None:
+        """From now on, this is certainly on the disk."""
+        self.disk = disk
+        self.logs.clear()
+
+    def keep(self) -> None:
+        """Check that no record is gone that was there before, and note those that are there now."""
+        there = list_records(Disk.read(self.run.resolve()), self.run)
+        check_kept(self.kept, there)
+        self.kept = there
+        self.safe = list_records(surviving(self.disk, self.operations(), least=True), self.run)
+        check_safe(there, self.safe)
+
+    @property
+    def left(self) -> float:
+        """The share of the run that is still to be played, by its episodes."""
+        played = sum(len(lines) for name, lines in self.kept.items() if name.startswith(EPISODES))
+        return 1 - played / len(PLANNED)
+
+    def finish(self) -> None:
         """Resume until the run is finished, and check it."""
         for _ in range(RESUMPTIONS):
-            if self.play(**changes) == 0:
+            if self.play() == 0:
                 break
         else:
             raise Broken(f"it does not finish: {self.output[-600:]}")
@@ -178,14 +232,13 @@ class Trial:
         """Check everything that must be true of a finished run. Raises `Broken`, `AssertionError`."""
         check_finished(self.run, PLANNED, sleeps=2)
         data = load(self.run)
-        for name, lines in self.kept.items():
-            there = (self.run / name).read_bytes().split(b"\n")
-            if gone := [line[:80] for line in lines if line not in there]:
-                raise Broken(f"{name} lost {gone}")
+        check_kept(self.kept, list_records(Disk.read(self.run.resolve()), self.run))
+        check_order(
+            [row.labels["episode"] for row in data.requests if not row.wasted and "episode" in row.labels]
+        )
         if changed := [*find_changed(self.run, data.state.checksums)]:
             raise Broken(f"checksums: {changed}")
-        if not self.lost_rows:
-            self._check_ledger(data.ledger)
+        self._check_ledger(data.ledger)
         if left := [path.name for path in self.run.rglob("*") if is_leftover(path)]:
             raise Broken(f"temporary files are left: {left}")
         self.check_processes()
@@ -195,15 +248,17 @@ class Trial:
             raise Broken(f"a traceback is printed: {self.output[-1_000:]}")
 
     def _check_ledger(self, ledger: list[Any]) -> None:
-        known = sum((row.usage for row in ledger if row.usage is not None), Usage())
+        usages = [row.usage for row in ledger if row.usage is not None]
+        known = sum(usages, Usage()) + self.lost
         most = sum((row.at_most for row in ledger if row.usage is None and row.at_most), Usage())
         prompt, generated = self.engine.prompt - known.prompt, self.engine.generated - known.completion
-        longest = max((row.usage.prompt for row in ledger if row.usage is not None), default=0)
-        room = most.prompt + self.kills * IN_FLIGHT * longest
-        if not (0 <= prompt <= room and generated >= 0):
+        unknown = self.kills * IN_FLIGHT
+        prompts = most.prompt + unknown * max(each.prompt for each in usages)
+        answers = most.completion + unknown * max(each.completion for each in usages)
+        if not (0 <= prompt <= prompts and 0 <= generated <= answers):
             raise Broken(
                 f"the engine counted {prompt} prompt and {generated} generated tokens more than the ledger,"
-                f" which explains {room}"
+                f" which explains {prompts} and {answers}"
             )
 
     def check_processes(self) -> None:
@@ -214,23 +269,43 @@ class Trial:
                 raise Broken(f"processes are left: {[' '.join(each.cmdline())[:80] for each in left]}")
             time.sleep(0.02)
 
+    def begin(self) -> None:
+        """Prepare for the next fault."""
+        self.moment = None
+        self.struck.unlink(missing_ok=True)
+
+    @property
+    def struck(self) -> Path:
+        """A file that is there once the fault has happened."""
+        return self.folder / STRUCK
+
     @property
     def has_struck(self) -> bool:
         """Whether the fault has happened; a run may end before its random moment."""
-        return (self.folder / STRUCK).exists()
+        return self.struck.exists()
 
     def strike(self) -> None:
         """Note that the fault happens."""
-        (self.folder / STRUCK).touch()
+        self.struck.touch()
 
     def at_request(self, act: Callable[[Request], Answer | None]) -> None:
-        """Do something at a random request; `act` calls `strike`."""
-        self.moment = Moment(self.rng.randrange(self.size.requests), act)
+        """Do something at a random request; `act` calls `strike`, and is called again if it did not."""
+        # Each episode that is left has at least one request; the first ones of a run have many.
+        left = round(self.left * len(PLANNED)) if self.kept else self.size.requests
+        self.moment = Moment(self.rng.randrange(max(left, 1)), act, lambda: self.has_struck)
 
-    def trigger(self, effect: Any, *, syncs: bool = False, lasting: bool = False) -> Trigger:
-        """An effect at a random change of the disk, or at a random `fsync`."""
-        number = self.rng.randrange(self.size.syncs if syncs else self.size.changes)
-        return Trigger(number, effect, lasting, syncs)
+    def trigger(self, effect: Effect, at: Kind = "change", **more: Any) -> Trigger:
+        """An effect at a random operation. Of a new run, every other one is drawn from those of a random
+        name, so that rare operations are as likely as frequent ones."""
+        counts, name = self.size.operations[at], None
+        if not self.kept and self.rng.random() < 0.5:
+            name = self.rng.choice([*counts])
+        number = self.choose(counts.total() if name is None else counts[name])
+        return Trigger(number, effect, at=at, name=name, **more)
+
+    def choose(self, count: int) -> int:
+        """Draw one of the things that the rest of the run does, if the whole run does `count`."""
+        return self.rng.randrange(max(int(count * self.left), 1))
 
 
 def find_fork_server() -> int:
@@ -261,6 +336,82 @@ def _programs(folder: Path) -> Path:
     return program.parent
 
 
+def list_records(disk: Disk, run: Path) -> Records:
+    """Return the complete lines of each file of records on a disk, and the files of each policy."""
+    found, root = Records(), f"{run.resolve()}/"
+    for path, content in disk.files.items():
+        name = path.removeprefix(root)
+        if any(is_leftover(part) for part in Path(name).parents):
+            continue
+        if name.endswith(".jsonl") and name != "sleep.jsonl":
+            found[name] = [line for line in content.split(b"\n")[:-1] if _is_json(line)]
+        elif re.fullmatch(r"policies/v\d+/[^/]+", name):
+            found[name] = [content]
+    return found
+
+
+def check_kept(before: Records, after: Records) -> None:
+    """Check that records are still there, in their order. Raises `Broken`."""
+    for name, lines in before.items():
+        if after.get(name, [])[: len(lines)] != lines:
+            gone = [line[:80] for line in lines if line not in after.get(name, [])]
+            raise Broken(f"{name} has lost or changed {gone or 'the order of its lines'}")
+
+
+def check_order(keys: list[str]) -> None:
+    """Check that each sleep was played after all episodes before it, so that it has learned from them.
+
+    Args:
+        keys: the episode or sleep of each request, in the order of the ledger.
+    """
+    places: dict[str, list[int]] = {}
+    for place, key in enumerate(keys):
+        places.setdefault(key, []).append(place)
+    for sleep in (1, 2):
+        start = min(places[f"sleep/{sleep:04d}"])
+        late = [key for key, own in places.items() if _precedes(key, sleep) and max(own) > start]
+        late += [key for key, own in places.items() if _follows(key, sleep) and min(own) < start]
+        if late:
+            raise Broken(f"sleep {sleep} was played out of order with {late}")
+
+
+def check_safe(there: Records, safe: Records) -> None:
+    """Check that records on which others rely would survive any power cut. Raises `Broken`."""
+
+    def read(records: Records, *names: str) -> list[Any]:
+        return [json.loads(line) for name in records if name.startswith(names) for line in records[name]]
+
+    played = {each["episode"]: each for each in read(safe, *EPISODES)}
+    if unsafe := {row["episode"] for row in read(there, "episodes.jsonl")} - {*played}:
+        raise Broken(f"a power cut could take {sorted(unsafe)}, which have rows")
+    known = {row["request"] for row in read(safe, "requests.jsonl")}
+    if unsafe := [
+        key for key, each in played.items() if not {turn["request"] for turn in each["turns"]} <= known
+    ]:
+        raise Broken(f"a power cut could take ledger rows of {unsafe}")
+    batches = {int(key[-4:]) // 2 for key in _learned(there)}
+    if missing := {f"policies/v{batch:04d}/library.json" for batch in batches} - {*safe}:
+        raise Broken(f"a power cut could take {sorted(missing)}, which have been used")
+
+
+def _learned(records: Records) -> list[str]:
+    """Return the training episodes that were played with a policy."""
+    rows = [json.loads(line) for line in records.get("episodes.jsonl", [])]
+    return [row["episode"] for row in rows if row["episode"].startswith("train/")]
+
+
+def _precedes(key: str, sleep: int) -> bool:
+    kind, _, number = key.partition("/")
+    return kind == "train" and int(number) < 2 * sleep
+
+
+def _follows(key: str, sleep: int) -> bool:
+    kind, _, number = key.partition("/")
+    if kind == "train":
+        return int(number) >= 2 * sleep
+    return kind == "test" and int(number.partition("/")[0]) >= 2 * sleep
+
+
 def _is_json(line: bytes) -> bool:
     try:
         json.loads(line)
@@ -269,13 +420,23 @@ def _is_json(line: bytes) -> bool:
     return True
 
 
+@cache
+def model_text() -> str:
+    """Return the model config of the trials."""
+    model = roomy(load_model_config("tiny-random"), path=bundled_folder("tiny-random"))
+    return yaml.safe_dump(msgspec.to_builtins(model))
+
+
+@cache
+def _tokenizer() -> ChatTokenizer:
+    return ChatTokenizer(bundled_folder("tiny-random"))
+
+
 @contextmanager
-def opened(folder: Path, name: str, seed: int, size: Size) -> Iterator[Trial]:
+def opened(folder: Path, seed: int, size: Size) -> Iterator[Trial]:
     """A trial in a new folder; its processes end with it."""
-    model = load_model_config("tiny-random")
-    tokenizer = ChatTokenizer(bundled_folder("tiny-random"))
-    with ScriptedEngine(tokenizer, (), model=model.name) as engine:
-        trial = Trial(folder, engine, random.Random(f"{name} {seed}"), size)
+    with ScriptedEngine(_tokenizer(), (), model="tiny-random") as engine:
+        trial = Trial(folder, engine, random.Random(seed), size)
         try:
             yield trial
         finally:
@@ -287,13 +448,9 @@ def opened(folder: Path, name: str, seed: int, size: Size) -> Iterator[Trial]:
 
 def measure(folder: Path) -> Size:
     """Play a run without a fault; returns what it does."""
-    with opened(folder, "none", 0, Size(1, 1, 1)) as trial:
-        count = Moment(-1, lambda request: None)
-        trial.moment = count
-        log = trial.folder / "log"
-        if trial.play(log=log) != 0:
+    with opened(folder, 0, Size(1, {})) as trial:
+        trial.moment = Moment(0, lambda request: None, lambda: False)
+        if trial.play() != 0:
             raise Broken(trial.output)
         trial.check()
-        kinds = [operation["kind"] for operation in operations(log)]
-        syncs = kinds.count("fsync")
-        return Size(count.count, len(kinds) - syncs, syncs)
+        return Size(trial.moment.count, count_operations(trial.logs[0], trial.run))

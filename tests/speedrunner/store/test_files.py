@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import os
 import resource
 import subprocess
@@ -24,6 +25,7 @@ from speedrunner.store.files import (
     read_record,
     read_records,
     read_tail,
+    remove,
     remove_leftovers,
     repair,
     temporary_name,
@@ -335,3 +337,15 @@ def test_a_log_is_appended_to_and_for_its_owner_only(tmp_path: Path) -> None:
             log.write(text)
     assert (tmp_path / "server.log").read_bytes() == b"one\ntwo\n"
     assert (tmp_path / "server.log").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_file_that_cannot_be_removed_is_reported_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    with pytest.raises(StorageError) as error:
+        remove(tmp_path / "sleep.jsonl")
+    assert str(error.value) == f"{tmp_path / 'sleep.jsonl'} could not be removed: input/output error"
