@@ -26,14 +26,8 @@ from tests.tiers import is_outside, names_slow
 ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""
 
-SLOW_WITH_ENGINE = (
-    "tests/slurm/",
-    "tests/browser/test_screenshots.py",
-    "tests/test_readme.py",
-    "tests/speedrunner/cli/test_report_tables.py",
-    "tests/speedrunner/verification/test_verify.py",
-)
-"""Slow tests for the worker that has the engine's: they start servers as well, or have a time limit."""
+SLOW_WITH_ENGINE = "tests/browser/test_screenshots.py"
+"""Slow tests for the worker that has the engine's: they look at the same demo."""
 
 PROCESS_FOLDERS = (f"{ENGINE}/", "tests/browser/", "tests/slurm/", "tests/gpu/")
 """Folders whose tests all have the marker `process`."""
