@@ -24,11 +24,17 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("experiments")
 
 
-def check_experiment(runs: Path, name: str, *settings: str, server: tuple[str, ...] = ()) -> None:
-    """Play an experiment, and check that each of its runs has all its evaluations."""
-    # The random model always thinks to the end of its budget, which an experiment may raise to 4,096 tokens.
-    short = [f"model.{role}.thinking_tokens=64" for role in ("actor", "inducer")]
-    given = [f"experiment={name}", "scale=smoke", *settings, *short]
+SHORT = (
+    *("run.rollouts=2", "run.eval_every=2", "run.test_episodes=1"),
+    *("model.actor.max_calls=4", "model.actor.thinking_tokens=16"),
+    *("model.inducer.max_calls=4", "model.inducer.thinking_tokens=16"),
+)
+"""Few tokens: the random model always thinks to the end of its budget, and calls tools to its limit."""
+
+
+def check_experiment(runs: Path, name: str, seed: int, *server: str) -> None:
+    """Play the runs of a seed, and check that each of them has all its evaluations."""
+    given = [f"experiment={name}", "scale=smoke", f"run.seed={seed}", *SHORT]
     done = speedrunner("sweep", *given, *server, "--dir", str(runs))
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
     for run in grid_of(given, runs).runs():
@@ -41,9 +47,8 @@ def check_experiment(runs: Path, name: str, *settings: str, server: tuple[str, .
 def test_an_experiment_plays_all_its_runs_of_a_seed(
     name: str, seed: int, runs: Path, vllm_endpoint: Endpoint
 ) -> None:
-    check_experiment(runs, name, f"run.seed={seed}", server=(f"serving.url={vllm_endpoint}",))
+    check_experiment(runs, name, seed, f"serving.url={vllm_endpoint}")
 
 
 def test_one_with_several_contexts_starts_its_own_server(runs: Path) -> None:
-    few = ("run.rollouts=2", "run.eval_every=2", "run.test_episodes=1")
-    check_experiment(runs, "sensitivity", "run.seed=0", *few)
+    check_experiment(runs, "sensitivity", 0)
