@@ -24,8 +24,8 @@ from typing import IO
 MEMORY = 300 * 2**20
 """Bytes that a command may allocate beyond what is loaded before it."""
 
-CPU_S = 20
-"""CPU seconds of one command."""
+CPU_S = 60
+"""CPU seconds of one command. On a busy machine the same work takes more of them."""
 
 
 IMPORTED = (
