@@ -1,6 +1,9 @@
 # `make demo` and `make test` do all their own set-up: they build .venv when it is missing or its lock has changed.
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 
+# Pytest compiles the tests and its plugins, and would do so again each time.
+unexport PYTHONDONTWRITEBYTECODE
+
 # In the order that tests/conftest.py gives: the engine's tests on one worker, all others on the other.
 WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder
 

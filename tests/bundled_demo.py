@@ -25,6 +25,6 @@ class Demo:
 def play_demo(folder: Path) -> Demo:
     """Play the demo in a new folder."""
     run = folder / "runs" / "speedrunner"
-    done = speedrunner("run", "experiment=demo", f"run.dir={run}", timeout_s=600)
+    done = speedrunner("run", "experiment=demo", f"run.dir={run}")
     assert done.returncode == 0, done.stdout + done.stderr
     return Demo(run, done)

@@ -21,18 +21,13 @@ from tests.bundled_demo import Demo, play_demo
 from tests.bundled_models import bundled_folder
 from tests.process_guard import StartsProcess, guard
 from tests.stand_in_smi import write_smi
+from tests.tiers import is_outside, names_slow
 
 ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""
 
-SLOW_WITH_ENGINE = (
-    "tests/slurm/",
-    "tests/browser/test_screenshots.py",
-    "tests/test_readme.py",
-    "tests/speedrunner/cli/test_report_tables.py",
-    "tests/speedrunner/verification/test_verify.py",
-)
-"""Slow tests for the worker that has the engine's: they start servers as well, or have a time limit."""
+SLOW_WITH_ENGINE = "tests/browser/test_screenshots.py"
+"""Slow tests for the worker that has the engine's: they look at the same demo."""
 
 PROCESS_FOLDERS = (f"{ENGINE}/", "tests/browser/", "tests/slurm/", "tests/gpu/")
 """Folders whose tests all have the marker `process`."""
@@ -83,6 +78,14 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
     return result
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not import files without a test of the tier."""
+    if not collection_path.match("test_*.py"):
+        return None
+    folder = f"{collection_path.parent.relative_to(config.rootpath)}/"
+    return is_outside(config.option.markexpr, collection_path, folder.startswith(PROCESS_FOLDERS)) or None
+
+
 LONG = (
     *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_app.py", "test_check_env.py"),
     *("test_worker_pool.py", "test_run_lock.py", "test_verify.py", "test_packages.py"),
@@ -97,6 +100,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         fixtures = getattr(item, "fixturenames", ())
         if item.nodeid.startswith(PROCESS_FOLDERS) or not STARTS_PROCESSES.isdisjoint(fixtures):
             item.add_marker(pytest.mark.process)
+        if item.get_closest_marker("slow") and not names_slow(item.path):
+            raise pytest.UsageError(f"{item.nodeid} is slow: its file must say pytest.mark.slow")
     items.sort(key=lambda item: (group(item.nodeid) != ENGINE, item.path.name not in LONG))
 
 

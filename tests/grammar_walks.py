@@ -6,17 +6,21 @@ import json
 import random
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
-import xgrammar
 
 from serving.tokens.grammar import Part, structural_tag
+
+if TYPE_CHECKING:
+    import xgrammar
 
 
 class Walks:
     """Masks and answers for the tokenizer in a model's folder."""
 
     def __init__(self, folder: str, end: str = "<|im_end|>") -> None:
+        import xgrammar  # heavy: it imports torch
         from transformers import AutoTokenizer
 
         tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -40,6 +44,8 @@ class Walks:
         Args:
             prefer: draw from the tokens for which it holds, wherever one of them is allowed.
         """
+        import xgrammar
+
         matcher = self._matcher(part)
         mask = xgrammar.allocate_token_bitmask(1, self.size)
         packed = mask.numpy().view(np.uint8)
@@ -68,6 +74,8 @@ class Walks:
         return self._preferred[prefer]
 
     def _matcher(self, part: Part) -> xgrammar.GrammarMatcher:
+        import xgrammar
+
         # Compiled grammars are cached by their text.
         return xgrammar.GrammarMatcher(self._compiler.compile_structural_tag(structural_tag(part)))
 

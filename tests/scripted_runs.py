@@ -34,6 +34,7 @@ from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up
 from speedrunner.store.run_data import RunData, load
+from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
 
 CORRIDOR = "tests.toy_env:Corridor"
@@ -157,12 +158,12 @@ def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def speedrunner(
-    *arguments: str, cwd: Path = CHECKOUT, env: Mapping[str, str] | None = None, timeout_s: float = 180
+    *arguments: str, cwd: Path = CHECKOUT, env: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     """The command line as a process of its own, to its end."""
     return subprocess.run(
         command(*arguments), cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True,
-        timeout=timeout_s,
+        timeout=HANGS_S,
     )  # fmt: skip
 
 

@@ -19,7 +19,7 @@ import pytest
 from serving.engine.endpoint import Endpoint, attach
 from serving.errors import ServerFailed
 from serving.model_configs import CHECKOUT
-from tests.processes import words
+from tests.processes import HANGS_S, words
 from tests.scripted_runs import command
 
 
@@ -39,7 +39,7 @@ def serving(*settings: str, first: str = "") -> Iterator[subprocess.Popen[str]]:
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANGS_S)
 
 
 def lines_until(process: subprocess.Popen[str], word: str) -> list[str]:
@@ -76,7 +76,7 @@ def check_serving_on_a_port(first: str = "") -> None:
         listening = [address.laddr for each in processes for address in listeners(each)]
         assert {address.ip for address in listening} == {"127.0.0.1"}
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, out) == (0, "stopped by SIGTERM; the server was stopped\n")
     # A server that takes long to start is told of now and then.
     assert [line for line in err.splitlines() if not line.startswith("starting vLLM, ")] == []

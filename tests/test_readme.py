@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from serving.model_configs import CHECKOUT
+from tests.processes import HANGS_S
 
 README = (CHECKOUT / "README.md").read_text()
 
@@ -42,7 +43,7 @@ def test_its_list_of_commands_runs_from_top_to_bottom(tmp_path: Path) -> None:
     for line in commands():
         done = subprocess.run(
             ["bash", "-c", shortened(line)], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, timeout=600,
+            capture_output=True, text=True, timeout=HANGS_S,
         )  # fmt: skip
         assert (done.returncode, "Traceback" in done.stderr) == (0, False), f"{line}\n{done.stderr[-2000:]}"
     assert (tmp_path / "runs" / "mine" / "sleeps" / "0002.json").is_file()

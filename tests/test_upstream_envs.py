@@ -13,6 +13,7 @@ from py4j.protocol import Py4JError
 from envs import Task
 from envs.scienceworld_phrases import PHRASES
 from tests import upstream_envs
+from tests.processes import HANGS_S
 from tests.upstream_envs import Compared, Effort, UpstreamScienceWorld, gold_call
 
 
@@ -22,7 +23,7 @@ def scienceworld() -> Iterator[UpstreamScienceWorld]:
     process = java()
     yield upstream
     upstream._env.close()
-    process.wait(30)
+    process.wait(HANGS_S)
 
 
 def java() -> psutil.Process:

@@ -11,6 +11,7 @@ import pytest
 from docs.site.build_site import PACKAGES
 from serving.model_configs import CHECKOUT
 from tests.browser.conftest import Pages
+from tests.processes import HANGS_S
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +30,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> str:
     program = CHECKOUT / "docs" / "site" / "build_site.py"
     done = subprocess.run(
         [install.DOCS_VENV / "bin" / "python", program, "--site", folder],
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=600,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=HANGS_S,
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (0, f"{folder / 'index.html'} is written\n")
     return f"{folder.as_uri()}/"

@@ -22,6 +22,7 @@ from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import load
 from tests.browser.conftest import NARROW, WIDE, Pages, serve
 from tests.bundled_demo import Demo
+from tests.processes import HANGS_S
 from tests.scripted_runs import command, in_process
 
 pytestmark = pytest.mark.slow
@@ -106,7 +107,7 @@ def test_the_page_of_a_running_sweep(viewer: str, shoot: Shoot) -> None:
 @pytest.fixture(scope="module")
 def finished(viewer: str, react: subprocess.Popen[bytes]) -> str:
     """The address of the viewer as soon as both runs are finished."""
-    assert react.wait(timeout=600) == 0
+    assert react.wait(timeout=HANGS_S) == 0
     return viewer
 
 

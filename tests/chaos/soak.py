@@ -17,8 +17,10 @@ import multiprocessing
 import shutil
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -102,9 +104,13 @@ class Slope(msgspec.Struct, frozen=True):
     high: float
 
 
+THREADS = 8
+
+
 async def play(episodes: int, folder: Path) -> list[Sample]:
     """Play runs until there are as many episodes; returns a sample after each run."""
     samples = []
+    await _start_threads()
     with _engine() as endpoint:
         for number in range(episodes // ROLLOUTS):
             cpu, path = time.process_time(), folder / "run"
@@ -114,6 +120,13 @@ async def play(episodes: int, folder: Path) -> list[Sample]:
             samples.append(_sample((number + 1) * ROLLOUTS, cpu))
             print(samples[-1], file=sys.stderr, flush=True)
     return samples
+
+
+async def _start_threads() -> None:
+    """Start all threads of the loop's pool. By itself it starts one whenever all others are busy."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS))
+    barrier = threading.Barrier(THREADS)
+    await asyncio.gather(*(asyncio.to_thread(barrier.wait) for _ in range(THREADS)))
 
 
 def slope(samples: list[Sample], quantity: str) -> Slope:

@@ -44,7 +44,7 @@ from tests.chaos.disk import (
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import LEARN, PLANNED, SCHEDULE, check_finished, roomy, script, walker
 
-PATIENCE_S = 180.0
+PATIENCE_S = 900.0
 """Seconds after which a process counts as hanging."""
 
 ENDING_S = 60.0

@@ -23,7 +23,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
-from tests.processes import all_end, runs, tree, words
+from tests.processes import HANGS_S, all_end, runs, tree, words
 from tests.scripted_runs import check_finished, command, complaint, speedrunner
 
 pytestmark = pytest.mark.slow
@@ -99,7 +99,7 @@ class Command:
 
     def end(self) -> subprocess.CompletedProcess[str]:
         """Its end."""
-        out, err = self.process.communicate(timeout=400)
+        out, err = self.process.communicate(timeout=HANGS_S)
         return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err)
 
 
@@ -120,7 +120,7 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
 def go_on(run: Path, endpoint: Endpoint) -> None:
     """Finish the run with the session's server."""
-    done = speedrunner("run", *BABYAI, f"run.dir={run}", f"serving.url={endpoint}", timeout_s=400)
+    done = speedrunner("run", *BABYAI, f"run.dir={run}", f"serving.url={endpoint}")
     assert done.returncode == 0, done.stderr
     check_finished(run, PLANNED, sleeps=1)
 
@@ -263,9 +263,7 @@ def test_a_server_that_dies_at_its_start_is_explained_in_one_line(tmp_path: Path
     broken = msgspec.structs.replace(
         model_config, server=msgspec.structs.replace(model_config.server, flags=flags)
     )
-    done = speedrunner(
-        "run", *BABYAI, f"run.dir={tmp_path / 'run'}", model_config_file(tmp_path, broken), timeout_s=300
-    )
+    done = speedrunner("run", *BABYAI, f"run.dir={tmp_path / 'run'}", model_config_file(tmp_path, broken))
     line = complaint(done)
     assert line.startswith("the server of model 'tiny-random' ended with status ")
     assert "block" in line

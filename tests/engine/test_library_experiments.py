@@ -23,7 +23,7 @@ SKILLS = {
 
 def rows(runs: Path, table: str) -> list[dict[str, str]]:
     """Return a table of the report of some runs."""
-    done = speedrunner("report", str(runs), timeout_s=600)
+    done = speedrunner("report", str(runs))
     assert done.returncode == 0, done.stderr
     with (runs / "report" / "tables" / f"{table}.csv").open() as file:
         return [*csv.DictReader(file)]
@@ -35,7 +35,7 @@ def test_what_skills_add(name: str, table: str, vllm_endpoint: Endpoint, tmp_pat
     source.policy(0, SKILLS)
     done = speedrunner(
         "sweep", f"experiment={name}", "scale=smoke", f"run.start_from={source.path}",
-        f"serving.url={vllm_endpoint}", f"--dir={tmp_path / 'runs'}", timeout_s=600,
+        f"serving.url={vllm_endpoint}", f"--dir={tmp_path / 'runs'}",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert len([*(tmp_path / "runs").glob("*/config.yaml")]) == 4
@@ -48,7 +48,7 @@ def test_what_skills_add(name: str, table: str, vllm_endpoint: Endpoint, tmp_pat
 def test_transfer(vllm_endpoint: Endpoint, tmp_path: Path) -> None:
     done = speedrunner(
         "sweep", "experiment=transfer", "scale=smoke", "env=babyai", f"serving.url={vllm_endpoint}",
-        f"--dir={tmp_path}", timeout_s=600,
+        f"--dir={tmp_path}",
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     (row,) = rows(tmp_path, "transfer")

@@ -21,6 +21,7 @@ from serving.usage import Usage
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
 from tests.engine.conftest import ShortModelConfig
+from tests.processes import HANGS_S
 from tests.scripted_runs import check_finished, command, speedrunner
 from tests.tampered_runs import statuses, verified
 
@@ -56,7 +57,6 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(
             f"run.dir={run}",
         ),
         *("run.rollouts=2", "run.sleep_every=1", "run.eval_every=2", "run.test_episodes=1"),
-        timeout_s=600,
     )
     assert (done.returncode, done.stderr) == (0, "")
     data = load(run)
@@ -121,7 +121,7 @@ class Ring:
     def finish(self) -> None:
         """Go on to the end, where it must be whole."""
         process = self.begin()
-        out, err = process.communicate(timeout=300)
+        out, err = process.communicate(timeout=HANGS_S)
         assert (process.returncode, err) == (0, ""), out[-2000:]
         check_finished(self.folder, PLANNED, sleeps=2)
         assert set(statuses(asyncio.run(verified(self.folder))).values()) == {"ok"}
@@ -184,7 +184,7 @@ def test_signals_stop_it_and_it_goes_on(ring: Ring) -> None:
     with ring.begin() as process:
         assert reached(process, lambda: ring.lines >= 4)
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, err) == (130, "")
     assert out.rstrip().endswith(
         "stopped by SIGINT; finished work is recorded. Rerun the same command to resume"
@@ -198,7 +198,7 @@ def test_signals_stop_it_and_it_goes_on(ring: Ring) -> None:
         assert reached(process, lambda: ring.lines >= before + 4)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, err) == (143, "")
 
     ring.finish()

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from envs import EnvironmentFault, java_process
 from envs.java_process import NoJava, SimulatorFailed
 from envs.scienceworld_jvm import Simulator
-from tests.processes import all_end, words
+from tests.processes import HANGS_S, all_end, words
 
 pytestmark = pytest.mark.process
 
@@ -92,7 +92,7 @@ sys.stdin.read()
         else:
             maker.send_signal(signal.Signals[end])
         maker.wait()
-        gone, _ = psutil.wait_procs([java], timeout=20)
+        gone, _ = psutil.wait_procs([java], timeout=HANGS_S)
         assert gone
 
     def test_a_process_that_died_is_an_error_that_names_it(self) -> None:
@@ -107,7 +107,7 @@ sys.stdin.read()
         simulator = Simulator()
         with pytest.raises(Py4JError):
             simulator._gateway.jvm.java.lang.StringBuilder(2_000_000_000)
-        simulator._process.wait(20)
+        simulator._process.wait(HANGS_S)
         with pytest.raises(SimulatorFailed, match="exit status 3"):
             simulator.look()
         simulator.close()

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from serving.admission import Replica, Slot, replicas_of
 from serving.engine.cache_config import HYBRID_EXTRA_BLOCKS, CacheConfig
+from tests.processes import HANGS_S
 
 
 def cache(blocks: int, *, hybrid: bool = False) -> CacheConfig:
@@ -210,7 +211,7 @@ async def test_those_that_wait_for_conversations_of_their_own_stand_in_nobodys_w
             inner.leave()
         slot.leave()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(HANGS_S):
         await asyncio.gather(*(outer() for _ in range(5)))
     assert not replica.slots
 
@@ -281,7 +282,7 @@ def test_every_conversation_ends_however_they_grow(blocks: int, lives: list[list
         slot.leave()
 
     async def everybody() -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(HANGS_S):
             await asyncio.gather(*(live(turns) for turns in lives))
 
     asyncio.run(everybody())

@@ -23,7 +23,7 @@ import psutil
 MUNGE = Path("/run/munge/munge.socket.2")
 """Where Slurm's commands look for munge."""
 
-START_S = 30.0
+START_S = 300.0
 
 SETTINGS = """
 ClusterName=tests

@@ -22,13 +22,12 @@ import psutil
 import pytest
 
 from speedrunner.store.run_data import load
-from tests.processes import words
+from tests.processes import HANGS_S, words
 from tests.slurm.cluster import cluster, missing
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
 
 CHECKOUT = Path(__file__).parents[2]
-PATIENCE_S = 480.0
 SOON_S = 3
 """When a requeued job starts: a node refuses one in the second in which it has ended there."""
 
@@ -100,7 +99,7 @@ class Slurm:
 
     def until(self, happened: Callable[[], Any], what: str) -> None:
         """Wait for something; jobs that wait for their time to come are started meanwhile."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + HANGS_S
         while not happened():
             for job in self.jobs:
                 told = self.job(job)

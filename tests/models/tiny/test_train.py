@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import torch
 
 from models.tiny import card, learning, train, training_corpus
 from models.tiny.actor_examples import Example, snapshots
@@ -85,6 +84,8 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    import torch  # heavy
+
     monkeypatch.setattr(learning, "SAVED_EVERY", 2)
     monkeypatch.setattr(learning, "TOLD_EVERY", 5)
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")  # where sums are the same each time
@@ -110,6 +111,7 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not(
 def test_what_is_exported_is_a_model_folder(
     tokenizer: ChatTokenizer, sources: dict[str, Examples], tmp_path: Path
 ) -> None:
+    import torch
     from transformers import AutoModelForCausalLM
 
     model = new_model(SMALL, tokenizer)

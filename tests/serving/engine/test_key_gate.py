@@ -12,6 +12,7 @@ import pytest
 import uvicorn
 
 from serving.engine.key_gate import KeyGate, Receive, Scope, Send
+from tests.processes import HANGS_S
 
 KEY = "s3cret"
 
@@ -116,7 +117,7 @@ def whole_answer(client: socket.socket) -> bytes:
 def upload(address: tuple[str, int], size: int, *headers: str) -> tuple[int, bytes]:
     """Send a body; how much of it was taken, and what was answered."""
     sent, answer = 0, b""
-    with socket.create_connection(address, timeout=60) as client:
+    with socket.create_connection(address, timeout=HANGS_S) as client:
         head = [f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {size}", *headers]
         client.sendall("\r\n".join([*head, "", ""]).encode())
         try:

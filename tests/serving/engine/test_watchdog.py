@@ -8,6 +8,7 @@ import pytest
 
 from serving.engine.watchdog import patience_for, watch
 from serving.tokens.tokenizer import ChatTokenizer
+from tests.processes import HANGS_S
 from tests.scripted_engine import ScriptedEngine
 
 
@@ -34,7 +35,7 @@ async def test_counters_that_stand_still_while_requests_run_are_an_alarm(
 ) -> None:
     alarm = Alarm()
     with ScriptedEngine(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(30), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
             await alarm.rung.wait()
 
 
@@ -54,7 +55,7 @@ async def test_an_engine_that_gets_on_or_has_nothing_to_do_is_left_alone(
         return {0} if in_flight else set()
 
     with ScriptedEngine(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(30), watch(engine.endpoint, 0.12, count, alarm.ring):
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, count, alarm.ring):
             await enough.wait()
             in_flight, looks = 1, 0
             enough.clear()
@@ -71,7 +72,7 @@ async def test_others_requests_that_stand_still_are_an_alarm_too(tiny_tokenizer:
             return super().metrics + 'vllm:num_requests_running{engine="0"} 2.0\n'
 
     with Busy(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(30), watch(engine.endpoint, 0.1, set, alarm.ring):
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, set, alarm.ring):
             await alarm.rung.wait()
 
 
@@ -79,7 +80,7 @@ async def test_an_api_that_says_nothing_shows_no_progress_either(tiny_tokenizer:
     alarm = Alarm()
     with ScriptedEngine(tiny_tokenizer, []) as engine:
         endpoint = engine.endpoint
-    async with asyncio.timeout(30), watch(endpoint, 0.1, lambda: {0}, alarm.ring):
+    async with asyncio.timeout(HANGS_S), watch(endpoint, 0.1, lambda: {0}, alarm.ring):
         await alarm.rung.wait()
 
 
@@ -95,7 +96,7 @@ async def test_one_replica_that_hangs_is_noticed_though_another_gets_on(
             return super().metrics + 'vllm:generation_tokens_total{engine="1"} 7\n'
 
     with TwoReplicas(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(30), watch(engine.endpoint, 0.1, lambda: {0, 1}, alarm.ring):
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0, 1}, alarm.ring):
             await alarm.rung.wait()
         quiet = Alarm()
         async with watch(engine.endpoint, 0.12, lambda: {0}, quiet.ring):
@@ -124,7 +125,7 @@ async def test_an_engine_whose_cache_fills_is_left_alone_while_its_counters_stan
         return {0}
 
     with Prefilling(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(60), watch(engine.endpoint, 0.12, count, alarm.ring):
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, count, alarm.ring):
             await enough.wait()
     assert alarm.times == 0
 
@@ -132,7 +133,7 @@ async def test_an_engine_whose_cache_fills_is_left_alone_while_its_counters_stan
 async def test_patience_doubles_with_each_hang(tiny_tokenizer: ChatTokenizer) -> None:
     alarm = Alarm(enough=3)
     with ScriptedEngine(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(60), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
             await alarm.rung.wait()
     assert alarm.patience == [0.1, 0.2, 0.4]
 

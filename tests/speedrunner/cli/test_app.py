@@ -26,6 +26,7 @@ from speedrunner.config.schema import to_yaml
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
+from tests.processes import HANGS_S
 from tests.scripted_engine import HANG, Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import (
     CORRIDOR,
@@ -75,9 +76,9 @@ class TestSignals:
         number = signal.SIGTERM  # SIGINT: tests/engine/test_run_on_engine.py
         run = corridor(script())
         process, hanging = self.begin(run)
-        assert await asyncio.to_thread(hanging.wait, 120)
+        assert await asyncio.to_thread(hanging.wait, HANGS_S)
         process.send_signal(number)
-        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        out, err = await asyncio.to_thread(process.communicate, timeout=HANGS_S)
         assert (process.returncode, err) == (128 + number, "")
         assert re.search(
             rf"{number.name}: [12] in flight, waiting up to 3 s for them; send the signal again to stop",
@@ -94,13 +95,13 @@ class TestSignals:
     async def test_a_second_ends_it_at_once(self, corridor: Runs) -> None:
         run = corridor(script())
         process, hanging = self.begin(run)
-        assert await asyncio.to_thread(hanging.wait, 120)
+        assert await asyncio.to_thread(hanging.wait, HANGS_S)
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
         while "in flight, waiting up to" not in (line := await asyncio.to_thread(process.stdout.readline)):
             assert line, "it has ended"
         process.send_signal(signal.SIGINT)
-        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        out, err = await asyncio.to_thread(process.communicate, timeout=HANGS_S)
         assert (process.returncode, err) == (130, "")
         assert re.search(r"(?:^|\n)aborted: [12] in flight \(.*train/0002.*\); a resumed run", out)
         assert (run.dir / "lock").exists()  # stale, which the next process finds out

@@ -18,6 +18,7 @@ from envs.scienceworld import ScienceWorld
 from serving.model_configs import CHECKOUT
 from serving.tokens.tools import ToolCall
 from speedrunner.cli.hand_play import UnreadableLine, completions, read_call
+from tests.processes import HANGS_S
 from tests.scripted_runs import CORRIDOR, command, complaint, speedrunner
 from tests.toy_env import Corridor
 
@@ -46,7 +47,7 @@ def play(*arguments: str, typed: str) -> subprocess.CompletedProcess[str]:
         input=typed,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=HANGS_S,
     )
 
 
@@ -171,7 +172,7 @@ class TestPlay:
             while text := os.read(ours, 1024):
                 shown += text.decode()
         os.close(ours)
-        assert process.wait(60) == 0
+        assert process.wait(HANGS_S) == 0
         assert shown.replace("\r", "").endswith('=== left: score 0.5, 1 calls, 1 actions; {"position":4}\n')
 
     def test_a_missing_option_is_named_as_it_is_typed(self) -> None:
@@ -189,7 +190,7 @@ class TestPlay:
         while not process.stdout.readline().startswith("> You are at field 0."):
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANGS_S)
         assert (process.returncode, err) == (0, "")
         assert out.endswith('=== left: score 0, 1 calls, 0 actions; {"position":0}\n')
 
@@ -201,7 +202,7 @@ class TestPlay:
         process.stdin.flush()
         assert process.stderr.readline() == "walking\n"
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANGS_S)
         assert (process.returncode, err) == (0, "")
         assert out.endswith('=== left: score 0.2, 1 calls, 1 actions; {"position":1}\n')
 
@@ -210,7 +211,7 @@ class TestPlay:
         while "java" not in [each.name() for each in psutil.Process(process.pid).children()]:
             assert process.poll() is None
         os.killpg(process.pid, signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        out, err = process.communicate(timeout=HANGS_S)
         assert (process.returncode, err) == (0, "")
         assert out.endswith('=== left: score 0, 0 calls, 0 actions; {"score_raw":0.0,"moves":0}\n')
 
@@ -220,7 +221,7 @@ class TestPlay:
         assert process.stderr.readline() == "it never opens\n"
         while process.poll() is None:
             process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=HANGS_S)
         assert (process.returncode, err) == (-signal.SIGINT, "")
 
     def test_the_actor_s_texts_and_its_answer_in_scienceworld(self) -> None:

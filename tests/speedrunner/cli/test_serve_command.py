@@ -17,6 +17,7 @@ from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_configs import CHECKOUT, adapt, load_model_config
 from speedrunner.cli.serve_command import serve, shell_command
 from speedrunner.config.schema import InvalidConfig
+from tests.processes import HANGS_S
 from tests.serving_commands import check_serving_on_a_port, lines_until, serving
 from tests.stand_in_server import HEALTHY
 
@@ -50,7 +51,7 @@ def test_a_server_that_ends_by_itself_ends_the_command_with_its_reason(stand_in:
         (guard,) = psutil.Process(process.pid).children()
         (server,) = guard.children()
         server.kill()
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=HANGS_S)
     assert process.returncode == 1
     assert err.startswith("error: the server of model 'tiny-random' was killed by SIGKILL")
     assert not folder.exists()

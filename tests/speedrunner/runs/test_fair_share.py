@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from speedrunner.runs.fair_share import FairShare
+from tests.processes import HANGS_S
 
 
 class Played:
@@ -72,7 +73,7 @@ async def test_one_that_gives_up_waiting_leaves_no_slot_taken() -> None:
         for each in waiting:
             each.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
-    async with asyncio.timeout(1), share.slot("b"):
+    async with asyncio.timeout(HANGS_S), share.slot("b"):
         pass
 
 
@@ -82,7 +83,7 @@ async def test_one_that_is_cancelled_as_it_gets_a_slot_hands_it_on() -> None:
         first, second = (asyncio.create_task(_held(share)) for _ in range(2))
         await asyncio.sleep(0)
     first.cancel()  # the slot is its own already
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(HANGS_S):
         await second
     assert first.cancelled()
 

@@ -19,7 +19,7 @@ from speedrunner.sandbox.settings import Level, Sandbox, SandboxError
 
 pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
-PLENTY_S = 30.0
+PLENTY_S = 120.0
 CHARS = 400
 KINDS = ("bubblewrap", "namespaces", "rlimits")
 

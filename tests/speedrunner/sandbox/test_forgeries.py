@@ -29,7 +29,7 @@ def end(value):
 """
 
 SHORT_S = 0.3
-PLENTY_S = 30.0
+PLENTY_S = 120.0
 
 NO_MESSAGE = {
     "no bytes": "raw(frame(body=b''))",

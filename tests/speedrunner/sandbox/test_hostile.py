@@ -28,6 +28,7 @@ from speedrunner.store.records import CallNode, Module, Termination
 from speedrunner.workers.env_worker import EnvWorker
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
+from tests.processes import HANGS_S
 from tests.speedrunner.sandbox.attacks import (
     ATTACKS,
     ATTACKS_OF_SKILLS,
@@ -51,7 +52,7 @@ SESSION_MB = MEMORY_MB + 200
 SHORT_S = 0.4
 """For those that never end."""
 
-PLENTY_S = 30.0
+PLENTY_S = 120.0
 """For all others: how long they take is no matter here."""
 
 ISOLATING = ("bubblewrap", "namespaces")
@@ -118,7 +119,7 @@ def left_behind() -> list[Path]:
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(HANGS_S):
         while not condition():  # noqa: ASYNC110 - another process tells no event
             await asyncio.sleep(0.01)
 

@@ -17,6 +17,7 @@ from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
 from speedrunner.sandbox.settings import Sandbox, SandboxError
 from speedrunner.sandbox.skill_process import Granted, SkillModule, Skills
+from tests.processes import HANGS_S
 
 pytestmark = pytest.mark.process
 
@@ -174,7 +175,7 @@ def test_nothing_of_a_module_runs_before_a_skill_is_called() -> None:
     pool = ChildPool(Sandbox())
     with closing(Skills(pool, SkillModule(source, ("harmless",), {"look": "Look."}, "s"), Still())) as skills:
         assert skills._child is not None  # it has lied, and burns on
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + HANGS_S
         while states_of(skills._child._process.pid) != {"T"}:
             assert time.monotonic() < deadline
             time.sleep(0.01)

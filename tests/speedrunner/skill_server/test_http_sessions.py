@@ -10,6 +10,7 @@ import anyio
 import httpx2
 
 from speedrunner.skill_server.http_sessions import IDLE_S, PATH, HttpSessions
+from tests.processes import HANGS_S
 from tests.speedrunner.skill_server.samples import INITIALIZE, Lender, make_game
 
 TOKEN = "token of the test"
@@ -34,7 +35,7 @@ async def browse(pool: Pool) -> AsyncIterator[tuple[httpx2.AsyncClient, HttpSess
         }
         transport = httpx2.ASGITransport(sessions)
         async with httpx2.AsyncClient(
-            transport=transport, base_url="http://localhost", headers=headers, timeout=60
+            transport=transport, base_url="http://localhost", headers=headers, timeout=HANGS_S
         ) as client:
             yield client, sessions
 
@@ -54,7 +55,7 @@ async def begin(client: httpx2.AsyncClient) -> dict[str, str]:
 
 
 async def until_returned(pool: Pool) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANGS_S):
         while pool.lender.returned < pool.lender.lent:  # noqa: ASYNC110 - the server reports no end
             await asyncio.sleep(0.01)
 

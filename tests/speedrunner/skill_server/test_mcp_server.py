@@ -23,7 +23,7 @@ from mcp_types import CallToolResult
 
 from serving.model_configs import CHECKOUT
 from speedrunner.skill_server.mcp_server import STATUS
-from tests.processes import all_end, tree
+from tests.processes import HANGS_S, all_end, tree
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.skill_server.samples import INITIALIZE
 
@@ -57,14 +57,14 @@ class Server:
     async def client(self) -> AsyncIterator[Client]:
         headers = {"Authorization": f"Bearer {self.token}"}
         async with (
-            httpx2.AsyncClient(headers=headers, timeout=60) as web,
+            httpx2.AsyncClient(headers=headers, timeout=HANGS_S) as web,
             Client(streamable_http_client(self.url, http_client=web)) as client,
         ):
             yield client
 
     def ask(self, body: object = None, *, method: str = "POST", **headers: str) -> tuple[int, str]:
         """Status and text of the answer to a request."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_S)
         sent = {
             "Host": f"127.0.0.1:{self.port}",
             "Authorization": f"Bearer {self.token}",
@@ -82,7 +82,7 @@ class Server:
         """Exit status, output and errors after SIGTERM. Nothing that it started is left."""
         below = tree(self.process.pid)
         self.process.terminate()
-        out, err = self.process.communicate(timeout=60)
+        out, err = self.process.communicate(timeout=HANGS_S)
         assert all_end(below)
         return self.process.returncode, out, err
 
@@ -248,7 +248,7 @@ def test_a_client_that_reads_no_more_ends_the_server_silently() -> None:
         process.stdout.close()
         process.stdin.write(json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/list"}) + "\n")
         process.stdin.flush()
-        assert process.wait(60) == 0
+        assert process.wait(HANGS_S) == 0
         assert all_end(below)
         assert process.stderr is not None
         assert process.stderr.read() == ""
@@ -266,7 +266,7 @@ def test_ctrl_c_ends_a_server_that_waits_for_its_client() -> None:
         # Its input stays open.
         assert process.stderr is not None
         assert process.stderr.readline() == "stopped by SIGINT\n"
-        assert process.wait(60) == 0
+        assert process.wait(HANGS_S) == 0
         assert all_end(below)
 
 

@@ -33,6 +33,7 @@ from speedrunner.store.files import (
 )
 from speedrunner.store.json_limits import DECODED_BYTES
 from speedrunner.store.records import Trajectory
+from tests.processes import HANGS_S
 from tests.speedrunner.run_samples import trajectory
 
 
@@ -191,7 +192,7 @@ def fill(folder: Path, preexec=None) -> tuple[str, int]:
         capture_output=True,
         text=True,
         preexec_fn=preexec,
-        timeout=60,
+        timeout=HANGS_S,
     )
     assert done.returncode == 0, done.stderr
     *message, count = done.stdout.splitlines()

@@ -15,6 +15,7 @@ import pytest
 from speedrunner.store import run_lock as lock_module
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_lock import STALE_S, LockHeld, LockLost, Owner, RunLock
+from tests.processes import HANGS_S
 
 HOLD = """
 import sys, time
@@ -286,7 +287,7 @@ class TestLostLocks:
         monkeypatch.setattr(lock_module, "BEAT_S", 0.01)
         with RunLock(path):
             os.utime(owner_file(path), (0, 0))
-            deadline = time.monotonic() + 30
+            deadline = time.monotonic() + HANGS_S
             while owner_file(path).stat().st_mtime == 0:
                 assert time.monotonic() < deadline
                 time.sleep(0.01)
@@ -360,7 +361,7 @@ class TestRaces:
                 racer.stdin.write("go\n")
                 racer.stdin.flush()
             for racer in racers:
-                _, errors = racer.communicate(timeout=120)
+                _, errors = racer.communicate(timeout=HANGS_S)
                 assert racer.returncode == 0, errors
         finally:
             for racer in racers:

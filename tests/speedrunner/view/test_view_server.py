@@ -16,6 +16,7 @@ from urllib.request import urlopen
 import pytest
 
 from speedrunner.store.rundir import RunDirectory
+from tests.processes import HANGS_S
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.view.runs import CONFIG, append, long_run
@@ -37,7 +38,7 @@ class Server:
     def ask(
         self, path: str, *, method: str = "GET", token: str | None = None, **headers: str
     ) -> http.client.HTTPResponse:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=HANGS_S)
         sent = {"Host": f"127.0.0.1:{self.port}", "Connection": "close"} | headers
         connection.request(method, f"/{self.token if token is None else token}/{path}", headers=sent)
         answer = connection.getresponse()
@@ -47,7 +48,7 @@ class Server:
 
     def open(self, path: str) -> http.client.HTTPResponse:
         """A stream of events."""
-        return urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=20)
+        return urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=HANGS_S)
 
 
 def next_page(stream: http.client.HTTPResponse) -> str:
@@ -156,7 +157,7 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, streams: bool) -> None:
     if stream is not None:
         next_page(stream)
     server.process.send_signal(signal.SIGINT)
-    _, said = server.process.communicate(timeout=20)
+    _, said = server.process.communicate(timeout=HANGS_S)
     assert (server.process.returncode, said) == (0, "Press Ctrl-C to stop\n")
     if stream is not None:
         stream.close()
