@@ -42,6 +42,7 @@ class Connection:
     Args:
         url: the server's address.
         timeout_s: seconds that connecting and each answer may take.
+        token: what the server wants as bearer token, if anything.
 
     Attributes:
         is_broken: whether the connection failed, so that its environment is lost.
@@ -50,8 +51,9 @@ class Connection:
         NoServer: no server answers there.
     """
 
-    def __init__(self, url: str, timeout_s: float) -> None:
+    def __init__(self, url: str, timeout_s: float, token: str | None = None) -> None:
         self._url, self._timeout_s = url, timeout_s
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self.is_broken = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="openenv", daemon=True)
@@ -98,6 +100,7 @@ class Connection:
         self._session = aiohttp.ClientSession()
         socket = await self._session.ws_connect(
             f"{self._url}/ws",
+            headers=self._headers,
             max_msg_size=LARGEST_MESSAGE,
             timeout=aiohttp.ClientWSTimeout(ws_close=FAREWELL_S),
         )
@@ -112,9 +115,11 @@ class Connection:
             await self._answers.put(message)
 
     async def _exchange(self, message: str) -> str:
-        if self.is_broken and self._answers.empty():
-            raise ConnectionError("it is closed")
-        await self._socket.send_str(message)
+        try:
+            await self._socket.send_str(message)
+        except ConnectionError:
+            if self._answers.empty():  # otherwise, the server said why
+                raise
         answer = await self._answers.get()
         if answer.type is not aiohttp.WSMsgType.TEXT:
             raise ConnectionError(f"received {answer.type.name}")
