@@ -10,11 +10,13 @@ from typing import Annotated, Any, Literal
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 import envs
 from envs import EnvironmentFault, Task
 from speedrunner.agents.typed_call import FORMS, describe_tools
-from speedrunner.config.schema import TaskIndex
+from speedrunner.config.named import choose_task
+from speedrunner.config.schema import TaskConfig, TaskIndex
 from speedrunner.skill_server.game import Game
 from speedrunner.skill_server.player import Player, Reply
 from speedrunner.store.records import Termination
@@ -26,10 +28,10 @@ class ResetData(msgspec.Struct):
     """The data of a reset. Other fields are ignored, as the protocol wants.
 
     Attributes:
-        seed: number of the task in its split, counted round.
+        seed: number of the task in its split, among those with the name, counted round.
         split: the split that has the seed's task.
-        task: name of the task, instead of a seed.
-        index: its world seed or variation.
+        task: name of the task.
+        index: its world seed or variation, instead of a seed.
         episode_id: the client's name for the episode.
     """
 
@@ -172,21 +174,18 @@ class OpenEnvSession:
 
 
 def choose_world(game: Game, data: ResetData) -> Task:
-    """Return the task of a reset: the named one, that of a seed, or the default."""
-    default = game.task
-    if data.task is not None or data.index is not None:
-        index = default.index if data.index is None else data.index
-        return Task(default.env, data.task or default.name, index)
-    if data.seed is None:
-        return default
-    env, name = game.config.env, game.config.task.name
+    """Return the task of a reset. Without an index and a seed, it is the first training task of its name."""
+    config, name = game.config, data.task or game.config.task.name
+    if data.index is not None or data.seed is None:
+        index = config.task.index if data.index is None and data.task is None else data.index
+        return choose_task(replace(config, task=TaskConfig(name, index)))
     try:
-        split = envs.splits(env.name, **env.options)
+        split = envs.splits(config.env.name, **config.env.options)
     except EnvironmentFault:
         known = []
     else:
         known = [task for task in getattr(split, data.split) if name in (None, task.name)]
-    return known[data.seed % len(known)] if known else Task(default.env, default.name, data.seed)
+    return known[data.seed % len(known)] if known else Task(config.env.name, name or "", data.seed)
 
 
 def _read(text: str) -> Reset | Step | State | Close:

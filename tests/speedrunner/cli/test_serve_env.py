@@ -38,16 +38,16 @@ def server(token_file: Path) -> Iterator[subprocess.Popen[str]]:
 
 def play_babyai(env: envs.TextEnv, opening: str) -> None:
     """Fulfil a mission to pick up one thing and to go to another."""
-    found = (
+    first, then = (
         re.search(r"pick up (?:the|a) (\w+ \w+)", opening),
         re.search(r"go to (?:the|a) (\w+ \w+)", opening),
     )
-    assert found[0]
-    assert found[1]
+    assert first
+    assert then
     observation = opening
     for _ in range(60):
-        carries = f"You carry a {found[0][1]}" in observation
-        step = next_step(found[carries][1], observation)
+        carries = f"You carry a {first[1]}" in observation
+        step = next_step((then if carries else first)[1], observation)
         observation = env.call("act", text=step or ("go_forward" if carries else "pick_up()")) or ""
         if env.done:
             return

@@ -162,6 +162,7 @@ async def test_a_client_ends_the_session(game: Game) -> None:
         (ResetData(seed=5), 4),  # there are four training tasks
         (ResetData(seed=5, split="test"), 8),
         (ResetData(seed=5, index=77), 77),
+        (ResetData(task="default"), 3),
     ],
 )
 def test_a_seed_is_the_number_of_a_task(game: Game, data: ResetData, index: int) -> None:
@@ -171,3 +172,4 @@ def test_a_seed_is_the_number_of_a_task(game: Game, data: ResetData, index: int)
 def test_of_a_task_without_a_split_the_seed_is_the_index() -> None:
     game = make_game("task.name=slow_step")
     assert choose_world(game, ResetData(seed=5)) == Task(CORRIDOR, "slow_step", 5)
+    assert choose_world(game, ResetData(task="broken_step")) == Task(CORRIDOR, "broken_step", 0)
