@@ -7,6 +7,7 @@ and its messages are `reset`, `step` and `close`.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.seeded_game import GameStep, SeededGame
@@ -25,14 +26,16 @@ class OpenEnv(SeededGame):
         observation: the field of an observation with the text; `None`: all fields as JSON.
         instruction: the task, in the opening of each episode.
         timeout_s: seconds that the server may take for an answer.
+        token_file: a file with the token that the server wants, if any.
 
     Raises:
-        InvalidOption: `url` is not an http or https address, or the time is not positive.
+        InvalidOption: `url` is not an http or https address or contains a password, the time is not
+            positive, or the file has no token.
     """
 
     name = "openenv"
     packages = ("aiohttp",)
-    local_options = frozenset({"url"})
+    local_options = frozenset({"url", "token_file"})
     memory_mb = 60
 
     def __init__(
@@ -43,14 +46,21 @@ class OpenEnv(SeededGame):
         observation: str | None = None,
         instruction: str = SeededGame.instruction,
         timeout_s: float = 60.0,
+        token_file: str | None = None,
     ) -> None:
         if not url.startswith(("http://", "https://")):
             raise InvalidOption(f"option 'url' of openenv must be an http or https address, not {url!r}")
+        if "@" in url.split("/")[2]:
+            raise InvalidOption(
+                "option 'url' of openenv must not contain a password, which records and process lists would"
+                " show: write it into a file and name that as token_file"
+            )
         if not timeout_s > 0:
             raise InvalidOption(f"option 'timeout_s' of openenv must be positive, not {timeout_s:g}")
         self.instruction = instruction
         self._url, self._timeout_s = url.rstrip("/"), timeout_s
         self._action, self._observation = action, observation
+        self._token = None if token_file is None else _read_token(token_file)
         self._connection: Connection | None = None
 
     @classmethod
@@ -70,7 +80,7 @@ class OpenEnv(SeededGame):
         if self._connection is not None and self._connection.is_broken:
             self.close()
         if self._connection is None:
-            self._connection = Connection(self._url, self._timeout_s)
+            self._connection = Connection(self._url, self._timeout_s, self._token)
         return self._step({"type": "reset", "data": {"seed": seed}})
 
     def act(self, text: str) -> GameStep:
@@ -102,3 +112,14 @@ class OpenEnv(SeededGame):
                 f"the OpenEnv server {self._url} answered without a usable observation"
                 f" ({type(error).__name__}: {error}; its fields: {fields})"
             ) from None
+
+
+def _read_token(file: str) -> str:
+    """Return the token in a file. Raises `InvalidOption`."""
+    try:
+        token = Path(file).expanduser().read_text(encoding="ascii").strip()
+    except (OSError, ValueError) as error:
+        raise InvalidOption(f"option 'token_file' of openenv cannot be read: {error}") from None
+    if len(token.split()) != 1:
+        raise InvalidOption(f"option 'token_file' of openenv must name a file with one word, not {file!r}")
+    return token

@@ -16,6 +16,9 @@ from envs.text_env import EnvironmentFault
 CLOSE_S = 5.0
 """Seconds that a connection may take to close."""
 
+FAREWELL_S = 1.0
+"""Seconds of them that a server may take to answer the end of the connection."""
+
 LARGEST_MESSAGE = 16 * 2**20
 """Bytes of the largest answer."""
 
@@ -31,11 +34,15 @@ class OpenEnvFailed(RuntimeError):
 
 
 class Connection:
-    """A WebSocket to a server's environment. A thread with its own event loop keeps it alive.
+    """A WebSocket to a server's environment.
+
+    A thread with its own event loop reads all the time, and so answers the server's pings while the agent
+    thinks. Otherwise, most servers end the connection after 40 seconds.
 
     Args:
         url: the server's address.
         timeout_s: seconds that connecting and each answer may take.
+        token: what the server wants as bearer token, if anything.
 
     Attributes:
         is_broken: whether the connection failed, so that its environment is lost.
@@ -44,13 +51,16 @@ class Connection:
         NoServer: no server answers there.
     """
 
-    def __init__(self, url: str, timeout_s: float) -> None:
+    def __init__(self, url: str, timeout_s: float, token: str | None = None) -> None:
         self._url, self._timeout_s = url, timeout_s
+        self._headers = {} if token is None else {"Authorization": f"Bearer {token}"}
         self.is_broken = False
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="openenv", daemon=True)
         self._thread.start()
         self._session: aiohttp.ClientSession | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._answers = asyncio.Queue[aiohttp.WSMessage](maxsize=1)
         try:
             self._socket = self._wait(self._connect())
         except (aiohttp.ClientError, OSError, ValueError) as error:  # a timeout is an OSError
@@ -88,16 +98,41 @@ class Connection:
 
     async def _connect(self) -> aiohttp.ClientWebSocketResponse:
         self._session = aiohttp.ClientSession()
-        return await self._session.ws_connect(f"{self._url}/ws", max_msg_size=LARGEST_MESSAGE)
+        socket = await self._session.ws_connect(
+            f"{self._url}/ws",
+            headers=self._headers,
+            max_msg_size=LARGEST_MESSAGE,
+            timeout=aiohttp.ClientWSTimeout(ws_close=FAREWELL_S),
+        )
+        self._reader = asyncio.create_task(self._read(socket))
+        return socket
+
+    async def _read(self, socket: aiohttp.ClientWebSocketResponse) -> None:
+        """Queue the server's messages until its last one, which is no text."""
+        while not self.is_broken:
+            message = await socket.receive()
+            self.is_broken = message.type is not aiohttp.WSMsgType.TEXT
+            await self._answers.put(message)
 
     async def _exchange(self, message: str) -> str:
-        await self._socket.send_str(message)
-        answer = await self._socket.receive()
+        try:
+            await self._socket.send_str(message)
+        except ConnectionError:
+            if self._answers.empty():  # otherwise, the server said why
+                raise
+        answer = await self._answers.get()
         if answer.type is not aiohttp.WSMsgType.TEXT:
             raise ConnectionError(f"received {answer.type.name}")
         return str(answer.data)
 
     async def _disconnect(self) -> None:
+        if self._reader is not None:
+            self._reader.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._reader
+            if not self.is_broken:
+                await self._socket.send_str('{"type": "close"}')
+            await self._socket.close()
         if self._session is not None:
             await self._session.close()
 

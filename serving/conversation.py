@@ -17,6 +17,26 @@ from serving.meter import Status
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
+from typed.numbers import Whole
+
+
+class TokenIds(msgspec.Struct, frozen=True):
+    """The token ids of one request.
+
+    Attributes:
+        shared: number of the first ids of the prompt that are those of the request before: its prompt and
+            answer. 0 for the first request of a conversation.
+        prompt: the other ids of the prompt.
+        answer: the generated ids.
+    """
+
+    shared: Whole
+    prompt: list[Whole]
+    answer: list[Whole]
+
+    def whole_prompt(self, before: list[int]) -> list[int]:
+        """Return all ids of the prompt, from those of the request before: its prompt and answer."""
+        return before[: self.shared] + self.prompt
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -28,6 +48,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         seconds: time from sending the request to the end of the answer.
         request: id of its request in the ledger; empty if there was none.
         token_ids: the generated ids (completions API only).
+        recorded: the ids for the record, if the options want them there.
         echo: the items of it that later requests send back (chat and responses APIs).
         open_calls: ids of its tool calls, which the reply answers (same APIs).
         first_token_s: time from the request's arrival in the engine to its first token, if the engine reports
@@ -42,6 +63,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     request: str = ""
     token_ids: list[int] = []
+    recorded: TokenIds | None = None
     echo: list[dict[str, Any]] = []
     open_calls: list[str] = []
     first_token_s: float | None = None

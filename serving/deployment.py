@@ -115,7 +115,9 @@ class Deployment:
         if context is not None and context < model_config.context:
             model_config = msgspec.structs.replace(model_config, context=context)
         async with self._engine(meter, self.recover) as engine:
-            model = Model(model_config, engine, self._tokenizer, self.replicas, queued=admission)
+            model = Model(
+                model_config, engine, self._tokenizer, self.replicas, admission, self._options.token_ids
+            )
             self._models.append(model)
             try:
                 yield model

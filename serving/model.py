@@ -32,6 +32,7 @@ class Model:
         tokenizer: needed on the completions API.
         replicas: the engine's replicas.
         queued: whether its conversations wait for room in the cache, if the replicas queue conversations.
+        records_ids: whether completions have the token ids for the record.
 
     Attributes:
         tokenizer: `None` on chat and responses APIs.
@@ -49,6 +50,7 @@ class Model:
         tokenizer: ChatTokenizer | None,
         replicas: Sequence[Replica] = (),
         queued: bool = True,
+        records_ids: bool = False,
     ) -> None:
         self.model_config = model_config
         self.engine = engine
@@ -56,6 +58,7 @@ class Model:
         self.tokenizer = tokenizer
         self.note_tools: Callable[[dict[str, str], list[ToolSpec]], None] = lambda labels, tools: None
         self._queued = queued
+        self._records_ids = records_ids
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
         self._tool_check: ToolCheck | None = None
@@ -92,7 +95,8 @@ class Model:
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda each: len(each.slots))
         slot = replica.slot(self._sent_before(transcript.ids), self._queued)
-        return TokenConversation(self.engine, transcript, settings, self.model_config.context, labels, slot)
+        context = self.model_config.context
+        return TokenConversation(self.engine, transcript, settings, context, labels, slot, self._records_ids)
 
     async def warm(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str], **options: Any

@@ -38,6 +38,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     #: Check tool calls and the prefix cache before the first episode: `once` for each server configuration
     #: that has passed, `always` at each start, or `never`.
     check: Check = "once"
+    #: Record the token ids of all prompts and answers (completions API), for `export --to atif --token-ids`.
+    token_ids: bool = False
 
     def elsewhere(self) -> Self:
         """Return the same options for another engine, without this one's address, port and API key."""

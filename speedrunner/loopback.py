@@ -31,7 +31,7 @@ def listen(port: int) -> socket.socket:
         listener.close()
         reason = (error.strerror or str(error)).lower()
         raise PortInUse(
-            f"port {port} is not available ({reason}): choose another --port, or omit it to use a free one"
+            f"port {port} is not available ({reason}): choose another --port, or 0 for a free one"
         ) from error
     return listener
 

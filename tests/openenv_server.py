@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from aiohttp import web
+from aiohttp import WSMsgType, web
 
 Behaviour = Callable[[dict[str, Any], dict[str, Any]], Any]
 
@@ -30,6 +30,8 @@ class Server:
     def __init__(self, behaviour: Behaviour) -> None:
         self.behaviour = behaviour
         self.connections = 0
+        self.is_pinging = False
+        self.ponged = threading.Event()
         self._loop = asyncio.new_event_loop()
         started = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,))
@@ -55,7 +57,7 @@ class Server:
 
     async def _play(self, request: web.Request) -> web.WebSocketResponse:
         self.connections += 1
-        socket, state = web.WebSocketResponse(), dict[str, Any]()
+        socket, state = web.WebSocketResponse(autoping=not self.is_pinging), dict[str, Any]()
         await socket.prepare(request)
         async for message in socket:
             answer = self.behaviour(json.loads(message.data), state)
@@ -67,7 +69,15 @@ class Server:
                 kind = "error" if "code" in answer else "observation"
                 answer = json.dumps({"type": kind, "data": answer})
             await socket.send_str(answer)
+            if self.is_pinging:
+                await self._await_pong(socket)
         return socket
+
+    async def _await_pong(self, socket: web.WebSocketResponse) -> None:
+        """Wait until the client has answered a ping, as servers do that notice dead clients."""
+        await socket.ping()
+        if (await socket.receive()).type is WSMsgType.PONG:
+            self.ponged.set()
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

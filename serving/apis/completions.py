@@ -6,13 +6,20 @@ from __future__ import annotations
 import msgspec
 
 from serving.admission import Slot
-from serving.conversation import AnswerOverflow, Completion, ResumableConversation, sampling, status_of
+from serving.conversation import (
+    AnswerOverflow,
+    Completion,
+    ResumableConversation,
+    TokenIds,
+    sampling,
+    status_of,
+)
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, TruncatedCall
 from serving.model_config import Role
 from serving.tokens.grammar import structural_tag
-from serving.tokens.transcript import Transcript
+from serving.tokens.transcript import Transcript, common_prefix
 
 
 class TokenConversation(ResumableConversation):
@@ -33,6 +40,7 @@ class TokenConversation(ResumableConversation):
         context: int,
         labels: dict[str, str],
         slot: Slot,
+        records_ids: bool = False,
     ) -> None:
         self.transcript = transcript
         self.tag = structural_tag(transcript.grammar)
@@ -42,6 +50,8 @@ class TokenConversation(ResumableConversation):
         self.replica = slot.replica
         self._prompt = Prompt(transcript.ids, slot.replica.ideal)
         self._slot = slot
+        self._before: list[int] | None = [] if records_ids else None
+        """Prompt and answer of the last request, if ids are recorded."""
         self.options = {
             **sampling(role),
             "structured_outputs": {"structural_tag": self.tag},
@@ -78,6 +88,7 @@ class TokenConversation(ResumableConversation):
             **self.options,
         )
         ids = reply.answer.choices[0].token_ids or []
+        recorded = self._record_ids(ids)
         answer = self.transcript.answer(ids)
         usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
         completion = Completion(
@@ -89,6 +100,7 @@ class TokenConversation(ResumableConversation):
             seconds=reply.seconds,
             request=reply.request,
             token_ids=ids,
+            recorded=recorded,
             first_token_s=reply.answer.first_token_s,
         )
         overflows = isinstance(answer.problem, TruncatedCall) and len(ids) >= room
@@ -98,6 +110,15 @@ class TokenConversation(ResumableConversation):
             message = f"the answer did not fit the {room} tokens left of the context of {self._context}"
             raise AnswerOverflow(message, completion)
         return completion
+
+    def _record_ids(self, answer: list[int]) -> TokenIds | None:
+        """Return the ids of a request, before its answer is appended; `None` if they are not recorded."""
+        if self._before is None:
+            return None
+        prompt = self.transcript.ids
+        shared = len(common_prefix(self._before, prompt))
+        self._before = prompt + answer
+        return TokenIds(shared, prompt[shared:], answer)
 
     def recall(self, completion: Completion) -> None:
         """See `Conversation`."""

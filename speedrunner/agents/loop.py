@@ -7,6 +7,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+import msgspec
+
 from serving.conversation import AnswerOverflow, Conversation
 from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
@@ -115,6 +117,7 @@ async def run_agent(
             seconds=round(completion.seconds, 4),
             queued_s=round(queued_s, 4),
             request=completion.request,
+            token_ids=completion.recorded or msgspec.UNSET,
         )
         if overflow is not None:
             turn.error = str(overflow)

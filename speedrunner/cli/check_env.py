@@ -11,7 +11,7 @@ import typer
 from envs import Task
 from envs.random_play import CALLS
 from speedrunner.cli.output import end_report, say_finding
-from speedrunner.config.compose import compose
+from speedrunner.config.compose import compose, env_settings
 from speedrunner.config.named import choose_task
 from speedrunner.config.schema import Config, TaskConfig
 from speedrunner.findings import Finding, failure, ok, report
@@ -65,8 +65,7 @@ def check(
 
     Example: speedrunner check env scienceworld family=4
     """
-    settings = [each if each.startswith(("env.", "task.")) else f"env.{each}" for each in options or []]
-    config = compose([f"env={name}", *settings])
+    config = compose([f"env={name}", *env_settings(options or [])])
     known = read_record(compare, Certificate) if compare else None
     task = None if config.task == TaskConfig() else choose_task(config)
 

@@ -13,6 +13,7 @@ class Command:
         help: the first line of the function's docstring, at most 80 characters.
         target: `module:function` below `speedrunner.cli`; by default `NAME_command:NAME`.
         commands: the commands of a group.
+        default: the command of a group that runs if its words name none.
         shares: whether its files are made for other people and follow the user's umask. The files of all
             other commands are private.
     """
@@ -21,6 +22,7 @@ class Command:
     help: str
     target: str = ""
     commands: tuple[Command, ...] = ()
+    default: str = ""
     shares: bool = False
 
 
@@ -48,6 +50,11 @@ LIBRARY = (
 CHECK = (
     Command("env", "Play an environment at random and print each broken rule.", "check_env:check"),
     Command("method", "Play a small run with fake answers and print each broken rule.", "check_method:check"),
+)
+
+SERVE = (
+    Command("model", "Serve a model until Ctrl-C, for runs in other terminals.", "serve_command:serve"),
+    Command("env", "Serve an environment as an OpenEnv server until Ctrl-C.", "serve_env:serve"),
 )
 
 PROBE = (
@@ -91,7 +98,12 @@ COMMANDS = {
         Command("prepare", "Download and build what runs need on nodes without a network."),
         Command("doctor", "Check this machine before a run and say how to fix problems."),
         Command("submit", "Submit a sweep to Slurm as jobs that resume by themselves."),
-        Command("serve", "Serve a model until Ctrl-C, for runs in other terminals."),
+        Command(
+            "serve",
+            "Serve a model (serve KEY=VALUE...) or an environment (serve env).",
+            commands=SERVE,
+            default="model",
+        ),
     ),
     "Extend": (
         Command("init", "Write a working example of an environment, a method or a model.", shares=True),

@@ -45,6 +45,12 @@ def export(
     block_size: Annotated[
         int, typer.Option("--block-size", min=1, help="Tokens of each hashed block, for mooncake.")
     ] = 16,
+    token_ids: Annotated[
+        bool,
+        typer.Option(
+            "--token-ids", help="Write the ids of prompts and answers (serving.token_ids), for atif."
+        ),
+    ] = False,
 ) -> None:
     """Write runs in the formats of other tools.
 
@@ -70,7 +76,7 @@ def export(
         out.parent.mkdir(parents=True, exist_ok=True)
         shutil.rmtree(temporary, ignore_errors=True)  # of a killed export
         try:
-            what, count = _write(to, paths, temporary, block_size)
+            what, count = _write(to, paths, temporary, block_size, token_ids)
             if out.exists():
                 out.rmdir()
             temporary.rename(out)
@@ -79,7 +85,7 @@ def export(
     say(f"{what or 'nothing'} of {count} runs written to {out}")
 
 
-def _write(to: Format, paths: list[Path], folder: Path, block_size: int) -> tuple[str, int]:
+def _write(to: Format, paths: list[Path], folder: Path, block_size: int, token_ids: bool) -> tuple[str, int]:
     """Write the export into a folder. Return what it contains, and the number of runs."""
     write: Callable[[Path, Path], int]
     match to:
@@ -92,7 +98,7 @@ def _write(to: Format, paths: list[Path], folder: Path, block_size: int) -> tupl
         case "traces":
             name, write = "session traces", write_session_traces
         case "atif":
-            name, write = "trajectories", write_trajectories
+            name, write = "trajectories", partial(write_trajectories, with_ids=token_ids)
         case "mooncake":
             name, write = "requests", partial(write_request_trace, block_size=block_size)
     folders = dict(zip(paths, run_names(paths), strict=True))

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import re
 import signal
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
-from inspect import Parameter, Signature
+from collections.abc import Callable, Iterable, Mapping
+from inspect import Signature
 from types import FrameType
-from typing import Any, Self, get_args
+from typing import Self, get_args
 
 import msgspec
 
@@ -20,26 +17,17 @@ import envs
 from envs import InvalidPrimitiveCall, TextEnv
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import SUBMIT_ANSWER, actor_view, task_text
+from speedrunner.agents.typed_call import FORMS, UnreadableLine, describe_tools, read_call
 from speedrunner.config.named import choose_task
 from speedrunner.config.schema import Config
 from speedrunner.store.records import Module, Termination
 from speedrunner.workers.local_worker import LocalWorker
-from typed.typed_values import format_value
 
 HELP, QUIT = "help", "quit"
 """Lines that are no calls, unless a primitive has the same name."""
 
-HINT = (
-    "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...). Tab completes names, help lists the primitives, and"
-    " quit or Ctrl-D ends the episode."
-)
+HINT = f"Type {FORMS}. Tab completes names, help lists the primitives, and quit or Ctrl-D ends the episode."
 NO_LIMIT_S = 1e9
-SHOWN_CHARS = 100
-"""Maximum characters shown of a syntax error."""
-
-
-class UnreadableLine(Exception):
-    """A typed line is not a call."""
 
 
 class Interrupts:
@@ -120,7 +108,7 @@ def _next_call(env: TextEnv, interrupts: Interrupts, say: Callable[[str], None])
             if line == QUIT and QUIT not in signatures:
                 return None
             if line == HELP and HELP not in signatures:
-                say("\n".join(_tools(env)))
+                say("\n".join(describe_tools(env)))
             elif line:
                 return read_call(line, signatures)
         except UnreadableLine as error:
@@ -164,63 +152,3 @@ def completions(
     choices = [str(value) for each in parameters for value in get_args(each.annotation)]
     by_name = [f"{each.name}=" for each in parameters] if "(" in before else []
     return [each for each in (*choices, *by_name) if each.startswith(word)]
-
-
-def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
-    """Return the call that a person typed.
-
-    Args:
-        line: `name`, `name words`, or a call in Python with literals. Words are assigned to the parameters in
-            order, separated by commas.
-        signatures: the signatures of the tools, by name. A tool without one gets no arguments.
-
-    Raises `UnreadableLine`, which says how to write the call.
-    """
-    found = re.fullmatch(r"(\w+)\s*(.*)", line, re.DOTALL)
-    if found is None:
-        raise UnreadableLine(f"{format_value(line)} does not begin with a name. {HINT}")
-    name, rest = found.groups()
-    if name not in signatures or not rest:
-        return ToolCall(name, {})
-    signature = signatures[name]
-    parameters = list(signature.parameters.values())
-    if rest.startswith("("):
-        return ToolCall(name, _literals(name, rest, signature))
-    words = [each.strip() for each in rest.split(",", len(parameters) - 1)] if parameters else [rest]
-    if len(words) > len(parameters):
-        raise UnreadableLine(f"{name} takes nothing, but was given {format_value(rest)}")
-    given = zip(parameters, words, strict=False)
-    return ToolCall(name, {parameter.name: _from_word(parameter, word) for parameter, word in given})
-
-
-def _literals(name: str, rest: str, signature: Signature) -> dict[str, Any]:
-    """Return the arguments of a call in Python's syntax. Raises `UnreadableLine`."""
-    try:
-        tree = ast.parse(f"{name}{rest}", mode="eval").body
-        if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
-            raise ValueError("no call")
-        positional = [ast.literal_eval(each) for each in tree.args]
-        by_name = {str(each.arg): ast.literal_eval(each.value) for each in tree.keywords}
-        return dict(signature.bind(*positional, **by_name).arguments)
-    except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise UnreadableLine(
-            f"cannot read {format_value(name + rest)}: write texts in quotes, as in {name}(...='...')"
-        ) from None
-    except TypeError as error:
-        raise UnreadableLine(f"{name}{signature}: {textwrap.shorten(str(error), SHOWN_CHARS)}") from None
-
-
-def _from_word(parameter: Parameter, word: str) -> Any:
-    """Return a word as the parameter's type, or unchanged, which the environment then refuses."""
-    with suppress(msgspec.ValidationError):
-        return msgspec.convert(word, parameter.annotation, strict=False)
-    return word
-
-
-def _tools(env: TextEnv) -> Iterator[str]:
-    """Yield one line for each primitive."""
-    for each in env.primitives:
-        signature = each.signature.replace(return_annotation=Signature.empty)
-        yield f"{each.name}{signature}: {each.doc}"
-    if env.submits:
-        yield f"{SUBMIT_ANSWER.name}(): {SUBMIT_ANSWER.doc}"

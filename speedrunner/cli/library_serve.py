@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import asyncio
-import os
-import stat
 import sys
-from collections.abc import Coroutine
-from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from speedrunner.cli.command import StoredLibrary, Trust, key_values
+from speedrunner.cli.local_server import SESSIONS, Sessions, TokenFile, read_token, serve_until_signal
 from speedrunner.cli.output import say_error
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.loopback import ADDRESS, listen, new_token
 from speedrunner.optional import optional
-from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.skill_server.game import load_game
-from speedrunner.store.files import explain_errors
-
-SESSIONS = 4
 
 
 def serve(
@@ -43,18 +35,8 @@ def serve(
             show_default=False,
         ),
     ] = None,
-    token_file: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File with the token of HTTP clients, of mode 600; created if missing. Default: a new token,"
-            " printed once.",
-            show_default=False,
-        ),
-    ] = None,
-    sessions: Annotated[
-        int, typer.Option(metavar="N", min=1, help="Most HTTP clients at a time.")
-    ] = SESSIONS,
+    token_file: TokenFile = None,
+    sessions: Sessions = SESSIONS,
     trust: Trust = None,
 ) -> None:
     """Serve an environment and a library as MCP tools.
@@ -77,35 +59,11 @@ def serve(
             raise InvalidConfig("--token-file is for HTTP clients: add --port 0")
         if sys.stdin.isatty():
             say_error("waiting for an MCP client at the standard input; press Ctrl-C to stop")
-        _serve_until_signal(serve_stdio(game))
+        serve_until_signal(serve_stdio(game))
         return
-    token = new_token() if token_file is None else _read_token(token_file)
+    token = new_token() if token_file is None else read_token(token_file)
     listener = listen(port)
     say_error(f"{source} is at http://{ADDRESS}:{listener.getsockname()[1]}{PATH}; press Ctrl-C to stop")
     where = f"Authorization: Bearer {token}" if token_file is None else f"the token in {token_file}"
     say_error(f"clients send {where}")
-    _serve_until_signal(serve_http(game, token, listener, sessions))
-
-
-def _serve_until_signal(work: Coroutine[Any, Any, None]) -> None:
-    try:
-        asyncio.run(Drain(lambda line: None).run(work))
-    except Interrupted as interrupted:
-        say_error(str(interrupted))
-
-
-def _read_token(file: Path) -> str:
-    """Return the token in a file, which is created if missing. Raises `InvalidConfig`, `StorageError`."""
-    with explain_errors(file, "read"):
-        if not file.exists():
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as created:
-                created.write(new_token() + "\n")
-        mode = stat.S_IMODE(file.stat().st_mode)
-        token = file.read_text(encoding="utf-8", errors="replace").strip()
-    if mode & 0o077:
-        raise InvalidConfig(f"--token-file {file} has mode {mode:o}, so others may read it: chmod 600 {file}")
-    if not token.isascii() or len(token) < 16 or len(token.split()) != 1:
-        raise InvalidConfig(
-            f"--token-file {file} has no token: write one word of at least 16 ASCII characters"
-        )
-    return token
+    serve_until_signal(serve_http(game, token, listener, sessions))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -133,6 +133,11 @@ def group_file(group: str, choice: object) -> Path:
     if choice not in files:
         raise _unknown_choice(group, choice)
     return files[str(choice)]
+
+
+def env_settings(options: Iterable[str]) -> list[str]:
+    """Return an environment's options as settings. Those whose key has a dot are settings already."""
+    return [each if "." in each.partition("=")[0] else f"env.{each}" for each in options]
 
 
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable, Iterator
-from functools import cache, cached_property
+from functools import cached_property
 from importlib.metadata import version
 from itertools import groupby
 from operator import itemgetter
@@ -81,8 +81,12 @@ def validate(document: Json, where: str) -> None:
         raise files.StorageError(f"{where} is no valid trajectory: {place or 'it'}: {first['msg']}") from None
 
 
-def write_trajectories(path: Path, folder: Path) -> int:
+def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
     """Write a run into a folder, which is created. Return the number of trajectories.
+
+    Args:
+        with_ids: whether steps have the token ids of their requests. If the run did not record them, it is
+            not exported.
 
     Raises:
         NotInstalled: the package `atif` is missing.
@@ -90,7 +94,7 @@ def write_trajectories(path: Path, folder: Path) -> int:
         InvalidConfig: the run's configuration cannot be read.
     """
     run = load(path)
-    exported = cache(lambda carried: _Exported(RunData(path / carried) if carried else run))
+    made: dict[str | None, _Exported] = {}
     count = 0
     with files.explain_errors(folder, "written"):
         for name in sorted([*recorded_files(path), *_unfinished(run)]):
@@ -102,11 +106,17 @@ def write_trajectories(path: Path, folder: Path) -> int:
                 continue
             target = folder / found[0]
             target.mkdir(parents=True, exist_ok=True)
-            for key, document in exported(found[1]).documents(path / name):
+            if (carried := found[1]) not in made:
+                made[carried] = _Exported(RunData(path / carried) if carried else run, with_ids)
+            for key, document in made[carried].documents(path / name):
                 content = msgspec.json.encode(document)
                 files.check_content(content, f"{path / name}, as trajectory {key},")
                 (target / f"{key}.json").write_bytes(content)
                 count += 1
+    if with_ids and not any(each.has_ids for each in made.values()):
+        raise files.StorageError(
+            f"{path} has no token ids: only runs with serving.token_ids=true record them"
+        )
     return count
 
 
@@ -128,8 +138,10 @@ def _copy(source: Path, target: Path) -> None:
 class _Exported:
     """The documents of one run, with what they take from its other records."""
 
-    def __init__(self, run: RunData) -> None:
+    def __init__(self, run: RunData, with_ids: bool) -> None:
         self._run = run
+        self._with_ids = with_ids
+        self.has_ids = False
         names = condition_name(run.settings)
         self._about = {"environment": names.env, "method": names.method}
 
@@ -208,7 +220,8 @@ class _Exported:
         usages = (msgspec.convert(turn["usage"], Usage) for _, turn in turns)
         usage = sum(usages, Usage())
         prices = self._run.prices.get(model)
-        steps = steps_of(turns, self._times, prices)
+        self.has_ids |= any("token_ids" in turn for _, turn in turns)
+        steps = steps_of(turns, self._times, prices, self._with_ids)
         agent: Json = {"name": "speedrunner", "version": version("speedrunner"), "model_name": model}
         metrics: Json = {
             "total_prompt_tokens": usage.prompt,

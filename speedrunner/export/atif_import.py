@@ -52,12 +52,14 @@ def import_run(source: Path, out: Path) -> RunData:
         NotInstalled: the package `atif` is missing.
         StorageError: `source` is no whole export of a run, a file is damaged or too large, or the disk
             refuses.
+        InvalidConfig: the run's configuration cannot be read.
     """
     if not (source / "records" / "config.yaml").is_file():
         raise files.StorageError(
             f"{source} is no exported run: it has no records/config.yaml. Trajectories of other tools have no"
             " configuration, policies and ledger, so they cannot become a run"
         )
+    _ = load(source / "records").settings
     temporary = files.temporary_name(out)
     with files.explain_errors(out, "written"):
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from serving.conversation import TokenIds
 from serving.usage import Prices, Usage
 from speedrunner.export.conversations import timestamp
 from speedrunner.store.records import CallNode, Turn
@@ -63,7 +64,10 @@ def in_order(record: Json, kind: type[msgspec.Struct]) -> Json:
 
 
 def steps_of(
-    turns: Sequence[tuple[int, Json]], times: Mapping[str, float], prices: Prices | None
+    turns: Sequence[tuple[int, Json]],
+    times: Mapping[str, float],
+    prices: Prices | None,
+    with_ids: bool = False,
 ) -> list[Json]:
     """Return the steps of a conversation; at least one.
 
@@ -71,8 +75,10 @@ def steps_of(
         turns: with their numbers in the record.
         times: Unix seconds at which each request ended.
         prices: prices of the model's tokens, if known.
+        with_ids: whether answers have the token ids of their requests, if they were recorded.
     """
     steps: list[Json] = []
+    ids: list[int] = []
     answer: Json | None = None
     for number, turn in turns:
         messages = turn["messages"]
@@ -81,6 +87,14 @@ def steps_of(
             messages = messages[1:]
         steps += map(_message, messages)
         answer = _answer(number, turn, times, prices)
+        if with_ids and "token_ids" in turn:
+            recorded = msgspec.convert(turn["token_ids"], TokenIds)
+            prompt = recorded.whole_prompt(ids)
+            answer["metrics"] |= {
+                "prompt_token_ids": prompt,
+                "completion_token_ids": recorded.answer,
+            }
+            ids = prompt + recorded.answer
         steps += [answer, *_calls_below(number, turn["executed"] or {"calls": []})]
     if answer is not None and (last := turns[-1][1]["executed"]) is not None:
         holds, text = _shown(last)

@@ -75,6 +75,17 @@ class Game:
         return WorkerPool(size, env.name, env.options, None, self.config.sandbox.limits)
 
 
+def make_game(config: Config) -> Game:
+    """Return an environment without skills.
+
+    Raises:
+        EnvironmentFault: the environment does not exist, or `task.name` is missing and it has no split.
+    """
+    env = make_env(config)
+    env.close()
+    return Game(config, env, ActorSpec(Library(env.primitives)), choose_task(config), State())
+
+
 def load_game(source: str, overrides: Sequence[str], trust: Collection[str]) -> Game:
     """Load a stored library and the environment that it plays.
 

@@ -15,7 +15,7 @@ from mcp.server.stdio import stdio_server
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
 from serving.tokens.tools import ToolSpec
-from speedrunner.skill_server.game import Game
+from speedrunner.skill_server.game import START, Game
 from speedrunner.skill_server.player import Player
 
 if TYPE_CHECKING:
@@ -35,7 +35,9 @@ def make_server(game: Game, player: Player) -> Server[Any]:
         return ListToolsResult(tools=tools)
 
     async def call_tool(_context: Any, params: CallToolRequestParams) -> CallToolResult:
-        reply = await player.call(params.name, params.arguments or {})
+        arguments = params.arguments or {}
+        is_start = params.name == START
+        reply = await (player.start(arguments) if is_start else player.call(params.name, arguments))
         texts = [reply.text] if reply.end is None else [reply.text, reply.end]
         return CallToolResult(
             content=[TextContent(text=text) for text in texts],

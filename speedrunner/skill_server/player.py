@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass
 from typing import Any, Self
@@ -16,6 +16,7 @@ from serving.errors import InvalidCall
 from serving.tokens.tools import ToolCall, checked_call
 from speedrunner.agents.actor import task_text
 from speedrunner.agents.loop import AgentLimits
+from speedrunner.agents.typed_call import UnreadableLine, read_call
 from speedrunner.agents.world_call import execute_call
 from speedrunner.skill_server.game import START, Game
 from speedrunner.store.records import Termination
@@ -95,8 +96,29 @@ class Player:
         finally:
             await self._give_back()
 
+    async def start(self, arguments: Mapping[str, Any]) -> Reply:
+        """Start an episode: the tool `START`."""
+        return await self._alone(START, lambda: self._start(arguments))
+
     async def call(self, name: str, arguments: Mapping[str, Any]) -> Reply:
-        """Run a tool call. While another one runs, refuse it.
+        """Run a tool call of the actor."""
+        return await self._alone(name, lambda: self._act(lambda: _read_json(name, arguments)))
+
+    async def call_typed(self, line: str) -> Reply:
+        """Run a typed call of a primitive; see `read_call`."""
+        signatures = {each.name: each.signature for each in self._game.env.primitives}
+
+        def read() -> ToolCall:
+            try:
+                found = read_call(line.strip(), signatures)
+            except UnreadableLine as error:
+                raise InvalidCall(str(error), line) from None
+            return _read_json(found.name, found.arguments)
+
+        return await self._alone("the last call", lambda: self._act(read))
+
+    async def _alone(self, name: str, work: Callable[[], Coroutine[Any, Any, Reply]]) -> Reply:
+        """Run a call. While another one runs, refuse it.
 
         A call continues if the client stops waiting for it: the world cannot go back.
         """
@@ -106,16 +128,12 @@ class Player:
                 f" Wait for its result, then call {name} again.",
                 is_error=True,
             )
-        # As in a model's call, which is JSON, NaN and infinite numbers become null.
-        plain = msgspec.json.decode(msgspec.json.encode(arguments))
-        self._running = asyncio.create_task(self._carry_out(ToolCall(name, plain)), name=name)
+        self._running = asyncio.create_task(self._carry_out(work()), name=name)
         return await asyncio.shield(self._running)
 
-    async def _carry_out(self, call: ToolCall) -> Reply:
+    async def _carry_out(self, work: Coroutine[Any, Any, Reply]) -> Reply:
         try:
-            if call.name == START:
-                return await self._start(checked_call(call, {START: self._game.start_tool}, ""))
-            return await self._act(call)
+            return await work
         except InvalidCall as error:
             return Reply(f"Error: {error}", is_error=True)
         except WorkerError as error:
@@ -125,9 +143,10 @@ class Player:
             self._episode.outcome = None
             return await self._reply(f"Error: {error}", True, Termination.ENVIRONMENT_ERROR)
 
-    async def _start(self, call: ToolCall) -> Reply:
+    async def _start(self, arguments: Mapping[str, Any]) -> Reply:
         """Start an episode. Raises `InvalidCall`, `WorkerError`."""
         game = self._game
+        call = checked_call(_read_json(START, arguments), {START: game.start_tool}, "")
         chosen: dict[str, Any] = {"task": game.task.name, "index": game.task.index} | call.arguments
         if abs(chosen["index"]) > WHOLE_LIMIT:
             raise InvalidCall(f"index must be at most {WHOLE_LIMIT} (got {chosen['index']})", "")
@@ -143,8 +162,12 @@ class Player:
         self._episode = Episode(limits, worker.outcome, now)
         return Reply(task_text(opening), status=self._status())
 
-    async def _act(self, call: ToolCall) -> Reply:
-        """Run a call of the actor in the running episode. Raises `InvalidCall`, `WorkerError`."""
+    async def _act(self, read: Callable[[], ToolCall]) -> Reply:
+        """Run a call of the actor in the running episode. Raises `WorkerError`.
+
+        Args:
+            read: returns the call. Raises `InvalidCall`.
+        """
         episode, worker = self._episode, self._worker
         if episode is None or worker is None or episode.termination is not None:
             over = episode.describe_end() if episode else f"No episode is running: call {START} first."
@@ -157,7 +180,7 @@ class Player:
         limits.llm_calls -= 1
         episode.calls += 1
         try:
-            checked = checked_call(call, self._game.tools, "")
+            checked = checked_call(read(), self._game.tools, "")
         except InvalidCall as error:
             return await self._reply(f"Error: {error}", True)
         reply, executed = await execute_call(worker, checked, self._game.config, limits.remaining_s)
@@ -196,3 +219,14 @@ class Player:
         """Return the worker, if there is one, so that nothing of the episode remains."""
         self._worker = None
         await self._lease.aclose()
+
+
+def _read_json(name: str, arguments: Mapping[str, Any]) -> ToolCall:
+    """Return a call with JSON arguments, as a model's call has them: NaN and infinite numbers become null.
+
+    Raises `InvalidCall`.
+    """
+    try:
+        return ToolCall(name, msgspec.json.decode(msgspec.json.encode(arguments)))
+    except (msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
+        raise InvalidCall(f"{name}: its arguments are not JSON ({error})", "") from None

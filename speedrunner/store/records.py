@@ -13,6 +13,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from envs import Outcome, Task
+from serving.conversation import TokenIds
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Prices, Usage
@@ -122,6 +123,7 @@ class Turn(msgspec.Struct):
         role: `actor`, or another role of the method that played the episode.
         conversation: number of the role's conversation within the episode, from 0.
         request: id of its rows in the ledger; empty in records of earlier versions.
+        token_ids: those of the request, if `serving.token_ids` was set.
     """
 
     messages: list[Message]
@@ -136,6 +138,7 @@ class Turn(msgspec.Struct):
     role: str = "actor"
     conversation: Whole = 0
     request: str = ""
+    token_ids: TokenIds | msgspec.UnsetType = msgspec.UNSET
 
 
 class Hunk(msgspec.Struct, frozen=True):

@@ -68,6 +68,21 @@ class TestPlay:
             env.reset(Task("openenv", "default", seed))
         assert server.connections == 1
 
+    def test_pings_are_answered_while_the_agent_thinks(self, env: Any, server: Server) -> None:
+        server.is_pinging = True
+        env.reset(SEVEN)
+        server.ponged.clear()
+        env.call("act", text="3")
+        assert server.ponged.wait(20)
+
+    def test_an_episode_begins_although_the_server_ended_the_connection_after_the_last_one(
+        self, env: Any, server: Server
+    ) -> None:
+        env.reset(SEVEN)
+        env._connection._wait(env._connection._socket.close())  # the reader sees what a server's end shows
+        assert env.reset(SEVEN).observation == "Guess, seed 7."
+        assert server.connections == 2
+
 
 class TestFaults:
     def test_a_server_that_ignores_its_seed_is_refused_with_both_hashes(

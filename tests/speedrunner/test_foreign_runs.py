@@ -72,7 +72,17 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
 """Every command that reads runs, with one of them, the folder that it is in, and one for what is written."""
 
 NO_READERS = {
-    *("init", "list", "prepare", "doctor", "serve", "library check", "library try", "check env"),
+    *(
+        "init",
+        "list",
+        "prepare",
+        "doctor",
+        "serve model",
+        "serve env",
+        "library check",
+        "library try",
+        "check env",
+    ),
     "import",
     *("check method", "bench probe cache", "bench probe tools", "bench cache", "bench rollout", "bench gpu"),
 }

@@ -116,6 +116,48 @@ class TestATrajectory:
         assert answer.message == first.text
 
 
+class TestTokenIds:
+    def test_are_those_of_the_engine_s_requests_if_the_run_recorded_them(
+        self, tmp_path: Path, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+    ) -> None:
+        with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
+            played = ScriptedRun(tmp_path, roomy(tiny_model_config), engine)
+            where = f"run.dir={tmp_path / 'run'}"
+            done = in_process("run", *SCHEDULE, *played.arguments, "serving.token_ids=true", where)
+            assert done.returncode == 0, done.stderr
+            requests = [each for each in engine.requests if not (each.warms or each.probes)]
+            sent = [each.prompt for each in requests if len(each.prompt) > 1]  # the first one is a ping
+        out = ("--out", str(tmp_path / "ids"), "--token-ids")
+        done = in_process("export", str(tmp_path / "run"), "--to", "atif", *out)
+        assert (done.returncode, done.stderr) == (0, "")
+        found = [
+            (step.metrics, step.message)
+            for path in (tmp_path / "ids").rglob("*-*.json")
+            for step in opened(path).steps
+            if step.metrics
+        ]
+        assert sorted(tuple(each.prompt_token_ids or ()) for each, _ in found) == sorted(sent)
+        for each, text in found:
+            assert len(each.prompt_token_ids or ()) == each.prompt_tokens
+            assert len(each.completion_token_ids or ()) == each.completion_tokens
+            assert str(text) in tiny_tokenizer.decode(each.completion_token_ids or [])
+        copy = check_round_trip(tmp_path / "run", tmp_path)
+        played_run = load(copy)
+        verified = in_process(
+            "verify", str(copy), "--trust", played_run.settings.env.name, *_trusted(played_run)
+        )
+        assert verified.returncode == 0, verified.stdout
+        done = in_process("import", str(tmp_path / "ids/run"), "--out", str(tmp_path / "again"))
+        assert done.returncode == 0, done.stderr
+        assert records(tmp_path / "again") == records(tmp_path / "run")
+
+    def test_a_run_without_them_is_not_exported_with_them(self, run: RunData, tmp_path: Path) -> None:
+        out = ("--out", str(tmp_path / "ids"), "--token-ids")
+        done = in_process("export", str(run.path), "--to", "atif", *out)
+        assert "has no token ids: only runs with serving.token_ids=true record them" in done.stderr
+        assert not any("token_ids" in path.read_text() for path in run.path.glob("trajectories/*"))
+
+
 class TestTheRoundTrip:
     def test_gives_the_same_files_and_a_green_verification(
         self, run: RunData, exported: Path, tmp_path: Path
@@ -272,6 +314,11 @@ class TestRefusals:
         (copy / name).unlink()
         (copy / name).symlink_to("/etc/passwd")
         self.refused(copy, tmp_path, f"{name} could not be read: it is a link, which is not followed")
+
+    def test_a_configuration_that_cannot_be_read(self, exported: Path, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        (copy / "records/config.yaml").write_text("!!python/object/apply:os.system ['true']")
+        self.refused(copy, tmp_path, "atif/records/config.yaml cannot be read: it is not valid YAML")
 
     def test_lists_within_lists(self, exported: Path, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(exported, tmp_path / "atif"))

@@ -21,13 +21,13 @@ def game() -> Game:
 async def play(game: Game, calls: Sequence[tuple[str, dict[str, object]]]) -> list[Reply]:
     """The replies to these calls in a new episode."""
     async with Player(game, Lender().lend) as player:
-        await player.call("start_episode", {})
+        await player.start({})
         return [await player.call(name, arguments) for name, arguments in calls]
 
 
 async def test_an_episode_has_the_texts_of_the_actor_and_ends_with_its_result(game: Game) -> None:
     async with Player(game, Lender().lend) as player:
-        first = await player.call("start_episode", {"index": 2})
+        first = await player.start({"index": 2})
         assert first.text == ("Your task: Walk to the flag.\n\nYou are at field 0. The flag is at field 2.")
         step = await player.call("walk", {"steps": 1})
         assert (step.text, step.end) == ("You are at field 1. The flag is at field 2.", None)
@@ -51,7 +51,7 @@ async def test_after_the_end_a_call_says_so_and_another_episode_can_start(game: 
     lender = Lender()
     async with Player(game, lender.lend) as player:
         for _ in range(2):
-            await player.call("start_episode", {"index": 1})
+            await player.start({"index": 1})
             await player.call("walk", {})
             assert lender.returned == lender.lent  # nothing of an ended episode remains
             late = await player.call("walk", {})
@@ -95,7 +95,7 @@ async def test_the_limits_of_a_run_end_an_episode(settings: list[str], llm_calls
 async def test_the_client_s_own_time_does_not_count() -> None:
     game = make_game("run.wall_clock_s=3600")
     async with Player(game, Lender().lend) as player:
-        await player.call("start_episode", {})
+        await player.start({})
         assert player._episode is not None
         player._episode.replied -= 10_000  # as if the client had thought for hours
         assert player._episode.limits.deadline is not None
@@ -107,7 +107,7 @@ async def test_the_client_s_own_time_does_not_count() -> None:
 async def test_two_calls_at_once_the_second_is_refused(game: Game) -> None:
     lender = Lender(slow=True)
     async with Player(game, lender.lend) as player:
-        await player.call("start_episode", {})
+        await player.start({})
         worker = lender.worker
         assert isinstance(worker, SlowWorker)
         first = asyncio.create_task(player.call("walk", {}))
@@ -125,7 +125,7 @@ async def test_two_calls_at_once_the_second_is_refused(game: Game) -> None:
 async def test_a_call_that_its_client_cancels_runs_to_its_end(game: Game) -> None:
     lender = Lender(slow=True)
     async with Player(game, lender.lend) as player:
-        await player.call("start_episode", {})
+        await player.start({})
         worker = lender.worker
         assert isinstance(worker, SlowWorker)
         cancelled = asyncio.create_task(player.call("walk", {}))
@@ -143,7 +143,7 @@ async def test_a_call_that_its_client_cancels_runs_to_its_end(game: Game) -> Non
 async def test_a_client_that_leaves_during_a_call_ends_it(game: Game) -> None:
     lender = Lender(slow=True)
     async with Player(game, lender.lend) as player:
-        await player.call("start_episode", {})
+        await player.start({})
         assert isinstance(lender.worker, SlowWorker)
         call = asyncio.create_task(player.call("walk", {}))
         await lender.worker.called.wait()
@@ -156,22 +156,25 @@ async def test_a_client_that_leaves_during_a_call_ends_it(game: Game) -> None:
 async def test_an_episode_that_cannot_start_is_an_error(game: Game, task: dict[str, object]) -> None:
     lender = Lender()
     async with Player(game, lender.lend) as player:
-        reply = await player.call("start_episode", task)
+        reply = await player.start(task)
         assert reply.is_error
         assert "could not be started" in reply.text
         assert lender.returned == lender.lent
-        assert not (await player.call("start_episode", {})).is_error
+        assert not (await player.start({})).is_error
 
 
 async def test_an_index_that_records_cannot_have_is_refused_and_the_episode_continues(game: Game) -> None:
-    refused, walked = await play(game, [("start_episode", {"index": 2**53 + 1}), ("walk", {})])
+    async with Player(game, Lender().lend) as player:
+        await player.start({})
+        refused = await player.start({"index": 2**53 + 1})
+        walked = await player.call("walk", {})
     assert refused.text == "Error: index must be at most 9007199254740992 (got 9007199254740993)"
     assert not walked.is_error
 
 
 async def test_an_environment_that_breaks_ends_the_episode_without_a_score(game: Game) -> None:
     async with Player(game, Lender().lend) as player:
-        await player.call("start_episode", {"task": "broken_step", "index": 9})
+        await player.start({"task": "broken_step", "index": 9})
         reply = await player.call("walk", {"steps": 3})
     assert reply.is_error
     assert reply.end == (
