@@ -197,7 +197,7 @@ def test_commands_do_not_have_the_sizes_of_evaluations(copied: Path) -> None:
         config = path.read_text().replace("rollouts: 4", "rollouts: 0")
         path.write_text(config.replace("start_from: null", "start_from: other"))
     assert in_process("report", str(copied)).returncode == 0
-    text = (copied / "report" / "report.html").read_text()
+    text = (copied / "report" / "tables" / "complexity_summary.csv").read_text()
     assert "speedrunner sweep experiment=main model=" in text
     assert "run.rollouts=0" not in text
 
