@@ -18,6 +18,7 @@ from speedrunner.findings import Finding, failure, ok, report
 from speedrunner.store.files import format_record, read_record, write_shared
 from speedrunner.verification.certificate import (
     CALL_LIMIT_S,
+    MOST_CALLS,
     PLAYS,
     Certificate,
     certified_tasks,
@@ -42,7 +43,9 @@ def check(
     calls: Annotated[
         int,
         typer.Option(
-            min=1, help="Primitive calls of each play. The end is checked if the episode ends by then."
+            min=1,
+            max=MOST_CALLS,
+            help="Primitive calls of each play. The end is checked if the episode ends by then.",
         ),
     ] = CALLS,
     seconds: Annotated[

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -16,8 +15,9 @@ from speedrunner.export.skill_package import check_name, write_package
 from speedrunner.results.library_label import label_library
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
-from speedrunner.store.files import explain_errors, read_content
+from speedrunner.store.files import as_record, explain_errors, read_content
 from speedrunner.store.policies import InvalidPolicy
+from speedrunner.verification.certificate import Certificate
 
 CERTIFICATE_BYTES = 8 * 2**20
 
@@ -73,8 +73,12 @@ def export(
     env = stored_env(run, trust or [])
     env.close()
     library, _ = load_library(run, version, env.primitives)
-    proof = None if certificate is None else read_content(certificate, CERTIFICATE_BYTES)
-    digest = None if proof is None else hashlib.sha256(proof).hexdigest()
+    proof, digest = None, None
+    if certificate is not None:
+        proof = read_content(certificate, CERTIFICATE_BYTES)
+        known = as_record(proof, Certificate, certificate)
+        known.require(run.settings.env.name, run.settings.env.options, str(certificate))
+        digest = known.digest
     label = label_library(run, policy, licence, digest)
     write_package(policy, library, label, out, proof)
     say(f"{len(library.public)} public skills of {run.path}:{version} written to {out}")

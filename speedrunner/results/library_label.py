@@ -53,7 +53,7 @@ class LibraryLabel(msgspec.Struct, frozen=True, kw_only=True):
         env, env_options: name and options of the environment.
         env_digests: digests of its description, primitives, tools, limits and tasks, as the run recorded
             them.
-        certificate: SHA-256 of a determinism certificate of the environment; `None`: none was given.
+        certificate: digest of a determinism certificate of the environment; `None`: none was given.
         versions: of Python, packages and this code, as the run recorded them.
         method: name of the method that learned the library.
         model, inducer: model configs of the actor and of the author of the skills.
@@ -98,7 +98,7 @@ def label_library(
 
     Args:
         licence: the terms of the skills' text; `None`: those of the model that wrote them.
-        certificate: SHA-256 of a determinism certificate.
+        certificate: digest of a determinism certificate.
 
     Raises:
         RunDirectoryError: the run records no process, or does not match its checksums.

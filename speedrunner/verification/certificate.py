@@ -7,7 +7,7 @@ import platform
 from collections.abc import Iterable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -27,6 +27,9 @@ BUNDLED = CHECKOUT / "envs" / "certificates"
 
 PLAYS = 10
 """Plays of a certificate: half of them of the first training tasks, half of the first held-out tasks."""
+
+MOST_PLAYS, MOST_CALLS = 1_000, 100_000
+"""Maximum plays of a certificate, and primitive calls of each."""
 
 CALL_LIMIT_S = 180.0
 """Seconds that one call of an environment may take by default."""
@@ -60,8 +63,8 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
 
     env: str
     options: dict[str, Any]
-    calls: Whole
-    plays: list[PlayHash]
+    calls: Annotated[int, msgspec.Meta(ge=1, le=MOST_CALLS)]
+    plays: Annotated[list[PlayHash], msgspec.Meta(min_length=1, max_length=MOST_PLAYS)]
     processes: Whole
     machine: str
     versions: dict[str, str]
@@ -77,6 +80,20 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     def tasks(self) -> list[Task]:
         """Return the tasks in the order of the seeds."""
         return [each.task for each in self.plays]
+
+    def require(self, env: str, options: Mapping[str, Any], where: str) -> None:
+        """Check that it is about an environment; `where` is its file.
+
+        Raises:
+            InvalidOption: it is about another environment, or other options.
+            EnvironmentFault: there is no such environment.
+        """
+        here = playing_options(env, options)
+        if (self.env, self.options) != (env, here):
+            raise InvalidOption(
+                f"{where} is the certificate of {_describe(self.env, self.options)}, not of"
+                f" {_describe(env, here)}"
+            )
 
 
 def playing_options(env: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -144,12 +161,7 @@ async def repeat_plays(
         InvalidOption: the certificate is about another environment, or other options.
         EnvironmentFault, WorkerFault: as `certify`.
     """
-    here_options = playing_options(env, options)
-    if (known.env, known.options) != (env, here_options):
-        raise InvalidOption(
-            f"{where} is the certificate of {_describe(known.env, known.options)}, not of"
-            f" {_describe(env, here_options)}"
-        )
+    known.require(env, options, where)
     here = await certify(env, options, known.tasks(), known.calls, limit_s)
     if isinstance(here, Finding):
         return here

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -106,12 +107,19 @@ async def verify(
     await made("prompts", lambda: check_prompts(subject))
     await made("replay", lambda: replay(subject, status))
     if known:
-        env = subject.setup.config.env
-        await made(
-            "certificate",
-            lambda: repeat_plays(known, str(certificate), env.name, env.options, CALL_LIMIT_S),
-        )
+        await made("certificate", lambda: _repeat_plays(known, str(certificate), subject))
     return report(str(path), checks, [*_other_code(subject), *_certified(subject)])
+
+
+async def _repeat_plays(known: Certificate, where: str, subject: Subject) -> Finding:
+    """Compare the run's environment with a certificate. Raises `OutOfTime`, and the errors of
+    `repeat_plays`."""
+    env = subject.setup.config.env
+    try:
+        async with asyncio.timeout_at(subject.deadline):
+            return await repeat_plays(known, where, env.name, env.options, CALL_LIMIT_S)
+    except TimeoutError:
+        raise OutOfTime from None
 
 
 def _add_broken(finding: Finding, records: Sequence[str]) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -12,26 +11,29 @@ import pytest
 from skills_ref import read_properties, validate
 from skills_ref.parser import parse_frontmatter
 
+from serving.model_configs import CHECKOUT
 from speedrunner.export.skill_package import write_package
 from speedrunner.library.library import Library
 from speedrunner.results.library_label import LibraryLabel, label_library
+from speedrunner.store.files import read_record
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import load
+from speedrunner.verification.certificate import BUNDLED, Certificate
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.results.small_runs import SmallRun
 
 RECORDED = Path(__file__).parents[2] / "data/format_2"
 """A run of the bundled model, which learnt two public skills."""
 
+CERTIFICATE = BUNDLED / "babyai.json"
+
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packages")
-    certificate = folder / "certificate.json"
-    certificate.write_text("{}")
     out = folder / "babyai-skills"
     words = ("library", "export", str(RECORDED), "--to", "skills", "--out", str(out))
-    done = in_process(*words, "--certificate", str(certificate))
+    done = in_process(*words, "--certificate", str(CERTIFICATE))
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"2 public skills of {RECORDED}:1 written to {out}\n"
     return out
@@ -73,9 +75,22 @@ def test_nothing_of_the_policy_is_lost(package: Path) -> None:
 
 
 def test_a_certificate_is_in_the_label_by_its_digest(package: Path) -> None:
-    content = (package / "certificate.json").read_bytes()
-    assert content == b"{}"
-    assert label_of(package).certificate == hashlib.sha256(content).hexdigest()
+    copied = package / "certificate.json"
+    assert copied.read_bytes() == CERTIFICATE.read_bytes()
+    assert label_of(package).certificate == read_record(copied, Certificate).digest
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("README.md", "is not a valid Certificate"),
+        ("envs/certificates/crafter.json", "crafter.json is the certificate of crafter"),
+    ],
+)
+def test_only_a_certificate_of_the_environment_is_taken(tmp_path: Path, name: str, why: str) -> None:
+    words = ("library", "export", str(RECORDED), "--to", "skills", "--out", str(tmp_path / "skills"))
+    assert why in complaint(in_process(*words, "--certificate", str(CHECKOUT / name)))
+    assert not (tmp_path / "skills").exists()
 
 
 def test_its_module_can_be_checked_by_itself(package: Path) -> None:

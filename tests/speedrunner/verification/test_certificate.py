@@ -14,6 +14,7 @@ from speedrunner.findings import Finding
 from speedrunner.store.files import read_record
 from speedrunner.verification.certificate import (
     BUNDLED,
+    MOST_CALLS,
     PLAYS,
     Certificate,
     certified_tasks,
@@ -113,7 +114,25 @@ def test_a_file_that_is_no_certificate_is_an_error_in_one_line(tmp_path: Path) -
     assert str(path) in line
 
 
+@pytest.mark.parametrize("changes", [{"plays": []}, {"calls": 0}, {"calls": MOST_CALLS + 1}])
+def test_a_certificate_that_compares_nothing_or_takes_forever_is_refused(
+    written: Path, tmp_path: Path, changes: dict[str, Any]
+) -> None:
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(json.loads(written.read_text()) | changes))
+    refused = complaint(in_process("check", "env", CORRIDOR, "--compare", str(path)))
+    assert "is not a valid Certificate" in refused
+
+
 class TestVerify:
+    async def test_the_comparison_ends_with_the_time_of_the_verification(
+        self, learnt: ScriptedRun, written: Path
+    ) -> None:
+        found = await verify(
+            learnt.dir, print, lambda check: None, names(learnt.dir), limit_s=0, certificate=written
+        )
+        assert (found.findings[-1].name, found.findings[-1].level) == ("certificate", "not checked")
+
     async def test_it_compares_the_run_s_environment(self, learnt: ScriptedRun, written: Path) -> None:
         found = await verify(learnt.dir, print, lambda check: None, names(learnt.dir), certificate=written)
         assert found.findings[-1].name == "certificate"
