@@ -116,6 +116,8 @@ class InstalledCount:
         if not is_terminal and time.monotonic() - self._shown < SILENT_S:
             return
         self._shown = time.monotonic()
+        if self._count() == self._total:  # uv compiles at the end, and prints nothing meanwhile
+            line = "compiling their modules"
         text = self.describe() + (f": {line}" if line else "")
         if is_terminal:
             text = text[: shutil.get_terminal_size().columns - 1]
@@ -131,8 +133,11 @@ class InstalledCount:
 
     def describe(self) -> str:
         """Return the count and the elapsed time: `installed 31 of 242 packages, 45 s`."""
-        count = min(len(self._packages() - self._before), self._total)
-        return f"installed {count} of {self._total} packages, {time.monotonic() - self._began:.0f} s"
+        seconds = time.monotonic() - self._began
+        return f"installed {self._count()} of {self._total} packages, {seconds:.0f} s"
+
+    def _count(self) -> int:
+        return min(len(self._packages() - self._before), self._total)
 
     def _packages(self) -> set[str]:
         return {each.name for each in self._venv.glob("lib/python3*/site-packages/*.dist-info")}

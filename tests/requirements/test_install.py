@@ -114,6 +114,16 @@ def test_progress_that_no_terminal_shows_is_a_line_now_and_then(
     assert last.startswith("installed 0 of 3 packages, ")
 
 
+def test_when_all_packages_are_there_progress_says_that_they_are_compiled(
+    install: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(install, "SILENT_S", 0.0)
+    count = install.InstalledCount(tmp_path, 1)
+    (tmp_path / "lib" / "python3.11" / "site-packages" / "torch-2.13.0+cpu.dist-info").mkdir(parents=True)
+    count.show("Installed 1 package")
+    assert " s: compiling their modules" in capsys.readouterr().out
+
+
 def test_a_command_shows_its_last_line_and_reports_its_error(install: ModuleType) -> None:
     shown: list[str] = []
     script = "import sys; print('Resolved'); sys.exit('error: no room')"
