@@ -104,7 +104,7 @@ async def test_a_prefix_with_a_wrong_state_is_caught_100_times_of_100(engine_ser
     model, dtype = engine_server.model, engine_server.model_config.dtype
     messages = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
     talk = model.converse("actor", messages, list(tool_samples.TOOLS.values()), {})
-    talk.options["cache_salt"] = SALT
+    talk.options |= {"cache_salt": SALT, "temperature": 0.0}  # the same answers each time
     turns: list[tuple[list[int], list[int]]] = []
     for number in range(4):
         prompt = list(talk.transcript.ids)
@@ -118,7 +118,9 @@ async def test_a_prefix_with_a_wrong_state_is_caught_100_times_of_100(engine_ser
     verdicts = []
     for seed in range(100):
         prober = Remembered(WrongState(honest, seed).probe, known)
-        wrong = await compare(prober.probe, *turns[seed % len(turns)], {0, 2, 5}, SALT)
+        # One answer may hardly depend on the wrong block.
+        asked = turns[seed % len(turns)], turns[(seed + 1) % len(turns)]
+        wrong = [token for turn in asked for token in await compare(prober.probe, *turn, {0, 2, 5}, SALT)]
         assert all(token.reused for token in wrong)
         verdicts.append(shift_figures(wrong, dtype)["same"])
     assert verdicts == [False] * 100
