@@ -71,7 +71,7 @@ class Connection:
     def ask(self, message: dict[str, Any]) -> dict[str, Any]:
         """Send a message and return the data of its answer. Raises `OpenEnvFailed`."""
         try:
-            answer = self._wait(self._exchange(json.dumps(message)))
+            answer, is_early = self._wait(self._exchange(json.dumps(message)))
             found = json.loads(answer)
             kind, data = found["type"], found["data"]
             if not isinstance(data, dict):
@@ -84,6 +84,8 @@ class Connection:
             raise self._broken(f"sent an invalid answer ({type(error).__name__}: {error})") from None
         if kind == "error":
             raise self._broken(f"refused {message['type']}: {str(data.get('message', data))[:300]}")
+        if is_early:
+            raise self._broken("sent a message without a request")
         return data
 
     def close(self) -> None:
@@ -114,7 +116,9 @@ class Connection:
             self.is_broken = message.type is not aiohttp.WSMsgType.TEXT
             await self._answers.put(message)
 
-    async def _exchange(self, message: str) -> str:
+    async def _exchange(self, message: str) -> tuple[str, bool]:
+        """Return the answer to a message, and whether it was there before the message was sent."""
+        is_early = not self._answers.empty()
         try:
             await self._socket.send_str(message)
         except ConnectionError:
@@ -123,7 +127,7 @@ class Connection:
         answer = await self._answers.get()
         if answer.type is not aiohttp.WSMsgType.TEXT:
             raise ConnectionError(f"received {answer.type.name}")
-        return str(answer.data)
+        return str(answer.data), is_early
 
     async def _disconnect(self) -> None:
         if self._reader is not None:

@@ -57,27 +57,25 @@ class Server:
 
     async def _play(self, request: web.Request) -> web.WebSocketResponse:
         self.connections += 1
-        socket, state = web.WebSocketResponse(autoping=not self.is_pinging), dict[str, Any]()
+        socket, state = web.WebSocketResponse(autoping=False), dict[str, Any]()
         await socket.prepare(request)
         async for message in socket:
+            if message.type is WSMsgType.PONG:
+                self.ponged.set()
+                continue
             answer = self.behaviour(json.loads(message.data), state)
             if answer is None:  # it hangs
                 continue
             if answer == "die":
                 break
-            if isinstance(answer, dict):
-                kind = "error" if "code" in answer else "observation"
-                answer = json.dumps({"type": kind, "data": answer})
-            await socket.send_str(answer)
+            for each in answer if isinstance(answer, list) else [answer]:
+                if isinstance(each, dict):
+                    kind = "error" if "code" in each else "observation"
+                    each = json.dumps({"type": kind, "data": each})
+                await socket.send_str(each)
             if self.is_pinging:
-                await self._await_pong(socket)
+                await socket.ping()
         return socket
-
-    async def _await_pong(self, socket: web.WebSocketResponse) -> None:
-        """Wait until the client has answered a ping, as servers do that notice dead clients."""
-        await socket.ping()
-        if (await socket.receive()).type is WSMsgType.PONG:
-            self.ponged.set()
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import stat
 from collections.abc import Coroutine
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -43,6 +44,8 @@ def serve_until_signal(work: Coroutine[Any, Any, None]) -> None:
 
 def read_token(file: Path) -> str:
     """Return the token in a file, which is created if missing. Raises `InvalidConfig`, `StorageError`."""
+    with suppress(RuntimeError):  # a user who does not exist
+        file = file.expanduser()  # a shell leaves --token-file=~/FILE as it is
     with explain_errors(file, "read"):
         if not file.exists():
             with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as created:

@@ -27,12 +27,10 @@ from speedrunner.loopback import find_refusal
 from speedrunner.skill_server.game import Game
 from speedrunner.skill_server.mcp_server import make_server
 from speedrunner.skill_server.player import Player
+from speedrunner.skill_server.session_limits import IDLE_S, describe_full
 from speedrunner.workers.worker_pool import WorkerPool
 
 PATH = "/mcp"
-
-IDLE_S = 1800.0
-"""Seconds without a request after which a session and its episode end."""
 
 VERSION_HEADER = "mcp-protocol-version"
 
@@ -105,6 +103,8 @@ class HttpSessions:
             return Response(f"{why}\n", 401, {"WWW-Authenticate": "Bearer"})
         if request.url.path != PATH:
             return Response(f"the address of the server ends with {PATH}\n", 404)
+        if request.method == "GET":  # an open stream would count as a request, and so prevent the idle limit
+            return Response("this server has no stream: send POST\n", 405, {"Allow": "POST, DELETE"})
         version = request.headers.get(VERSION_HEADER)
         if version is not None and version not in HANDSHAKE_PROTOCOL_VERSIONS:
             supported = list(HANDSHAKE_PROTOCOL_VERSIONS)
@@ -118,8 +118,8 @@ class HttpSessions:
         session = request.headers.get(MCP_SESSION_ID_HEADER)
         if session is None and request.method == "POST":
             if len(self._open) >= self._limit:
-                why = f"all {self._limit} sessions are in use: end one, or start the server with --sessions N"
-                return await _error(503, INVALID_REQUEST, why)(scope, receive, send)
+                refusal = _error(503, INVALID_REQUEST, describe_full(self._limit))
+                return await refusal(scope, receive, send)
             return await self._begin(scope, receive, send)
         transport = self._open.get(session or "")
         if transport is None:
@@ -163,6 +163,7 @@ class HttpSessions:
         except Exception:
             _LOG.exception("a session failed")
         finally:
+            connected.set()  # if it failed before, the client waits for this
             del self._open[session]
             if not transport.is_terminated:
                 await transport.terminate()

@@ -30,10 +30,8 @@ from speedrunner.skill_server.openenv_session import (
     TextAction,
 )
 from speedrunner.skill_server.player import Player
+from speedrunner.skill_server.session_limits import IDLE_S, describe_full
 from speedrunner.workers.worker_pool import WorkerPool
-
-IDLE_S = 1800.0
-"""Seconds without a message after which a session and its episode end."""
 
 QUEUED = 8
 """Messages that may wait for their answers. A client that sends more loses its session."""
@@ -132,11 +130,10 @@ class _Clients:
 
     async def play(self, request: web.Request) -> web.WebSocketResponse:
         """Serve one client until it ends the session, vanishes or falls silent."""
-        socket = web.WebSocketResponse(max_msg_size=LARGEST_MESSAGE, receive_timeout=IDLE_S)
+        socket = web.WebSocketResponse(max_msg_size=LARGEST_MESSAGE)
         await socket.prepare(request)
         if len(self._sockets) >= self._limit:
-            why = f"all {self._limit} sessions are in use: end one, or start the server with --sessions N"
-            await _send(socket, _error("CAPACITY_REACHED", why))
+            await _send(socket, _error("CAPACITY_REACHED", describe_full(self._limit)))
             await socket.close()
             return socket
         self._sockets.add(socket)
@@ -170,7 +167,9 @@ async def _converse(socket: web.WebSocketResponse, session: OpenEnvSession) -> N
 
     answering = asyncio.create_task(answer())
     try:
-        async for message in socket:
+        while True:
+            async with asyncio.timeout(IDLE_S):  # the socket's own timeout restarts with each ping
+                message = await socket.receive()
             if message.type is not aiohttp.WSMsgType.TEXT:
                 break
             waiting.put_nowait(message.data)
@@ -193,8 +192,10 @@ def _has_token(authorization: str, token: str) -> bool:
     """Return whether a header has the token, as a bearer token or as a password."""
     scheme, _, given = authorization.partition(" ")
     if scheme.lower() == "basic":
-        with suppress(ValueError):
+        try:
             given = base64.b64decode(given, validate=True).decode().partition(":")[2]
+        except ValueError:
+            return False
     elif scheme.lower() != "bearer":
         return False
     return hmac.compare_digest(given.encode(errors="replace"), token.encode())
@@ -210,7 +211,7 @@ def _constant(content: Json) -> Handler:
 async def _refuse_mcp(request: web.Request) -> web.Response:
     """Answer as the protocol wants it of a server without MCP tools."""
     found: Any = None
-    with suppress(msgspec.DecodeError):
+    with suppress(msgspec.DecodeError, UnicodeError, RecursionError):
         found = msgspec.json.decode(await request.read())
     number = found.get("id") if isinstance(found, dict) else None
     error = {"code": -32601, "message": MCP_REFUSED}

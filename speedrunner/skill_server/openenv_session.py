@@ -28,7 +28,7 @@ class ResetData(msgspec.Struct):
     """The data of a reset. Other fields are ignored, as the protocol wants.
 
     Attributes:
-        seed: number of the task in its split, among those with the name, counted round.
+        seed: number of the task among those of its split with the name, modulo their number.
         split: the split that has the seed's task.
         task: name of the task.
         index: its world seed or variation, instead of a seed.

@@ -69,9 +69,8 @@ class TestPlay:
         assert server.connections == 1
 
     def test_pings_are_answered_while_the_agent_thinks(self, env: Any, server: Server) -> None:
-        server.is_pinging = True
         env.reset(SEVEN)
-        server.ponged.clear()
+        server.is_pinging = True
         env.call("act", text="3")
         assert server.ponged.wait(20)
 
@@ -121,6 +120,19 @@ class TestFaults:
         assert env.reset(SEVEN) == opening
         env.close()
         assert env.outcome().score == 0.0
+
+    def test_a_message_without_a_request_is_not_taken_for_the_next_answer(
+        self, env: Any, server: Server
+    ) -> None:
+        opening = env.reset(SEVEN)
+        server.behaviour = lambda message, state: [guessing(message, state)] * 2
+        server.is_pinging = True
+        env.call("act", text="3")
+        assert server.ponged.wait(60)  # the client has received both
+        with pytest.raises(OpenEnvFailed, match="sent a message without a request"):
+            env.call("act", text="7")
+        server.behaviour = guessing
+        assert env.reset(SEVEN) == opening
 
     def test_no_server_is_an_error_for_people(self) -> None:
         server = Server(guessing)

@@ -12,6 +12,7 @@ import pytest
 import envs
 from envs import Task
 from serving.model_configs import CHECKOUT
+from speedrunner.cli.local_server import read_token
 from tests.babyai_player import next_step
 from tests.processes import all_end, tree
 from tests.scripted_runs import command, complaint, in_process
@@ -73,6 +74,11 @@ def test_our_own_client_plays_babyai_to_success(server: subprocess.Popen[str], t
     assert (server.returncode, out, err) == (0, "", "stopped by SIGTERM\n")
     assert all_end(below)
     env.close()
+
+
+def test_a_token_file_below_the_home_folder_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert read_token(Path("~/token")) == (tmp_path / "token").read_text().strip()
 
 
 @pytest.mark.parametrize(

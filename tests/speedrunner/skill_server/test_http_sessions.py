@@ -8,8 +8,11 @@ from contextlib import asynccontextmanager
 
 import anyio
 import httpx2
+import pytest
 
-from speedrunner.skill_server.http_sessions import IDLE_S, PATH, HttpSessions
+from speedrunner.skill_server import http_sessions
+from speedrunner.skill_server.http_sessions import PATH, HttpSessions
+from speedrunner.skill_server.session_limits import IDLE_S
 from tests.processes import HANGS_S
 from tests.speedrunner.skill_server.samples import INITIALIZE, Lender, make_game
 
@@ -81,4 +84,32 @@ async def test_a_session_that_its_client_ends_takes_its_episode_with_it() -> Non
         session = await begin(client)
         assert (await client.delete(PATH, headers=session)).status_code == 200
         await until_returned(pool)
+        assert (await client.delete(PATH, headers=await begin(client))).status_code == 200
+
+
+async def test_a_client_opens_no_stream_which_would_keep_its_session_from_ending() -> None:
+    pool = Pool()
+    async with browse(pool) as (client, sessions):
+        session = await begin(client)
+        async with asyncio.timeout(60):
+            answer = await client.get(PATH, headers=session)
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST, DELETE")
+        (transport,) = sessions._open.values()
+        assert transport.idle_scope is not None
+        assert transport.idle_scope.deadline <= anyio.current_time() + IDLE_S
+        assert (await client.delete(PATH, headers=session)).status_code == 200
+
+
+async def test_a_session_that_fails_at_once_is_answered(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(*_: object) -> None:
+        raise RuntimeError("no player today")
+
+    async with browse(Pool()) as (client, _):
+        with monkeypatch.context() as patch:
+            patch.setattr(http_sessions, "Player", fail)
+            async with asyncio.timeout(60):
+                assert (await client.post(PATH, json=INITIALIZE)).status_code == 404
+        assert "no player today" in caplog.text
         assert (await client.delete(PATH, headers=await begin(client))).status_code == 200

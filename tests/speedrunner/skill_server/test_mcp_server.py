@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import os
 import re
 import signal
 import stat
@@ -22,7 +23,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult
 
 from serving.model_configs import CHECKOUT
-from speedrunner.skill_server.mcp_server import STATUS
+from speedrunner.skill_server.mcp_server import LARGEST_MESSAGE, QUEUED, STATUS, _input_lines
 from tests.processes import HANGS_S, all_end, tree
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.skill_server.samples import INITIALIZE
@@ -203,9 +204,9 @@ def test_a_large_body_is_not_read(server: Server) -> None:
 
 
 def test_an_unknown_session_is_reported(server: Server) -> None:
-    for method in ("POST", "GET", "DELETE"):
+    for method in ("POST", "DELETE"):
         assert server.ask({}, method=method, **{"Mcp-Session-Id": "x"})[0] == 404
-    assert server.ask({}, method="GET")[0] == 404
+    assert server.ask({}, method="DELETE")[0] == 404
 
 
 async def test_arguments_that_no_model_could_send_are_errors(server: Server) -> None:
@@ -252,6 +253,26 @@ def test_a_client_that_reads_no_more_ends_the_server_silently() -> None:
         assert all_end(below)
         assert process.stderr is not None
         assert process.stderr.read() == ""
+
+
+def test_a_message_that_is_too_large_ends_the_session() -> None:
+    with start_local() as process:
+        sent = "x" * LARGEST_MESSAGE + "\n" + json.dumps(INITIALIZE) + "\n"
+        out, err = process.communicate(sent, timeout=HANGS_S)
+        assert (process.returncode, out) == (0, "")
+        assert err == "the session ends: the client sent more than 4194304 bytes in a message\n"
+
+
+async def test_input_waits_until_its_messages_are_read() -> None:
+    reader, writer = os.pipe()
+    try:
+        with os.fdopen(writer, "wb") as stream:
+            stream.writelines(b"%d\n" % number for number in range(5 * QUEUED))
+        async with asyncio.timeout(60):
+            lines = [line async for line in _input_lines(reader)]
+    finally:
+        os.close(reader)
+    assert lines == [f"{number}\n" for number in range(5 * QUEUED)]
 
 
 def test_ctrl_c_ends_a_server_that_waits_for_its_client() -> None:

@@ -14,6 +14,7 @@ from aiohttp.test_utils import TestClient, TestServer
 import envs
 from envs import InvalidOption, Task
 from envs.openenv_connection import NoServer, OpenEnvFailed
+from speedrunner.skill_server import openenv_server
 from speedrunner.skill_server.openenv_server import LARGEST_MESSAGE, QUEUED, make_application
 from tests.speedrunner.skill_server.samples import SlowWorker, make_game
 from tests.speedrunner.skill_server.test_http_sessions import Pool
@@ -64,7 +65,18 @@ async def test_a_client_plays_with_the_token_as_a_header_or_as_a_password(
 
 @pytest.mark.parametrize("path", ["/ws", "/health", "/metadata", "/nowhere"])
 @pytest.mark.parametrize(
-    "header", [None, "", "Bearer", "Bearer x", "Basic x", "Basic eDp5", f"Digest {TOKEN}", "Bearer \u00e9"]
+    "header",
+    [
+        None,
+        "",
+        "Bearer",
+        "Bearer x",
+        "Basic x",
+        "Basic eDp5",
+        f"Basic {TOKEN}",
+        f"Digest {TOKEN}",
+        "Bearer \u00e9",
+    ],
 )
 async def test_without_the_token_nothing_is_answered(client: Client, path: str, header: str | None) -> None:
     answer = await client.get(path, headers={} if header is None else {"Authorization": header})
@@ -86,7 +98,13 @@ async def test_the_server_describes_itself(client: Client) -> None:
     assert found["/metadata"]["description"].startswith("You are in a corridor.")
     assert set(found["/schema"]) == {"action", "observation", "state"}
     assert list(found["/openapi.json"]["paths"]) == ["/health", "/metadata", "/schema"]
-    for body, number in (('{"id": 7}', 7), ("[]", None), ("nonsense", None)):
+    for body, number in (
+        (b'{"id": 7}', 7),
+        (b"[]", None),
+        (b"nonsense", None),
+        (b'"\xff"', None),
+        (b"[" * 10**5, None),
+    ):
         async with client.post("/mcp", data=body, headers=BEARER) as answer:
             refused = await answer.json()
         assert (refused["id"], refused["error"]["code"]) == (number, -32601)
@@ -117,6 +135,22 @@ async def test_a_client_that_leaves_during_a_step_ends_it(client: Client, pool: 
         assert isinstance(worker, SlowWorker)
         async with asyncio.timeout(60):
             await worker.called.wait()
+    await until_returned(pool)
+
+
+async def test_pings_do_not_keep_a_session_without_messages(
+    client: Client, pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with client.ws_connect("/ws", headers=BEARER, autoping=False) as socket:
+        await ask(socket, RESET)
+        monkeypatch.setattr(openenv_server, "IDLE_S", 0.2)
+        await socket.send_json({"type": "state"})
+        kind = aiohttp.WSMsgType.PONG
+        async with asyncio.timeout(60):
+            while kind in (aiohttp.WSMsgType.PONG, aiohttp.WSMsgType.TEXT):
+                await socket.ping()
+                kind = (await socket.receive()).type
+        assert kind is aiohttp.WSMsgType.CLOSE
     await until_returned(pool)
 
 
