@@ -19,7 +19,7 @@ from speedrunner.export.inspect_log import write_logs
 from speedrunner.export.request_trace import write_request_trace
 from speedrunner.export.session_traces import write_session_traces
 from speedrunner.store.discovery import readable, runs_below
-from speedrunner.store.files import explain_errors, temporary_name
+from speedrunner.store.files import explain_errors, make_folder, temporary_name
 
 Format = Literal["dataset", "traces", "inspect", "atif", "mooncake"]
 
@@ -98,6 +98,7 @@ def _write(to: Format, paths: list[Path], folder: Path, block_size: int, token_i
         case "traces":
             name, write = "session traces", write_session_traces
         case "atif":
+            make_folder(folder)  # it gets records that are for their owner only
             name, write = "trajectories", partial(write_trajectories, with_ids=token_ids)
         case "mooncake":
             name, write = "requests", partial(write_request_trace, block_size=block_size)

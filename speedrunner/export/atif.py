@@ -40,7 +40,9 @@ SCHEMA = "ATIF-v1.8"
 FORMAT = 1
 """Version of what `extra.speedrunner` contains."""
 
-CONVERSATIONS = re.compile(r"(carried/\d{4,}/)?(trajectories/batch_\d{4,}|evaluations/\d{4,}|sleeps/\d{4,})")
+CONVERSATIONS = re.compile(
+    r"(carried/[0-9]{4,}/)?(trajectories/batch_[0-9]{4,}|evaluations/[0-9]{4,}|sleeps/[0-9]{4,})"
+)
 """Record files of conversations, without their suffix."""
 
 UNRECORDED_TOOLS = "The run has no record of the tools that this conversation was offered."
@@ -97,7 +99,7 @@ def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
     made: dict[str | None, _Exported] = {}
     count = 0
     with files.explain_errors(folder, "written"):
-        for name in sorted([*recorded_files(path), *_unfinished(run)]):
+        for name in _names(run):
             found = CONVERSATIONS.fullmatch(name.rpartition(".")[0])
             if found is None:
                 target = folder / "records" / name
@@ -120,10 +122,16 @@ def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
     return count
 
 
-def _unfinished(run: RunData) -> list[str]:
-    """Return the record files without checksums that exist."""
-    found = (run.files.state, run.files.sleep_journal, run.files.reading)
-    return [each.name for each in found if each.exists()]
+def _names(run: RunData) -> Iterator[str]:
+    """Yield the names of the run's record files.
+
+    `state.json` comes first, and the others are listed after it. While the run continues, its checksums then
+    cover no more than these files contain.
+    """
+    if run.files.state.exists():
+        yield run.files.state.name
+    unfinished = (each.name for each in (run.files.sleep_journal, run.files.reading) if each.exists())
+    yield from sorted([*recorded_files(run.path), *unfinished])
 
 
 def _copy(source: Path, target: Path) -> None:

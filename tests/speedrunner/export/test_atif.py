@@ -15,7 +15,11 @@ from atif import Trajectory as Atif
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.export import atif
+from speedrunner.export.atif_import import import_run
 from speedrunner.export.atif_steps import in_order, steps_of, turns_of
+from speedrunner.store.checksums import find_changed
+from speedrunner.store.files import write_atomic
 from speedrunner.store.records import CallNode, Message, Turn
 from speedrunner.store.run_data import RunData, load
 from tests.round_trips import check_round_trip, records
@@ -210,6 +214,27 @@ class TestTheRoundTrip:
         ((number, found),) = turns_of(steps)
         assert (number, msgspec.json.encode(in_order(found, Turn))) == (4, msgspec.json.encode(turn))
 
+    def test_of_a_run_that_continues_during_the_export(
+        self, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        copy = Path(shutil.copytree(run.path, tmp_path / "run"))
+        index, whole = copy / "episodes.jsonl", (run.path / "episodes.jsonl").read_bytes()
+        index.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+        checksums = {name: each for name, each in run.state.checksums.items() if name != index.name}
+        write_atomic(copy / "state.json", msgspec.structs.replace(run.state, checksums=checksums))
+        copy_file = atif._copy
+
+        def copy_and_continue(source: Path, target: Path) -> None:
+            copy_file(source, target)
+            if source == index:  # the run records another episode, then its checksums
+                index.write_bytes(whole)
+                shutil.copy(run.path / "state.json", copy)
+
+        monkeypatch.setattr(atif, "_copy", copy_and_continue)
+        atif.write_trajectories(copy, tmp_path / "atif")
+        imported = import_run(tmp_path / "atif", tmp_path / "imported")
+        assert list(find_changed(imported.path, imported.state.checksums)) == []
+
     def test_loses_nothing_silently(self, run: RunData, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(run.path, tmp_path / "run"))
         file = copy / "trajectories/batch_0000.jsonl"
@@ -314,6 +339,22 @@ class TestRefusals:
         (copy / name).unlink()
         (copy / name).symlink_to("/etc/passwd")
         self.refused(copy, tmp_path, f"{name} could not be read: it is a link, which is not followed")
+
+    @pytest.mark.parametrize("name", [".", "records", "trajectories", "records/policies"])
+    def test_a_linked_folder(self, exported: Path, tmp_path: Path, name: str) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        (copy / name).resolve().rename(tmp_path / "private")
+        (copy / name).symlink_to(tmp_path / "private")
+        self.refused(copy, tmp_path, f"{copy / name} is a link, which is not followed")
+
+    def test_digits_of_another_script_are_no_number(self, exported: Path, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        shutil.copytree(
+            copy / "trajectories/batch_0000", copy / "trajectories/batch_\u0661\u0661\u0661\u0661"
+        )
+        shutil.copytree(copy / "records/policies/v0000", copy / "records/policies/v\u0661\u0661\u0661\u0661")
+        import_run(copy, tmp_path / "copy")
+        assert all(name.isascii() for name in records(tmp_path / "copy"))
 
     def test_a_configuration_that_cannot_be_read(self, exported: Path, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(exported, tmp_path / "atif"))
