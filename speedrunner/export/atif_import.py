@@ -1,8 +1,8 @@
 """Rebuild a run from the ATIF trajectories and records that `speedrunner export --to atif` wrote.
 
 The folder may come from someone else. Only file names of the layout are read, links are not followed, and
-nothing in a file decides where something is written. Memory is bounded: one record at a time, each within the
-limits of `speedrunner.store.files`. `speedrunner verify` checks the rebuilt run.
+nothing in a file decides where something is written. Memory is bounded: one record at a time, whose
+trajectories take at most `ROOM` bytes. `speedrunner verify` checks the rebuilt run.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from speedrunner.export.atif import (
     validate,
 )
 from speedrunner.store import files
+from speedrunner.store.json_limits import DECODED_BYTES, decoded_bytes
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData, load
 
@@ -43,6 +44,11 @@ DOCUMENTS = {
     "sleeps": re.compile(r"(agent|attempt-[0-9]{4,})-[0-9]{4,}\.json"),
 }
 """Names of trajectories in each folder. An episode's have its line number in common."""
+
+ROOM = 4 * DECODED_BYTES
+"""Maximum bytes of memory of the trajectories of one record, by `decoded_bytes`. A step has two to three
+times the fields of the call that it shows.
+"""
 
 
 def import_run(source: Path, out: Path) -> RunData:
@@ -136,7 +142,16 @@ def _sleep(source: Path, names: list[str]) -> Iterator[bytes]:
 
 def _rebuild(source: Path, names: list[str], rebuild: Callable[[Documents], bytes]) -> bytes:
     """Return the record of these documents. Raises `StorageError`."""
-    documents = {each.rpartition("/")[2]: _document(source / each) for each in names}
+    room, documents = ROOM, Documents()
+    for each in names:
+        document = _document(source / each)
+        for step in document["steps"]:
+            for ids in ("prompt_token_ids", "completion_token_ids"):  # the step's note has them, too
+                (step.get("metrics") or {}).pop(ids, None)
+        room -= decoded_bytes(msgspec.json.encode(document), enough=0)
+        if room < 0:
+            raise files.StorageError(f"{source / each}: the trajectories of its record are too large")
+        documents[each.rpartition("/")[2]] = document
     try:
         return rebuild(documents)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -219,6 +219,32 @@ def test_nothing_is_written_over_or_half(
     assert (list(tmp_path.iterdir()), list(out.iterdir())) == ([out], [])
 
 
+@pytest.mark.parametrize(
+    ("to", "option", "problem"),
+    [
+        ("traces", ("--token-ids",), "--token-ids is for --to atif, not for --to traces"),
+        ("atif", ("--block-size", "16"), "--block-size is for --to mooncake, not for --to atif"),
+    ],
+)
+def test_an_option_of_another_format_is_refused(
+    to: str, option: tuple[str, ...], problem: str, run: RunData, tmp_path: Path
+) -> None:
+    done = in_process("export", str(run.path), "--to", to, "--out", str(tmp_path / "out"), *option)
+    assert complaint(done) == problem
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_current_folder_can_be_written(
+    run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    monkeypatch.chdir(out)
+    done = in_process("export", str(run.path), "--to", "traces", "--out", ".")
+    assert (done.returncode, done.stdout) == (0, "12 session traces of 1 runs written to .\n")
+    assert [each.name for each in out.iterdir()] == ["run"]
+
+
 @pytest.mark.parametrize("to", get_args(Format))
 def test_a_killed_export_leaves_no_folder_that_looks_complete(
     to: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
