@@ -13,9 +13,10 @@ import msgspec
 import pytest
 from atif import Trajectory as Atif
 
+from serving.conversation import TokenIds
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.export import atif, atif_import
+from speedrunner.export import atif, atif_import, atif_steps
 from speedrunner.export.atif_import import import_run
 from speedrunner.export.atif_steps import in_order, steps_of, turns_of
 from speedrunner.store.checksums import find_changed
@@ -123,7 +124,11 @@ class TestATrajectory:
 
 class TestTokenIds:
     def test_are_those_of_the_engine_s_requests_if_the_run_recorded_them(
-        self, tmp_path: Path, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+        self,
+        tmp_path: Path,
+        tiny_model_config: ModelConfig,
+        tiny_tokenizer: ChatTokenizer,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
             played = ScriptedRun(tmp_path, roomy(tiny_model_config), engine)
@@ -155,6 +160,36 @@ class TestTokenIds:
         done = in_process("import", str(tmp_path / "ids/run"), "--out", str(tmp_path / "again"))
         assert done.returncode == 0, done.stderr
         assert records(tmp_path / "again") == records(tmp_path / "run")
+        monkeypatch.setattr(atif_steps, "PROMPT_IDS", 1)
+        assert atif.write_trajectories(tmp_path / "run", tmp_path / "short", with_ids=True) > 0
+        shortened = [opened(each) for each in (tmp_path / "short").rglob("*-*.json")]
+        assert {each.notes for each in shortened} == {atif.LONG_PROMPTS}
+        assert not any(
+            step.metrics.prompt_token_ids for each in shortened for step in each.steps if step.metrics
+        )
+        import_run(tmp_path / "short", tmp_path / "from short")
+        assert records(tmp_path / "from short") == records(tmp_path / "run")
+
+    def test_of_long_prompts_are_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = Turn([], "", trajectory().usage, 0.5, token_ids=TokenIds(0, [1, 2], [3]))
+        second = Turn([], "", trajectory().usage, 0.5, token_ids=TokenIds(3, [4], [5]))
+        turns = list(enumerate(msgspec.json.decode(msgspec.json.encode([first, second]))))
+        metrics = [step["metrics"] for step in steps_of(turns, {}, None, with_ids=True)]
+        assert [each["prompt_token_ids"] for each in metrics] == [[1, 2], [1, 2, 3, 4]]
+        monkeypatch.setattr(atif_steps, "PROMPT_IDS", 5)
+        steps = steps_of(turns, {}, None, with_ids=True)
+        assert not any("prompt_token_ids" in step["metrics"] for step in steps)
+        assert [step["metrics"]["completion_token_ids"] for step in steps] == [[3], [5]]
+        found = [msgspec.json.encode(in_order(turn, Turn)) for _, turn in turns_of(steps)]
+        assert found == [msgspec.json.encode(each) for each in (first, second)]
+
+    def test_a_trajectory_that_no_import_reads_is_refused(
+        self, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lines = (line for file in run.path.rglob("*.jsonl") for line in file.read_bytes().splitlines())
+        monkeypatch.setattr("speedrunner.store.files.RECORD_BYTES", max(map(len, lines)) + 1)
+        with pytest.raises(StorageError, match=r"as trajectory 0000\d-0000, has more than"):
+            atif.write_trajectories(run.path, tmp_path / "atif")
 
     def test_a_run_without_them_is_not_exported_with_them(self, run: RunData, tmp_path: Path) -> None:
         out = ("--out", str(tmp_path / "ids"), "--token-ids")
