@@ -35,7 +35,12 @@ class TokenIds(msgspec.Struct, frozen=True):
     answer: list[Whole]
 
     def whole_prompt(self, before: list[int]) -> list[int]:
-        """Return all ids of the prompt, from those of the request before: its prompt and answer."""
+        """Return all ids of the prompt, from those of the request before: its prompt and answer.
+
+        Raises `ValueError` if these do not have the shared ids.
+        """
+        if not 0 <= self.shared <= len(before):
+            raise ValueError(f"a request shares {self.shared} ids of {len(before)} before it")
         return before[: self.shared] + self.prompt
 
 

@@ -16,12 +16,15 @@ from speedrunner.export.atif import write_trajectories
 from speedrunner.export.conversations import check, run_names
 from speedrunner.export.dataset import write_dataset
 from speedrunner.export.inspect_log import write_logs
+from speedrunner.export.new_folder import check_new, new_folder
 from speedrunner.export.request_trace import write_request_trace
 from speedrunner.export.session_traces import write_session_traces
 from speedrunner.store.discovery import readable, runs_below
-from speedrunner.store.files import explain_errors, temporary_name
+from speedrunner.store.files import make_folder
 
 Format = Literal["dataset", "traces", "inspect", "atif", "mooncake"]
+
+BLOCK_TOKENS = 16
 
 
 def export(
@@ -43,8 +46,14 @@ def export(
     ],
     out: Annotated[Path, typer.Option("--out", help="A new or empty folder to write.", show_default=False)],
     block_size: Annotated[
-        int, typer.Option("--block-size", min=1, help="Tokens of each hashed block, for mooncake.")
-    ] = 16,
+        int | None,
+        typer.Option(
+            "--block-size",
+            min=1,
+            help=f"Tokens of each hashed block, for mooncake. Default: {BLOCK_TOKENS}.",
+            show_default=False,
+        ),
+    ] = None,
     token_ids: Annotated[
         bool,
         typer.Option(
@@ -61,8 +70,11 @@ def export(
         speedrunner export runs/demo --to dataset --out demo-episodes
         speedrunner export runs/demo --to atif --out demo-atif
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidConfig(f"{out} exists and is not empty: name another folder with --out")
+    if token_ids and to != "atif":
+        raise InvalidConfig(f"--token-ids is for --to atif, not for --to {to}")
+    if block_size is not None and to != "mooncake":
+        raise InvalidConfig(f"--block-size is for --to mooncake, not for --to {to}")
+    check_new(out)
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
@@ -71,17 +83,8 @@ def export(
     if to in ("dataset", "inspect"):
         say(*(line for _, broken in checked for line in broken), err=True)
     paths = [path for path, _ in checked]
-    temporary = temporary_name(out)
-    with explain_errors(out, "written"):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)  # of a killed export
-        try:
-            what, count = _write(to, paths, temporary, block_size, token_ids)
-            if out.exists():
-                out.rmdir()
-            temporary.rename(out)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with new_folder(out) as folder:
+        what, count = _write(to, paths, folder, block_size or BLOCK_TOKENS, token_ids)
     say(f"{what or 'nothing'} of {count} runs written to {out}")
 
 
@@ -98,6 +101,7 @@ def _write(to: Format, paths: list[Path], folder: Path, block_size: int, token_i
         case "traces":
             name, write = "session traces", write_session_traces
         case "atif":
+            make_folder(folder)  # it gets records that are for their owner only
             name, write = "trajectories", partial(write_trajectories, with_ids=token_ids)
         case "mooncake":
             name, write = "requests", partial(write_request_trace, block_size=block_size)

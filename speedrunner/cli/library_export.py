@@ -10,12 +10,12 @@ import typer
 from speedrunner.cli.command import StoredLibrary, Trust
 from speedrunner.cli.library_command import load_library
 from speedrunner.cli.output import say
-from speedrunner.config.schema import InvalidConfig
+from speedrunner.export.new_folder import check_new
 from speedrunner.export.skill_package import check_name, write_package
 from speedrunner.results.library_label import label_library
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
-from speedrunner.store.files import as_record, explain_errors, read_content
+from speedrunner.store.files import as_record, read_content
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.verification.certificate import Certificate
 
@@ -63,9 +63,7 @@ def export(
     Example: speedrunner library export runs/demo:4 --to skills --out babyai-skills
     """
     check_name(out)
-    with explain_errors(out, "read"):
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise InvalidConfig(f"{out} exists and is not empty: name another folder with --out")
+    check_new(out)
     run, version = find_policy(source)
     policy = run.policies.load(version)
     if not policy.skills:

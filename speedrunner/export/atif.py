@@ -28,7 +28,7 @@ import msgspec
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.config.names import condition_name
-from speedrunner.export.atif_steps import NAME, Json, steps_of, turns_of
+from speedrunner.export.atif_steps import NAME, PROMPT_IDS, Json, has_long_prompts, steps_of, turns_of
 from speedrunner.optional import optional
 from speedrunner.store import files
 from speedrunner.store.checksums import recorded_files
@@ -40,10 +40,17 @@ SCHEMA = "ATIF-v1.8"
 FORMAT = 1
 """Version of what `extra.speedrunner` contains."""
 
-CONVERSATIONS = re.compile(r"(carried/\d{4,}/)?(trajectories/batch_\d{4,}|evaluations/\d{4,}|sleeps/\d{4,})")
+CONVERSATIONS = re.compile(
+    r"(carried/[0-9]{4,}/)?(trajectories/batch_[0-9]{4,}|evaluations/[0-9]{4,}|sleeps/[0-9]{4,})"
+)
 """Record files of conversations, without their suffix."""
 
 UNRECORDED_TOOLS = "The run has no record of the tools that this conversation was offered."
+
+LONG_PROMPTS = (
+    f"The prompts of this conversation have more than {PROMPT_IDS:,} tokens in total: prompt_token_ids is"
+    " left out. extra.speedrunner.rest.token_ids of each answer has the ids, each once."
+)
 
 Documents = dict[str, Json]
 """Documents of one record, by file name."""
@@ -97,7 +104,7 @@ def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
     made: dict[str | None, _Exported] = {}
     count = 0
     with files.explain_errors(folder, "written"):
-        for name in sorted([*recorded_files(path), *_unfinished(run)]):
+        for name in _names(run):
             found = CONVERSATIONS.fullmatch(name.rpartition(".")[0])
             if found is None:
                 target = folder / "records" / name
@@ -109,8 +116,10 @@ def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
             if (carried := found[1]) not in made:
                 made[carried] = _Exported(RunData(path / carried) if carried else run, with_ids)
             for key, document in made[carried].documents(path / name):
-                content = msgspec.json.encode(document)
-                files.check_content(content, f"{path / name}, as trajectory {key},")
+                content, where = msgspec.json.encode(document), f"{path / name}, as trajectory {key},"
+                if len(content) > files.RECORD_BYTES:
+                    raise files.StorageError(f"{where} has more than {files.RECORD_BYTES} bytes")
+                files.check_content(content, where)
                 (target / f"{key}.json").write_bytes(content)
                 count += 1
     if with_ids and not any(each.has_ids for each in made.values()):
@@ -120,10 +129,16 @@ def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
     return count
 
 
-def _unfinished(run: RunData) -> list[str]:
-    """Return the record files without checksums that exist."""
-    found = (run.files.state, run.files.sleep_journal, run.files.reading)
-    return [each.name for each in found if each.exists()]
+def _names(run: RunData) -> Iterator[str]:
+    """Yield the names of the run's record files.
+
+    `state.json` comes first, and the others are listed after it. While the run continues, its checksums then
+    cover no more than these files contain.
+    """
+    if run.files.state.exists():
+        yield run.files.state.name
+    unfinished = (each.name for each in (run.files.sleep_journal, run.files.reading) if each.exists())
+    yield from sorted([*recorded_files(run.path), *unfinished])
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -232,15 +247,20 @@ class _Exported:
         }
         if prices is not None:
             metrics["total_cost_usd"] = prices.cost(usage)
-        if tools is not None:
+        notes: list[str] = []
+        if tools is None:
+            notes.append(UNRECORDED_TOOLS)
+        else:
             agent["tool_definitions"] = [each.openai for each in tools]
+        if self._with_ids and has_long_prompts(turns):
+            notes.append(LONG_PROMPTS)
         return {
             "schema_version": SCHEMA,
             "session_id": self._run.path.name,
             "trajectory_id": key,
             "agent": {**agent, "extra": {"role": role, **self._about}},
             "steps": steps,
-            **({} if tools is not None else {"notes": UNRECORDED_TOOLS}),
+            **({"notes": " ".join(notes)} if notes else {}),
             "final_metrics": metrics,
             "extra": {NAME: msgspec.to_builtins(note)},
         }

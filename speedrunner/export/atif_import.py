@@ -1,8 +1,8 @@
 """Rebuild a run from the ATIF trajectories and records that `speedrunner export --to atif` wrote.
 
 The folder may come from someone else. Only file names of the layout are read, links are not followed, and
-nothing in a file decides where something is written. Memory is bounded: one record at a time, each within the
-limits of `speedrunner.store.files`. `speedrunner verify` checks the rebuilt run.
+nothing in a file decides where something is written. Memory is bounded: one record at a time, whose
+trajectories take at most `ROOM` bytes. `speedrunner verify` checks the rebuilt run.
 """
 
 from __future__ import annotations
@@ -28,21 +28,27 @@ from speedrunner.export.atif import (
     validate,
 )
 from speedrunner.store import files
+from speedrunner.store.json_limits import DECODED_BYTES, decoded_bytes
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData, load
 
 RECORDS = re.compile(
     r"config\.yaml|(state|reading)\.json|(processes|episodes|requests|tools|reconciliation|sleep)\.jsonl"
-    r"|(carried/\d{4,}/)?policies/v\d{4,}/[a-z]+\.[a-z]+|carried/\d{4,}/config\.yaml"
+    r"|(carried/[0-9]{4,}/)?policies/v[0-9]{4,}/[a-z]+\.[a-z]+|carried/[0-9]{4,}/config\.yaml"
 )
 """Record files that are copied unchanged."""
 
 DOCUMENTS = {
-    "trajectories": re.compile(r"\d{5,}-\d{4,}\.json"),
-    "evaluations": re.compile(r"\d{5,}-\d{4,}\.json"),
-    "sleeps": re.compile(r"(agent|attempt-\d{4,})-\d{4,}\.json"),
+    "trajectories": re.compile(r"[0-9]{5,}-[0-9]{4,}\.json"),
+    "evaluations": re.compile(r"[0-9]{5,}-[0-9]{4,}\.json"),
+    "sleeps": re.compile(r"(agent|attempt-[0-9]{4,})-[0-9]{4,}\.json"),
 }
 """Names of trajectories in each folder. An episode's have its line number in common."""
+
+ROOM = 4 * DECODED_BYTES
+"""Maximum bytes of memory of the trajectories of one record, by `decoded_bytes`. A step has two to three
+times the fields of the call that it shows.
+"""
 
 
 def import_run(source: Path, out: Path) -> RunData:
@@ -59,6 +65,7 @@ def import_run(source: Path, out: Path) -> RunData:
             f"{source} is no exported run: it has no records/config.yaml. Trajectories of other tools have no"
             " configuration, policies and ledger, so they cannot become a run"
         )
+    names = _walk(source)
     _ = load(source / "records").settings
     temporary = files.temporary_name(out)
     with files.explain_errors(out, "written"):
@@ -66,12 +73,13 @@ def import_run(source: Path, out: Path) -> RunData:
         shutil.rmtree(temporary, ignore_errors=True)
         files.make_folder(temporary)
         try:
-            for name in _walk(source / "records"):
-                if RECORDS.fullmatch(name):
-                    _write(temporary / name, _content(source / "records" / name))
-            for folder, names in groupby(_walk(source), key=lambda each: each.rpartition("/")[0]):
+            for name in names:
+                top, _, record = name.partition("/")
+                if top == "records" and RECORDS.fullmatch(record):
+                    _write(temporary / record, _content(source / name))
+            for folder, own in groupby(names, key=lambda each: each.rpartition("/")[0]):
                 if found := CONVERSATIONS.fullmatch(folder):
-                    _write_conversations(temporary / folder, found[2].partition("/")[0], source, list(names))
+                    _write_conversations(temporary / folder, found[2].partition("/")[0], source, list(own))
             _ = load(temporary).state
             files.publish_folder(temporary, out)
         finally:
@@ -80,9 +88,17 @@ def import_run(source: Path, out: Path) -> RunData:
 
 
 def _walk(root: Path) -> list[str]:
-    """Return the files below a folder, relative to it, sorted, without those behind linked folders."""
-    found = (Path(place, each) for place, _, here in os.walk(root) for each in here)
-    return sorted(str(each.relative_to(root)) for each in found)
+    """Return the files below a folder, relative to it, sorted. Raises `StorageError` for a linked folder."""
+    found: list[str] = []
+    for place, folders, here in os.walk(root):
+        folder = Path(place)
+        for each in (folder, *(folder / name for name in folders)):
+            if each.is_symlink():
+                raise files.StorageError(
+                    f"{each} is a link, which is not followed: replace it with its target"
+                )
+        found += (str((folder / name).relative_to(root)) for name in here)
+    return sorted(found)
 
 
 def _write_conversations(target: Path, kind: str, source: Path, names: list[str]) -> None:
@@ -126,7 +142,16 @@ def _sleep(source: Path, names: list[str]) -> Iterator[bytes]:
 
 def _rebuild(source: Path, names: list[str], rebuild: Callable[[Documents], bytes]) -> bytes:
     """Return the record of these documents. Raises `StorageError`."""
-    documents = {each.rpartition("/")[2]: _document(source / each) for each in names}
+    room, documents = ROOM, Documents()
+    for each in names:
+        document = _document(source / each)
+        for step in document["steps"]:
+            for ids in ("prompt_token_ids", "completion_token_ids"):  # the step's note has them, too
+                (step.get("metrics") or {}).pop(ids, None)
+        room -= decoded_bytes(msgspec.json.encode(document), enough=0)
+        if room < 0:
+            raise files.StorageError(f"{source / each}: the trajectories of its record are too large")
+        documents[each.rpartition("/")[2]] = document
     try:
         return rebuild(documents)
     except (LookupError, TypeError, ValueError, AttributeError) as error:

@@ -52,6 +52,19 @@ class StepNote(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
     filler: bool = False
 
 
+PROMPT_IDS = 1_000_000
+"""Maximum sum of the prompt lengths of a conversation, in tokens, up to which its answers have the ids of
+their prompts. Each repeats the ids before it, so the sum grows with the square of the number of turns.
+"""
+
+
+def has_long_prompts(turns: Sequence[tuple[int, Json]]) -> bool:
+    """Return whether the recorded token ids of a conversation's prompts exceed `PROMPT_IDS`."""
+    recorded = (turn["token_ids"] for _, turn in turns if "token_ids" in turn)
+    total: int = sum(ids["shared"] + len(ids["prompt"]) for ids in recorded)
+    return total > PROMPT_IDS
+
+
 def note_of(step: Json) -> StepNote:
     """Return the note of a step or of an observation's result. Raises `msgspec.ValidationError`."""
     return msgspec.convert(step.get("extra", {}).get(NAME, {}), StepNote)
@@ -75,8 +88,10 @@ def steps_of(
         turns: with their numbers in the record.
         times: Unix seconds at which each request ended.
         prices: prices of the model's tokens, if known.
-        with_ids: whether answers have the token ids of their requests, if they were recorded.
+        with_ids: whether answers have the token ids of their requests, if they were recorded. Those of the
+            prompts are left out if `has_long_prompts`.
     """
+    with_prompts = with_ids and not has_long_prompts(turns)
     steps: list[Json] = []
     ids: list[int] = []
     answer: Json | None = None
@@ -89,12 +104,11 @@ def steps_of(
         answer = _answer(number, turn, times, prices)
         if with_ids and "token_ids" in turn:
             recorded = msgspec.convert(turn["token_ids"], TokenIds)
-            prompt = recorded.whole_prompt(ids)
-            answer["metrics"] |= {
-                "prompt_token_ids": prompt,
-                "completion_token_ids": recorded.answer,
-            }
-            ids = prompt + recorded.answer
+            if with_prompts:
+                prompt = recorded.whole_prompt(ids)
+                answer["metrics"]["prompt_token_ids"] = prompt
+                ids = prompt + recorded.answer
+            answer["metrics"]["completion_token_ids"] = recorded.answer
         steps += [answer, *_calls_below(number, turn["executed"] or {"calls": []})]
     if answer is not None and (last := turns[-1][1]["executed"]) is not None:
         holds, text = _shown(last)

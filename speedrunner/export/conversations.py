@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
@@ -32,11 +33,15 @@ def check(path: Path) -> tuple[Path, list[str]]:
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:
-    """Return a file name for each run: that of its folder, or of its whole path if these are not unique."""
-    names = [path.name for path in runs]
-    if len(set(names)) < len(names):
-        return [str(path).strip("/.").replace("/", "_") for path in runs]
-    return names
+    """Return a file name for each run: that of its folder, or its path from the last folder that all runs
+    share if these are not unique.
+    """
+    paths = [Path(os.path.normpath(path.absolute())) for path in runs]  # "." and ".." are no names
+    names = [path.name for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    shared = Path(os.path.commonpath(paths)).parent
+    return [str(path.relative_to(shared)).replace("/", "_") for path in paths]
 
 
 def timestamp(seconds: float) -> str:

@@ -28,7 +28,7 @@ ROWS = 200
 """Maximum number of conversations held in memory at a time."""
 
 
-def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
+def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
     """Write runs into a folder, which is created. Return the number of rows by split.
 
     Raises:
@@ -39,23 +39,27 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
     pyarrow = optional("pyarrow", "pyarrow", "a dataset")
     parquet = optional("pyarrow.parquet", "pyarrow", "a dataset")
     schema = _schema(pyarrow)
+    runs = list(zip(run_names(paths), paths, strict=True))
     counts: dict[str, int] = {}
     with explain_errors(folder, "written"), ExitStack() as stack:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         for split in SPLITS:
             file = folder / "data" / f"{split}-00000-of-00001.parquet"
-            rows = chain.from_iterable(_rows(load(run, skip_broken=True), split) for run in runs)
+            rows = chain.from_iterable(
+                _rows(load(path, skip_broken=True), name, split) for name, path in runs
+            )
             for group in iter(lambda rows=rows: list(islice(rows, ROWS)), []):  # type: ignore[misc]
                 if split not in counts:  # a split without rows has no file
                     writer = stack.enter_context(parquet.ParquetWriter(file, schema, compression="zstd"))
                 writer.write_table(pyarrow.Table.from_pylist(group, schema))
                 counts[split] = counts.get(split, 0) + len(group)
         (folder / "configurations").mkdir()
-        for name, path in zip(run_names(runs), runs, strict=True):
+        for name, path in runs:
             text = load(path, skip_broken=True).config_text
             (folder / "configurations" / f"{name}.yaml").write_text(text, encoding="utf-8")
     with explain_errors(folder, "written"):  # the files are complete once their writers are closed
-        card = dataset_card(folder, list(counts), [load(run, skip_broken=True) for run in runs])
+        loaded = [(name, load(path, skip_broken=True)) for name, path in runs]
+        card = dataset_card(folder, list(counts), loaded)
         (folder / "README.md").write_text(card, encoding="utf-8")
     return counts
 
@@ -80,9 +84,9 @@ def _schema(pyarrow: Any) -> Any:
     )
 
 
-def _rows(run: RunData, split: str) -> Iterator[dict[str, Any]]:
+def _rows(run: RunData, name: str, split: str) -> Iterator[dict[str, Any]]:
     config = run.settings
-    about = msgspec.structs.asdict(condition_name(config)) | {"run": str(run.path), "seed": config.run.seed}
+    about = msgspec.structs.asdict(condition_name(config)) | {"run": name, "seed": config.run.seed}
     if split == "sleep":
         for record in run.sleeps:
             for agent, each in zip(record.agents, of_sleep(record), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from itertools import starmap
 from pathlib import Path
 
 import msgspec
@@ -49,20 +50,20 @@ models wrote, which is under the models' terms. Name both if you publish the dat
 """
 
 
-def dataset_card(folder: Path, splits: Sequence[str], runs: Sequence[RunData]) -> str:
+def dataset_card(folder: Path, splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:
     """Return the card of a dataset. Its other files are in `folder`.
 
     Args:
         splits: the splits that have a file.
-        runs: the exported runs.
+        runs: the exported runs with their names in the dataset.
 
     Raises:
         OSError: a file cannot be read.
         StorageError, InvalidConfig: a run cannot be read.
     """
     files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in splits)
-    names = ", ".join(plain(run.path.name) for run in runs)
-    notes = dict.fromkeys(plain(line) for run in runs for line in caveats(run.processes))
+    names = ", ".join(plain(name) for name, _ in runs)
+    notes = dict.fromkeys(plain(line) for _, run in runs for line in caveats(run.processes))
     return "\n".join(
         [
             METADATA.format(files=files) + "\n" + ROWS,
@@ -72,7 +73,7 @@ def dataset_card(folder: Path, splits: Sequence[str], runs: Sequence[RunData]) -
             "SpeedRunner played the runs, and `speedrunner export --to dataset` wrote them.",
             "`configurations/` has the complete configuration of each run. `checksum` is the digest in the",
             "run's `state.json`, which covers all its records.\n",
-            *_table("run env method model seed episodes speedrunner code checksum", map(_made, runs)),
+            *_table("run env method model seed episodes speedrunner code checksum", starmap(_made, runs)),
             LICENCE,
             "## Checksums\n",
             *_table("file bytes SHA-256", _checksums(folder)),
@@ -95,13 +96,13 @@ def _table(head: str, rows: Iterator[Sequence[object]]) -> Iterator[str]:
     yield ""
 
 
-def _made(run: RunData) -> list[object]:
+def _made(name: str, run: RunData) -> list[object]:
     """Return what determined a run."""
     condition = msgspec.structs.asdict(condition_name(run.settings))
     process = next(reversed(run.processes), None)
     versions = process.versions if process else {}
     return [
-        *(run.path.name, condition["env"], condition["method"], condition["model"], run.settings.run.seed),
+        *(name, condition["env"], condition["method"], condition["model"], run.settings.run.seed),
         len(run.episodes),
         *(versions.get(name, "not recorded") for name in ("speedrunner", "code")),
         run.state.digest or "none",

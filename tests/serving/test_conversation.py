@@ -14,7 +14,7 @@ import pytest
 from serving.apis.chat import ChatConversation
 from serving.apis.completions import TokenConversation
 from serving.apis.message_apis import ANSWER_TOKENS
-from serving.conversation import AnswerOverflow, Conversation
+from serving.conversation import AnswerOverflow, Conversation, TokenIds
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, InvalidModelConfig, RequestRefused, TruncatedCall
 from serving.meter import LedgerRow, Meter
@@ -351,3 +351,10 @@ async def test_a_refused_request_is_not_the_models_mistake(open_talk: Any, api: 
         with pytest.raises(RequestRefused, match="bad grammar"):
             await rig.talk.ask()
         assert rig.rows[0].usage == Usage()
+
+
+@pytest.mark.parametrize("shared", [-1, 3])
+def test_token_ids_that_share_more_than_there_is_are_refused(shared: int) -> None:
+    assert TokenIds(2, [7], []).whole_prompt([5, 6]) == [5, 6, 7]
+    with pytest.raises(ValueError, match=f"shares {shared} ids of 2 before it"):
+        TokenIds(shared, [7], []).whole_prompt([5, 6])

@@ -13,9 +13,15 @@ import msgspec
 import pytest
 from atif import Trajectory as Atif
 
+from serving.conversation import TokenIds
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.export import atif, atif_import, atif_steps
+from speedrunner.export.atif_import import import_run
 from speedrunner.export.atif_steps import in_order, steps_of, turns_of
+from speedrunner.store.checksums import find_changed
+from speedrunner.store.files import StorageError, write_atomic
+from speedrunner.store.json_limits import decoded_bytes
 from speedrunner.store.records import CallNode, Message, Turn
 from speedrunner.store.run_data import RunData, load
 from tests.round_trips import check_round_trip, records
@@ -118,7 +124,11 @@ class TestATrajectory:
 
 class TestTokenIds:
     def test_are_those_of_the_engine_s_requests_if_the_run_recorded_them(
-        self, tmp_path: Path, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+        self,
+        tmp_path: Path,
+        tiny_model_config: ModelConfig,
+        tiny_tokenizer: ChatTokenizer,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
             played = ScriptedRun(tmp_path, roomy(tiny_model_config), engine)
@@ -150,6 +160,36 @@ class TestTokenIds:
         done = in_process("import", str(tmp_path / "ids/run"), "--out", str(tmp_path / "again"))
         assert done.returncode == 0, done.stderr
         assert records(tmp_path / "again") == records(tmp_path / "run")
+        monkeypatch.setattr(atif_steps, "PROMPT_IDS", 1)
+        assert atif.write_trajectories(tmp_path / "run", tmp_path / "short", with_ids=True) > 0
+        shortened = [opened(each) for each in (tmp_path / "short").rglob("*-*.json")]
+        assert {each.notes for each in shortened} == {atif.LONG_PROMPTS}
+        assert not any(
+            step.metrics.prompt_token_ids for each in shortened for step in each.steps if step.metrics
+        )
+        import_run(tmp_path / "short", tmp_path / "from short")
+        assert records(tmp_path / "from short") == records(tmp_path / "run")
+
+    def test_of_long_prompts_are_left_out(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        first = Turn([], "", trajectory().usage, 0.5, token_ids=TokenIds(0, [1, 2], [3]))
+        second = Turn([], "", trajectory().usage, 0.5, token_ids=TokenIds(3, [4], [5]))
+        turns = list(enumerate(msgspec.json.decode(msgspec.json.encode([first, second]))))
+        metrics = [step["metrics"] for step in steps_of(turns, {}, None, with_ids=True)]
+        assert [each["prompt_token_ids"] for each in metrics] == [[1, 2], [1, 2, 3, 4]]
+        monkeypatch.setattr(atif_steps, "PROMPT_IDS", 5)
+        steps = steps_of(turns, {}, None, with_ids=True)
+        assert not any("prompt_token_ids" in step["metrics"] for step in steps)
+        assert [step["metrics"]["completion_token_ids"] for step in steps] == [[3], [5]]
+        found = [msgspec.json.encode(in_order(turn, Turn)) for _, turn in turns_of(steps)]
+        assert found == [msgspec.json.encode(each) for each in (first, second)]
+
+    def test_a_trajectory_that_no_import_reads_is_refused(
+        self, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lines = (line for file in run.path.rglob("*.jsonl") for line in file.read_bytes().splitlines())
+        monkeypatch.setattr("speedrunner.store.files.RECORD_BYTES", max(map(len, lines)) + 1)
+        with pytest.raises(StorageError, match=r"as trajectory 0000\d-0000, has more than"):
+            atif.write_trajectories(run.path, tmp_path / "atif")
 
     def test_a_run_without_them_is_not_exported_with_them(self, run: RunData, tmp_path: Path) -> None:
         out = ("--out", str(tmp_path / "ids"), "--token-ids")
@@ -209,6 +249,27 @@ class TestTheRoundTrip:
         steps = msgspec.json.decode(msgspec.json.encode(steps_of([(4, plain)], {}, None)))
         ((number, found),) = turns_of(steps)
         assert (number, msgspec.json.encode(in_order(found, Turn))) == (4, msgspec.json.encode(turn))
+
+    def test_of_a_run_that_continues_during_the_export(
+        self, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        copy = Path(shutil.copytree(run.path, tmp_path / "run"))
+        index, whole = copy / "episodes.jsonl", (run.path / "episodes.jsonl").read_bytes()
+        index.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
+        checksums = {name: each for name, each in run.state.checksums.items() if name != index.name}
+        write_atomic(copy / "state.json", msgspec.structs.replace(run.state, checksums=checksums))
+        copy_file = atif._copy
+
+        def copy_and_continue(source: Path, target: Path) -> None:
+            copy_file(source, target)
+            if source == index:  # the run records another episode, then its checksums
+                index.write_bytes(whole)
+                shutil.copy(run.path / "state.json", copy)
+
+        monkeypatch.setattr(atif, "_copy", copy_and_continue)
+        atif.write_trajectories(copy, tmp_path / "atif")
+        imported = import_run(tmp_path / "atif", tmp_path / "imported")
+        assert list(find_changed(imported.path, imported.state.checksums)) == []
 
     def test_loses_nothing_silently(self, run: RunData, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(run.path, tmp_path / "run"))
@@ -315,6 +376,22 @@ class TestRefusals:
         (copy / name).symlink_to("/etc/passwd")
         self.refused(copy, tmp_path, f"{name} could not be read: it is a link, which is not followed")
 
+    @pytest.mark.parametrize("name", [".", "records", "trajectories", "records/policies"])
+    def test_a_linked_folder(self, exported: Path, tmp_path: Path, name: str) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        (copy / name).resolve().rename(tmp_path / "private")
+        (copy / name).symlink_to(tmp_path / "private")
+        self.refused(copy, tmp_path, f"{copy / name} is a link, which is not followed")
+
+    def test_digits_of_another_script_are_no_number(self, exported: Path, tmp_path: Path) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        shutil.copytree(
+            copy / "trajectories/batch_0000", copy / "trajectories/batch_\u0661\u0661\u0661\u0661"
+        )
+        shutil.copytree(copy / "records/policies/v0000", copy / "records/policies/v\u0661\u0661\u0661\u0661")
+        import_run(copy, tmp_path / "copy")
+        assert all(name.isascii() for name in records(tmp_path / "copy"))
+
     def test_a_configuration_that_cannot_be_read(self, exported: Path, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(exported, tmp_path / "atif"))
         (copy / "records/config.yaml").write_text("!!python/object/apply:os.system ['true']")
@@ -324,6 +401,25 @@ class TestRefusals:
         copy = Path(shutil.copytree(exported, tmp_path / "atif"))
         (copy / FIRST).write_text("[" * 10_000 + "]" * 10_000)
         self.refused(copy, tmp_path, "nests lists and objects on more than 300 levels")
+
+    def test_a_record_of_too_many_trajectories(
+        self, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
+        first = copy / "sleeps/0001/agent-0000.json"
+        for number in range(1, 30):
+            shutil.copy(first, first.with_name(f"agent-{number:04d}.json"))
+        read: list[str] = []
+        read_document = atif_import._document
+        monkeypatch.setattr(atif_import, "ROOM", 3 * decoded_bytes(first.read_bytes(), 0))
+        monkeypatch.setattr(
+            atif_import, "_document", lambda path: read.append(path.name) or read_document(path)
+        )
+        with pytest.raises(
+            StorageError, match=r"agent-0003\.json: the trajectories of its record are too large"
+        ):
+            import_run(copy, tmp_path / "copy")
+        assert [name for name in read if name.startswith("agent-")][-1] == "agent-0003.json"
 
     def test_files_that_are_not_of_a_run_are_left_out(self, exported: Path, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(exported, tmp_path / "atif"))

@@ -121,6 +121,20 @@ class TestADataset:
     def test_says_in_its_card_what_the_model_configs_warn_of(self, dataset: Path) -> None:
         assert "\ntiny-random: its answers stand in a script.\n" in (dataset / "README.md").read_text()
 
+    def test_names_runs_without_the_folders_above_them(
+        self, run: RunData, dataset: Path, tmp_path: Path
+    ) -> None:
+        assert set(split(dataset, "train").run) == {"run"}
+        both = [str(shutil.copytree(run.path, tmp_path / "runs" / each / "demo")) for each in "ab"]
+        out = tmp_path / "out"
+        assert in_process("export", *both, "--to", "dataset", "--out", str(out)).returncode == 0
+        names = ["runs_a_demo", "runs_b_demo"]
+        assert sorted(set(split(out, "sleep").run)) == names
+        assert sorted(each.stem for each in (out / "configurations").iterdir()) == names
+        card = (out / "README.md").read_text()
+        assert "\nRuns: runs_a_demo, runs_b_demo.\n" in card
+        assert all(f"\n| {name} | " in card for name in names)
+
     def test_takes_no_name_for_markup(self, run: RunData, tmp_path: Path) -> None:
         hostile = shutil.copytree(run.path, tmp_path / "[a](b)<script>\n\x1b[2J")
         done = in_process("export", str(hostile), "--to", "dataset", "--out", str(tmp_path / "out"))
@@ -217,6 +231,42 @@ def test_nothing_is_written_over_or_half(
     monkeypatch.setattr("speedrunner.export.dataset_card.METADATA", "{nothing}")
     assert "KeyError: 'nothing'" in complaint(in_process(*command))
     assert (list(tmp_path.iterdir()), list(out.iterdir())) == ([out], [])
+
+
+@pytest.mark.parametrize(
+    ("to", "option", "problem"),
+    [
+        ("traces", ("--token-ids",), "--token-ids is for --to atif, not for --to traces"),
+        ("atif", ("--block-size", "16"), "--block-size is for --to mooncake, not for --to atif"),
+    ],
+)
+def test_an_option_of_another_format_is_refused(
+    to: str, option: tuple[str, ...], problem: str, run: RunData, tmp_path: Path
+) -> None:
+    done = in_process("export", str(run.path), "--to", to, "--out", str(tmp_path / "out"), *option)
+    assert complaint(done) == problem
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(("below", "given"), [("", "."), ("sleeps", "..")])
+def test_a_run_without_a_name_in_its_path_gets_that_of_its_folder(
+    below: str, given: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(run.path / below)
+    done = in_process("export", given, "--to", "traces", "--out", str(tmp_path / "out"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [each.name for each in tmp_path.rglob("*") if each.is_dir()] == ["out", "run"]
+
+
+def test_the_current_folder_can_be_written(
+    run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    monkeypatch.chdir(out)
+    done = in_process("export", str(run.path), "--to", "traces", "--out", ".")
+    assert (done.returncode, done.stdout) == (0, "12 session traces of 1 runs written to .\n")
+    assert [each.name for each in out.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("to", get_args(Format))

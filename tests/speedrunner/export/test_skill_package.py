@@ -15,7 +15,7 @@ from serving.model_configs import CHECKOUT
 from speedrunner.export.skill_package import write_package
 from speedrunner.library.library import Library
 from speedrunner.results.library_label import LibraryLabel, label_library
-from speedrunner.store.files import read_record
+from speedrunner.store.files import read_record, write_shared
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import load
 from speedrunner.verification.certificate import BUNDLED, Certificate
@@ -140,6 +140,27 @@ def test_a_folder_with_something_in_it_is_refused(package: Path) -> None:
     assert complaint(in_process(*words)) == (
         f"{package} exists and is not empty: name another folder with --out"
     )
+
+
+def test_a_killed_export_leaves_no_folder_that_looks_complete(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "babyai-skills"
+    words = ("library", "export", str(RECORDED), "--to", "skills", "--out", str(out))
+
+    def write_or_die(path: Path, content: bytes) -> None:
+        if path.name == "label.json":
+            raise SystemExit(9)
+        write_shared(path, content)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("speedrunner.export.skill_package.write_shared", write_or_die)
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)  # a kill removes nothing
+        assert in_process(*words).returncode == 9
+    assert not out.exists()
+    assert in_process(*words).returncode == 0
+    assert list(tmp_path.iterdir()) == [out]
+    assert (out / "label.json").is_file()
 
 
 def test_a_library_without_skills_is_refused(tmp_path: Path) -> None:
