@@ -13,8 +13,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryFile, mkdtemp
+from unittest.mock import patch
 
 import msgspec
 import yaml
@@ -28,6 +30,7 @@ from serving.model_configs import CHECKOUT
 from serving.reconciliation import Reconciliation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
+from speedrunner.cli import output
 from speedrunner.cli.app import main
 from speedrunner.config.compose import compose
 from speedrunner.runs.drain import Drain
@@ -140,11 +143,14 @@ class ScriptedRun:
 
 
 def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command line within this process, to its end: what it prints, without the time of a start."""
+    """The command line within this process, to its end: what it prints, without the time of a start.
+
+    It shows no progress, which depends on the machine's speed.
+    """
     path = list(sys.path)
     # Files, as processes below may write to them as well.
     with TemporaryFile("w+", buffering=1) as out, TemporaryFile("w+", buffering=1) as err:
-        with redirect_stdout(out), redirect_stderr(err):
+        with redirect_stdout(out), redirect_stderr(err), patch.object(output, "SILENT_S", inf):
             try:
                 main(arguments)
                 status = 0

@@ -9,9 +9,7 @@ test treats all pairs of seed and episode as independent. It is included for com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -24,9 +22,6 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 DRAWN = 2_000_000
 """Maximum number of values drawn at once: 32 MB."""
-
-COLUMNS = DRAWN // RESAMPLES
-"""Maximum number of columns that are resampled at once."""
 
 TAIL = (1 - CONFIDENCE) / 2
 
@@ -86,67 +81,24 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     return bootstrap_statistic(as_samples(values), _first)
 
 
-def bootstrap_columns(groups: Sequence[Sequence[Sequence[float]]]) -> list[list[Estimate | None]]:
-    """Return, for each group of independent rows, the mean of each column with its percentile bootstrap
-    interval.
+def estimate_columns(rows: Sequence[Sequence[float]]) -> list[Estimate | None]:
+    """Return the mean of each column of independent rows with its interval by Student's t.
 
-    The rows of a group are drawn together. Groups with the same number of rows share their resamples, which
-    take most of the time. A column with an unknown value (NaN) is `None`.
+    A column with an unknown value (NaN) is `None`.
 
     Args:
-        groups: each with at least one row.
+        rows: at least one.
     """
     import numpy
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
 
-    arrays = [numpy.asarray(rows, dtype=float) for rows in groups]
-    places: dict[int, list[int]] = {}
-    for place, array in enumerate(arrays):
-        places.setdefault(len(array), []).append(place)
-    found: list[list[Estimate | None]] = [[] for _ in groups]
-    for own in places.values():
-        estimates = _bootstrap_array(numpy.concatenate([arrays[place] for place in own], axis=1))
-        for place in own:
-            found[place] = list(islice(estimates, arrays[place].shape[1]))
-    return found
-
-
-def _bootstrap_array(values: ndarray) -> Iterator[Estimate | None]:
-    """Yield the estimate of each column of an array of shape (rows, columns)."""
-    import numpy
-
-    count = len(values)
-    for block in numpy.split(values, range(COLUMNS, values.shape[1], COLUMNS), axis=1):
-        means = block.mean(axis=0).tolist()
-        if count == 1:
-            yield from (None if math.isnan(mean) else Estimate(mean, None, None, 1) for mean in means)
-            continue
-        drawn = numpy.concatenate([block.T @ shares.T for shares in _draw_shares(count)], axis=1)
-        ends = numpy.quantile(drawn, [TAIL, 1 - TAIL], axis=1).tolist()
-        for mean, low, high in zip(means, *ends, strict=True):
-            yield None if math.isnan(mean) else Estimate(mean, low, high, count)
-
-
-def _draw_shares(count: int) -> Iterable[ndarray]:
-    """Return the share of each of `count` values in each of `RESAMPLES` resamples.
-
-    The parts have the shape (resamples, count), with at most `DRAWN` values each.
-    """
-    return _draw_few_shares(count) if count * RESAMPLES <= DRAWN else _iterate_shares(count)
-
-
-@lru_cache(maxsize=4)
-def _draw_few_shares(count: int) -> tuple[ndarray, ...]:
-    return tuple(_iterate_shares(count))
-
-
-def _iterate_shares(count: int) -> Iterator[ndarray]:
-    import numpy
-
-    random, at_once = numpy.random.default_rng(SEED), max(DRAWN // count, 1)
-    for first in range(0, RESAMPLES, at_once):
-        size = min(at_once, RESAMPLES - first)
-        places = random.integers(count, size=(size, count)) + count * numpy.arange(size)[:, None]
-        yield numpy.bincount(places.ravel(), minlength=size * count).reshape(size, count) / count
+    values, count = numpy.asarray(rows, dtype=float), len(rows)
+    means = values.mean(axis=0)
+    if count == 1:
+        return [None if math.isnan(mean) else Estimate(mean, None, None, 1) for mean in means.tolist()]
+    reach = stdtrit(count - 1, 1 - TAIL) * values.std(axis=0, ddof=1) / math.sqrt(count)
+    ends = zip(means.tolist(), (means - reach).tolist(), (means + reach).tolist(), strict=True)
+    return [None if math.isnan(mean) else Estimate(mean, low, high, count) for mean, low, high in ends]
 
 
 Statistic = Callable[["ndarray"], "ndarray"]

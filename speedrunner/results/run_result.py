@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ import pandas
 
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config
-from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps
+from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps, select_tests
 from speedrunner.results.forecast_records import measured_amounts
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
@@ -67,6 +68,16 @@ class RunResult:
     servers: list[ServerUse] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+
+    def tests(self, point: int) -> pandas.DataFrame:
+        """Return the scored test episodes of a checkpoint, by number and task."""
+        if point not in self._tests:
+            self._tests[point] = select_tests(self.episodes, point).set_index(["number", "task"])
+        return self._tests[point]
+
+    @cached_property
+    def _tests(self) -> dict[int, pandas.DataFrame]:
+        return {}
 
     @property
     def seed(self) -> int:

@@ -8,7 +8,6 @@ from typing import Any
 
 import pandas
 
-from speedrunner.results.checkpoints import select_tests
 from speedrunner.results.conditions import FAMILIES, Condition
 from speedrunner.results.inference import (
     CONFIDENCE,
@@ -130,13 +129,12 @@ def compare_last(a: Condition, b: Condition, metric: str) -> tuple[int, Differen
 def _differ(own: RunResult, other: RunResult, point: int, metric: str) -> list[float]:
     """Return the difference of each test episode that has a score and a value on both sides."""
     first, second = (list_values(run, point, metric) for run in (own, other))
-    pairs = first.to_frame("first").join(second.rename("second"), how="inner")
-    return (pairs["first"] - pairs["second"]).dropna().tolist()
+    return (first - second).dropna().tolist()
 
 
 def list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]:
     """Return the metric of each scored test episode by number and task; USD include the share of sleeps."""
-    tests = select_tests(run.episodes, point).set_index(["number", "task"])
+    tests = run.tests(point)
     if metric != "cost_usd":
         return tests[metric].astype(float)
     return tests["usd"].astype(float) + float(run.checkpoints["sleep_usd"][point])

@@ -153,30 +153,31 @@ def skill_costs(
 
 
 class _Worth:
-    """The average cost of an LLM call in a run's training, and the price of a token from its prefix cache."""
+    """The average cost of an LLM call in a run's training, and the price of a token from its prefix cache,
+    both in USD."""
 
     def __init__(self, run: RunData, costs: RunCosts) -> None:
         rows = [row for row in run.episodes if row.phase == "train"]
         usd = sum(costs.episodes.get(row.episode, Line()).useful_usd for row in rows)
         self.known = not costs.unpriced
         self.call_usd = usd / max(sum(row.llm_calls for row in rows), 1)
-        self._prices = costs.book.models.get(run.processes[-1].actor.name) if run.processes else None
-
-    def carried(self, tokens: float) -> float:
-        """Return the USD for prompt tokens from the cache."""
-        return self._prices.cost(Usage(round(tokens), round(tokens))) if self._prices else 0.0
+        prices = costs.book.models.get(run.processes[-1].actor.name) if run.processes else None
+        self.carried_usd = prices.cost(Usage(10**6, 10**6)) / 10**6 if prices else 0.0
 
 
 def _break_even(
     name: str, induction: dict[int, float], worth: _Worth, history: SkillHistory, schemas: _Schemas
 ) -> str | None:
     carried, saved = 0.0, 0
+    learnt = {
+        policy: sum(usd for sleep, usd in induction.items() if sleep <= policy)
+        for policy in {use.policy for use in history.uses}
+    }
     for use in history.uses:
         if _public(history.libraries.get(use.policy), name):
             carried += use.turns * (schemas.tokens(use.policy, name) or 0.0)
         saved += use.saved.get(name, 0)
-        learnt = sum(usd for sleep, usd in induction.items() if sleep <= use.policy)
-        if saved * worth.call_usd > learnt + worth.carried(carried):
+        if saved * worth.call_usd > learnt[use.policy] + worth.carried_usd * carried:
             return use.episode
     return None
 

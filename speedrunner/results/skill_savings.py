@@ -7,15 +7,13 @@ only in the skill.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from math import isnan
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from speedrunner.results.checkpoints import episode_amounts
-from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_columns
+from speedrunner.results.inference import CONFIDENCE, Estimate, estimate_columns
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.skill_table import SkillHistory
@@ -44,7 +42,7 @@ class SkillSaving(msgspec.Struct, frozen=True, kw_only=True):
 
     For each task that was played both with and without a call of the skill: the mean of its episodes without
     it, minus the mean of its episodes with it. An estimate is the mean of these differences over tasks, with
-    a bootstrap interval over tasks; `count` is the number of tasks. `None`: no estimate, because no task was
+    a t interval over tasks; `count` is the number of tasks. `None`: no estimate, because no task was
     played in both ways, because prices are unknown (`usd`), or because comparing takes more than `WORK`. One
     task has no interval.
 
@@ -71,9 +69,7 @@ class SkillSaving(msgspec.Struct, frozen=True, kw_only=True):
     score: Estimate | None = None
 
 
-def skill_savings(
-    run: RunData, history: SkillHistory, costs: RunCosts | None = None, *, intervals: int | None = None
-) -> list[SkillSaving]:
+def skill_savings(run: RunData, history: SkillHistory, costs: RunCosts | None = None) -> list[SkillSaving]:
     """Return the observed savings of all skills that a run ever had, in the order of creation.
 
     A skill ran in an episode if the actor, another skill or a program called it. Training episodes are
@@ -83,8 +79,6 @@ def skill_savings(
     Args:
         history: the run's `skill_history`; without its held-out episodes, only training counts.
         costs: the run's priced ledger; `None`: priced by the run's own list.
-        intervals: number of skills with intervals, which take most of the time: those that were called
-            most; `None`: all.
 
     Raises:
         StorageError: the run cannot be read.
@@ -109,16 +103,7 @@ def skill_savings(
     for episodes in groups.values():
         for name, compared in _compare(episodes):
             tasks.setdefault(name, []).append(compared)
-    calls = Counter({name: sum(each.total for each in own) for name, own in history.by_name.items()})
-    resampled = [name for name, _ in calls.most_common(intervals) if name in tasks]
-    differences = ([task[2] for task in tasks[name]] for name in resampled)
-    estimates = dict(zip(resampled, bootstrap_columns(list(differences)), strict=True))
-    return [
-        _describe(name, tasks[name], estimates.get(name) or _average_columns(tasks[name]))
-        if name in tasks
-        else SkillSaving(skill=name)
-        for name in names
-    ]
+    return [_describe(name, tasks[name]) if name in tasks else SkillSaving(skill=name) for name in names]
 
 
 def sort_savings(savings: Sequence[SkillSaving], amount: Amount) -> list[SkillSaving]:
@@ -151,9 +136,9 @@ CAPTION = (
     "Observed savings of skills per episode, over the tasks that a run played both with and without a call of"
     " the skill (by the actor or by other code). A value is the mean of a task's episodes without a call"
     " minus the mean of its episodes with one, averaged over tasks; score is with minus without. low, high:"
-    f" {CONFIDENCE:.0%} percentile bootstrap over tasks ({RESAMPLES} resamples), not corrected for the number"
-    " of skills. Episodes with a call were usually played later and with a larger library: this is not the"
-    " effect of the skill alone, which the table attribution shows. Empty: no estimate."
+    f" {CONFIDENCE:.0%} interval over tasks (Student's t), not corrected for the number of skills. Episodes"
+    " with a call were usually played later and with a larger library: this is not the effect of the skill"
+    " alone, which the table attribution shows. Empty: no estimate."
 )
 """The caption of the table `skill_savings`."""
 
@@ -178,17 +163,11 @@ def _average(rows: Sequence[Sequence[float]]) -> list[float]:
     return [sum(column) / len(rows) for column in zip(*rows, strict=True)]
 
 
-def _average_columns(tasks: Sequence[_Comparison]) -> list[Estimate | None]:
-    """Return estimates without intervals."""
-    means = _average([task[2] for task in tasks])
-    return [None if isnan(mean) else Estimate(mean, None, None, len(tasks)) for mean in means]
-
-
-def _describe(name: str, tasks: Sequence[_Comparison], estimates: Sequence[Estimate | None]) -> SkillSaving:
+def _describe(name: str, tasks: Sequence[_Comparison]) -> SkillSaving:
     return SkillSaving(
         skill=name,
         tasks=len(tasks),
         episodes_with=sum(task[0] for task in tasks),
         episodes_without=sum(task[1] for task in tasks),
-        **dict(zip(AMOUNTS, estimates, strict=True)),
+        **dict(zip(AMOUNTS, estimate_columns([task[2] for task in tasks]), strict=True)),
     )

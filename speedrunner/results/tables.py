@@ -8,7 +8,7 @@ import pandas
 
 from speedrunner.results.break_even import UNPRICED, break_even_table
 from speedrunner.results.cache_effects import cache_table, share_table
-from speedrunner.results.checkpoints import CUT, LIMITS, SPENT, select_tests
+from speedrunner.results.checkpoints import CUT, LIMITS, SPENT
 from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, stack_frames
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, bootstrap_seeds
 from speedrunner.results.run_result import LIBRARY
@@ -110,9 +110,7 @@ def _intervals(conditions: Sequence[Condition]) -> Table:
             runs = [run for run in condition.runs if point in run.checkpoints.index]
             for metric in TESTED:
                 column = "usd" if metric == "cost_usd" else metric
-                values = {
-                    run.seed: select_tests(run.episodes, point)[column].dropna().tolist() for run in runs
-                }
+                values = {run.seed: run.tests(point)[column].dropna().tolist() for run in runs}
                 found = bootstrap_seeds(values)
                 if found is not None:
                     seeds = sum(map(bool, values.values()))

@@ -33,7 +33,7 @@ from speedrunner.view.paging import NotFound
 from speedrunner.view.run_page import RunNumbers, read_numbers, run_page
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.search_index import SearchIndex, build_index
-from speedrunner.view.skills_page import INTERVALS, skills_page
+from speedrunner.view.skills_page import skills_page
 from speedrunner.view.sleep_page import find_sleep, sleep_page
 from speedrunner.view.task_page import task_page, tasks_page
 from speedrunner.view.turns import highlight, show_calls
@@ -299,7 +299,7 @@ class Site:
 
     def _compute_savings(self, path: Path, *snapshot: Any) -> Derived[list[SkillSaving]]:
         history = self._histories(path, *snapshot).value
-        return Derived.of(path, lambda run: skill_savings(run, history, intervals=INTERVALS))
+        return Derived.of(path, lambda run: skill_savings(run, history))
 
     def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""

@@ -13,9 +13,6 @@ from speedrunner.results.skill_table import SkillHistory, SkillVersion, skill_ev
 from speedrunner.store.run_data import RunData
 from speedrunner.view.pages import Context, heading
 
-INTERVALS = 100
-"""Skills whose savings have an interval: those that were called most. More take longer."""
-
 
 class SkillLine(msgspec.Struct, frozen=True):
     """One name of a skill, with all its versions.
@@ -58,7 +55,6 @@ def skills_page(run: RunData, history: SkillHistory, savings: Sequence[SkillSavi
         "used": [line for line in lines if line.total],
         "unused": [line for line in lines if not line.total],
         "usd_form": usd_form,
-        "intervals": INTERVALS if len(lines) > INTERVALS else 0,
     }
 
 

@@ -44,6 +44,7 @@ def test_real_episodes_get_all_that_the_cache_can_give(vllm_endpoint: Endpoint) 
         assert level["hit_rate"] > 0.8
 
 
+@pytest.mark.slow
 def test_a_rollout_and_its_replay_give_tokens(
     vllm_endpoint: Endpoint, short_model_config: ShortModelConfig
 ) -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from serving.engine.flags import flag_problems
 from serving.engine.server import VllmServer
 from serving.model_configs import adapt, list_model_configs, load_model_config
@@ -15,6 +17,7 @@ SERVED = {
 }
 
 
+@pytest.mark.slow
 def test_the_engine_knows_every_flag_of_every_model_config() -> None:
     lines = {
         name: VllmServer(model_config, "some/model", Path("unused")).arguments

@@ -27,6 +27,8 @@ from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 from tests.shared_prompts import shared_prompts
 from tests.tool_samples import TOOLS
 
+pytestmark = pytest.mark.slow
+
 LABELS = {"episode": "test"}
 MESSAGES = [{"role": "system", "content": "Call a tool."}]
 
@@ -67,7 +69,6 @@ def check_reuse(model_config: ModelConfig, answers: list[Completion]) -> None:
         assert later.usage.prompt > earlier.usage.prompt + earlier.usage.completion
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])
 async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_ended(
     model_config: ModelConfig, endpoint: Endpoint, tokenizer: ChatTokenizer, budget: int

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -18,6 +19,8 @@ from speedrunner.cli.replay_command import replay
 from speedrunner.store.run_data import load
 from tests import tool_samples
 from tests.scripted_runs import in_process
+
+pytestmark = pytest.mark.slow
 
 app = typer.Typer()
 app.command()(replay)

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from speedrunner.store.run_data import load
-from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.record_samples import write_record
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
@@ -33,6 +32,15 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def copied(sweep: Path, tmp_path: Path) -> Path:
     return shutil.copytree(sweep, tmp_path / "runs")
+
+
+@pytest.fixture(scope="module")
+def reported(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> tuple[Path, list[str]]:
+    """The sweep with its report, and the lines that were printed."""
+    runs = shutil.copytree(sweep, tmp_path_factory.mktemp("reported") / "runs")
+    done = in_process("report", str(runs))
+    assert (done.returncode, done.stderr) == (0, "")
+    return runs, done.stdout.splitlines()
 
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -61,19 +69,21 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     assert names == {f"{name}_scripted" for name in ("combined_performance", "training_spend", "tokens")}
 
 
-def test_without_a_name_the_report_is_in_the_folder(copied: Path) -> None:
-    last = in_process("report", str(copied)).stdout.splitlines()[-1]
-    assert last.startswith(f"the report was written to {copied / 'report'}: ")
-    text = (copied / "report" / "report.html").read_text()
+def test_without_a_name_the_report_is_in_the_folder(reported: tuple[Path, list[str]]) -> None:
+    runs, lines = reported
+    assert lines[-1].startswith(f"the report was written to {runs / 'report'}: ")
+    text = (runs / "report" / "report.html").read_text()
     assert "intervals over its test episodes: react, speedrunner." in text
     missing = text.partition('id="missing"')[2]
     assert "asi on babyai:<br><code>speedrunner sweep experiment=main model=gpt-5.4-mini" in missing
 
 
-def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(copied: Path) -> None:
-    done = in_process("report", str(copied))
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("claims of the paper: "))
-    with (copied / "report/tables/claims.csv").open(newline="") as file:
+def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(
+    reported: tuple[Path, list[str]],
+) -> None:
+    runs, lines = reported
+    (line,) = (line for line in lines if line.startswith("claims of the paper: "))
+    with (runs / "report/tables/claims.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     counts = Counter(row["verdict"] if row["has_runs"] == "1" else "without runs" for row in rows)
     assert counts["supported"] == counts["contradicted"] == 0  # one seed decides nothing
@@ -86,13 +96,6 @@ def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(copied: Pa
     assert row["command"].startswith("speedrunner sweep experiment=main model=gpt-5.4-mini run.rollouts=4")
     (row,) = (row for row in rows if row["claim"] == "gemini-calls")
     assert row["command"].startswith("speedrunner sweep experiment=models model=gemini-3-flash-preview")
-
-
-def test_commands_have_the_scale_of_the_sweep_there(copied: Path) -> None:
-    note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke --dir=there", []))
-    assert in_process("report", str(copied)).returncode == 0
-    text = (copied / "report" / "report.html").read_text()
-    assert "experiment=main model=gpt-5.4-mini scale=smoke --dir=there" in text
 
 
 def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(copied: Path) -> None:
@@ -184,10 +187,9 @@ def test_a_link_in_someone_else_s_folder_chooses_no_file_of_ours(copied: Path, t
 
 
 def test_missing_runs_have_the_sizes_of_the_others_and_experiments_without_a_run_are_not_named(
-    copied: Path,
+    reported: tuple[Path, list[str]],
 ) -> None:
-    assert in_process("report", str(copied)).returncode == 0
-    missing = (copied / "report" / "report.html").read_text().partition('id="missing"')[2]
+    missing = (reported[0] / "report" / "report.html").read_text().partition('id="missing"')[2]
     assert " run.rollouts=4 run.sleep_every=2 " in missing
     assert "experiment=zombies" not in missing
 

@@ -15,7 +15,9 @@ import pandas
 import pytest
 
 from serving.model_configs import CHECKOUT
+from speedrunner.report.collected import collect
 from speedrunner.results.tables import MEASURES
+from speedrunner.results.writing import write
 from speedrunner.store.run_data import load
 from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.scripted_runs import ScriptedRun, complaint, in_process
@@ -57,6 +59,8 @@ def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(copied: P
     note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke '--dir=a b'", []))
     done = in_process("report", str(copied), "--out", str(tmp_path / "out"))
     assert "experiment=interpreter model=gpt-5.4-mini scale=smoke '--dir=a b'\n" in done.stdout
+    text = (tmp_path / "out" / "report.html").read_text()
+    assert "experiment=main model=gpt-5.4-mini scale=smoke" in text
 
 
 def test_the_files_are_there_in_both_kinds(made: Path) -> None:
@@ -192,8 +196,8 @@ def test_a_run_alone_and_twice_named_is_a_sweep_too(sweep: Path, tmp_path: Path)
 
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
-    done = in_process("report", str(learnt.dir), "--out", str(tmp_path))
-    assert (done.returncode, done.stderr) == (0, "")
+    found = collect([learnt.dir], None, lambda step: None, corrected=False)
+    write(tmp_path / "tables", found.tables, found.caveats)
     table = pandas.read_csv(tmp_path / "tables" / "performance.csv")
     assert set(table.env) == {"tests.toy_env_Corridor"}
     assert list(table.checkpoint) == [0, 2, 4]

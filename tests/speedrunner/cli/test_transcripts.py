@@ -9,14 +9,12 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
-from math import inf
 from pathlib import Path
 
 import pytest
 from typer import rich_utils
 
 from serving.model_configs import CHECKOUT
-from speedrunner.cli import output
 from tests.scripted_runs import in_process
 from tests.skill_modules import MODULES
 from tests.speedrunner.results import small_runs
@@ -72,8 +70,7 @@ def template(tmp_path_factory: pytest.TempPathFactory, tiny_folder: str) -> Path
 
 @pytest.fixture
 def workplace(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the template as the current folder; the terminal shows no progress."""
-    monkeypatch.setattr(output, "SILENT_S", inf)
+    """A copy of the template as the current folder."""
     monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))  # for the corridor
     monkeypatch.setattr(rich_utils, "FORCE_TERMINAL", None)
     folder = shutil.copytree(template, tmp_path / "here")

@@ -113,6 +113,7 @@ async def test_a_sleep_that_is_cut_off_by_its_call_limit(corridor: Runs, method:
     assert silent == (method != "speedrunner")  # whose inducer may as well have nothing to change
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "here"),
     [

@@ -19,7 +19,7 @@ def test_each_skill_has_its_versions_and_savings(tmp_path: Path) -> None:
         "  edited in sleep 2, after train/0002 to train/0003: called 2 times by the actor, 0 by other"
         " code, 0 failed, 4.0 actions a call, score 1.000 in 2 episodes",
         "  saved per episode, 2 tasks: LLM calls 0.0 (0.0 to 0.0), output tokens 0 (0 to 0),"
-        " USD 0.000000 (0.000000 to 0.000000), score +0.625 (+0.500 to +0.750)",
+        " USD 0.000000 (0.000000 to 0.000000), score +0.625 (-0.963 to +2.213)",
         "_step (private)",
         "  written in sleep 1, after train/0000 to train/0001: called 0 times by the actor, 2 by other"
         " code, 2 failed",

@@ -11,10 +11,10 @@ from speedrunner.results import inference
 from speedrunner.results.inference import (
     Estimate,
     TTest,
-    bootstrap_columns,
     bootstrap_mean,
     bootstrap_seeds,
     correct_holm,
+    estimate_columns,
     paper_ttest,
     ttest_seeds,
 )
@@ -120,14 +120,17 @@ class TestSeeds:
         assert 0.02 < rejected["seeds"] / 400 < 0.09
 
 
-def test_groups_have_the_same_intervals_alone_and_together() -> None:
-    groups = [[(1.0, 2.0), (4.0, math.nan)], [(3.0,)], [(0.5, 0.0), (2.0, 8.0)], [(1.0,), (2.0,), (4.0,)]]
-    together = bootstrap_columns(groups)
-    assert [[each and each.mean for each in group] for group in together] == [
-        [2.5, None], [3.0], [1.25, 4.0], [pytest.approx(7 / 3)],
-    ]  # fmt: skip
-    for group, found in zip(groups, together, strict=True):
-        assert bootstrap_columns([group]) == [found]
+def test_columns_have_the_interval_of_the_t_test() -> None:
+    rows = [(1.0, 2.0, 7.0), (4.0, math.nan, 7.0), (4.5, 3.0, 7.0)]
+    first, unknown, equal = estimate_columns(rows)
+    expected = paper_ttest([1.0, 4.0, 4.5])
+    assert expected is not None
+    assert first is not None
+    assert (first.mean, first.low, first.high) == pytest.approx((expected.mean, expected.low, expected.high))
+    assert first.count == 3
+    assert unknown is None
+    assert equal == Estimate(7.0, 7.0, 7.0, 3)
+    assert estimate_columns([(3.0, math.nan)]) == [Estimate(3.0, None, None, 1), None]
 
 
 def test_large_samples_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:

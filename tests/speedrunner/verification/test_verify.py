@@ -78,6 +78,7 @@ def test_one_byte_that_is_changed_is_found(learnt: ScriptedRun, tmp_path: Path, 
     assert told(check_files(load(run), inf)) == [f"{name}: is missing"]
 
 
+@pytest.mark.slow
 def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = copy_of(learnt.dir, tmp_path)
     content = (run / "state.json").read_bytes()
