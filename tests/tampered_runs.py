@@ -10,9 +10,9 @@ from typing import Any
 
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.findings import Finding
-from speedrunner.store import files
 from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.files import StorageError
+from speedrunner.store.json_records import write_record
 from speedrunner.store.run_data import load
 from speedrunner.verification.subject import Subject
 from speedrunner.verification.verify import verify
@@ -41,7 +41,7 @@ def seal(run: Path) -> None:
     state = load(run).state
     state.checksums = ChecksumKeeper(run).checksums({})
     state.digest = state.own_digest
-    files.write_atomic(run / "state.json", state)
+    write_record(run / "state.json", state)
 
 
 def names(run: Path) -> list[str]:

@@ -113,7 +113,7 @@ QUICK = {
     "show RUN sleep/1": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS, "hydra"),
     "library show RUN": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
     "library diff RUN": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
-    "library blame RUN": (*CLIENTS, *ENGINES, "scipy", *DRAWING, *SIMULATORS),
+    "library blame RUN": (*CLIENTS, *ENGINES, "scipy.stats", *DRAWING, *SIMULATORS),
     "library stats RUN": (*CLIENTS, *ENGINES, "scipy", *DRAWING, *SIMULATORS),
     "library check SKILLS": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
     "list models": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),

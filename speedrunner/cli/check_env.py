@@ -15,7 +15,8 @@ from speedrunner.config.compose import compose, env_settings
 from speedrunner.config.named import choose_task
 from speedrunner.config.schema import Config, TaskConfig
 from speedrunner.findings import Finding, failure, ok, report
-from speedrunner.store.files import format_record, read_record, write_shared
+from speedrunner.store.files import write_shared
+from speedrunner.store.json_records import format_record, read_record
 from speedrunner.verification.certificate import (
     CALL_LIMIT_S,
     MOST_CALLS,

@@ -16,11 +16,10 @@ from speedrunner.export.atif import write_trajectories
 from speedrunner.export.conversations import check, run_names
 from speedrunner.export.dataset import write_dataset
 from speedrunner.export.inspect_log import write_logs
-from speedrunner.export.new_folder import check_new, new_folder
 from speedrunner.export.request_trace import write_request_trace
 from speedrunner.export.session_traces import write_session_traces
 from speedrunner.store.discovery import readable, runs_below
-from speedrunner.store.files import make_folder
+from speedrunner.store.folders import check_new, new_folder
 
 Format = Literal["dataset", "traces", "inspect", "atif", "mooncake"]
 
@@ -83,7 +82,7 @@ def export(
     if to in ("dataset", "inspect"):
         say(*(line for _, broken in checked for line in broken), err=True)
     paths = [path for path, _ in checked]
-    with new_folder(out) as folder:
+    with new_folder(out, shared=to != "atif") as folder:  # atif has records, which are their owner's
         what, count = _write(to, paths, folder, block_size or BLOCK_TOKENS, token_ids)
     say(f"{what or 'nothing'} of {count} runs written to {out}")
 
@@ -101,7 +100,6 @@ def _write(to: Format, paths: list[Path], folder: Path, block_size: int, token_i
         case "traces":
             name, write = "session traces", write_session_traces
         case "atif":
-            make_folder(folder)  # it gets records that are for their owner only
             name, write = "trajectories", partial(write_trajectories, with_ids=token_ids)
         case "mooncake":
             name, write = "requests", partial(write_request_trace, block_size=block_size)

@@ -10,12 +10,13 @@ import typer
 from speedrunner.cli.command import StoredLibrary, Trust
 from speedrunner.cli.library_command import load_library
 from speedrunner.cli.output import say
-from speedrunner.export.new_folder import check_new
 from speedrunner.export.skill_package import check_name, write_package
 from speedrunner.results.library_label import label_library
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
-from speedrunner.store.files import as_record, read_content
+from speedrunner.store.files import read_content
+from speedrunner.store.folders import check_new
+from speedrunner.store.json_records import as_record
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.verification.certificate import Certificate
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from speedrunner.slurm import SlurmRefused, run_slurm
-from speedrunner.store import files
+from speedrunner.store import files, json_lines
 from speedrunner.store.discovery import find_files
 from speedrunner.store.records import FORMAT
 from speedrunner.store.sweep_plans import MOST
@@ -62,7 +62,7 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 def note_jobs(root: Path, submitted: Submitted) -> None:
     """Record jobs in the folder of their runs. Raises `StorageError`."""
-    files.append_record(root / JOBS, submitted, durable=True)
+    json_lines.append_record(root / JOBS, submitted, durable=True)
 
 
 def job_status(folder: Path) -> list[JobStatus]:
@@ -88,7 +88,7 @@ def job_status(folder: Path) -> list[JobStatus]:
 def _read_notes(folder: Path) -> Iterator[JobPart]:
     count = 0
     for file in find_files(folder, JOBS):
-        for submitted in files.read_records(file, Submitted):
+        for submitted in json_lines.read_records(file, Submitted):
             count += sum(1 + len(job.runs) for job in submitted.jobs)
             if count > MOST:
                 raise files.StorageError(f"{file} lists more than {MOST} jobs and runs, the limit")

@@ -30,7 +30,7 @@ from serving.usage import Usage
 from speedrunner.config.names import condition_name
 from speedrunner.export.atif_steps import NAME, PROMPT_IDS, Json, has_long_prompts, steps_of, turns_of
 from speedrunner.optional import optional
-from speedrunner.store import files
+from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.checksums import recorded_files
 from speedrunner.store.records import Message, SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData, load
@@ -119,7 +119,7 @@ def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
                 content, where = msgspec.json.encode(document), f"{path / name}, as trajectory {key},"
                 if len(content) > files.RECORD_BYTES:
                     raise files.StorageError(f"{where} has more than {files.RECORD_BYTES} bytes")
-                files.check_content(content, where)
+                json_records.check_content(content, where)
                 (target / f"{key}.json").write_bytes(content)
                 count += 1
     if with_ids and not any(each.has_ids for each in made.values()):
@@ -145,7 +145,7 @@ def _copy(source: Path, target: Path) -> None:
     """Copy a record file, without a torn tail."""
     with target.open("wb") as file:
         if source.suffix == ".jsonl":
-            file.writelines(line + b"\n" for line in files.raw_lines(source))
+            file.writelines(line + b"\n" for line in json_lines.raw_lines(source))
         else:
             file.write(files.read_content(source))
 
@@ -167,12 +167,12 @@ class _Exported:
         """
         if path.suffix == ".json":
             content = files.read_content(path)
-            files.as_record(content, SleepRecord, path)
+            json_records.as_record(content, SleepRecord, path)
             yield from self._checked(self._sleep(msgspec.json.decode(content)), sleep_of, content, str(path))
             return
-        for number, _, line in files.iterate_lines(path):
+        for number, _, line in json_lines.iterate_lines(path):
             where = f"{path}, line {number},"
-            files.as_record(line, Trajectory, where)
+            json_records.as_record(line, Trajectory, where)
             found = self._episode(msgspec.json.decode(line), f"{number:05d}-")
             yield from self._checked(found, episode_of, line, where)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
@@ -27,7 +26,8 @@ from speedrunner.export.atif import (
     sleep_of,
     validate,
 )
-from speedrunner.store import files
+from speedrunner.store import files, json_lines, json_records
+from speedrunner.store.folders import new_folder
 from speedrunner.store.json_limits import DECODED_BYTES, decoded_bytes
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData, load
@@ -67,23 +67,15 @@ def import_run(source: Path, out: Path) -> RunData:
         )
     names = _walk(source)
     _ = load(source / "records").settings
-    temporary = files.temporary_name(out)
-    with files.explain_errors(out, "written"):
-        out.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(temporary, ignore_errors=True)
-        files.make_folder(temporary)
-        try:
-            for name in names:
-                top, _, record = name.partition("/")
-                if top == "records" and RECORDS.fullmatch(record):
-                    _write(temporary / record, _content(source / name))
-            for folder, own in groupby(names, key=lambda each: each.rpartition("/")[0]):
-                if found := CONVERSATIONS.fullmatch(folder):
-                    _write_conversations(temporary / folder, found[2].partition("/")[0], source, list(own))
-            _ = load(temporary).state
-            files.publish_folder(temporary, out)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with new_folder(out) as hidden:
+        for name in names:
+            top, _, record = name.partition("/")
+            if top == "records" and RECORDS.fullmatch(record):
+                _write(hidden / record, _content(source / name))
+        for folder, own in groupby(names, key=lambda each: each.rpartition("/")[0]):
+            if found := CONVERSATIONS.fullmatch(folder):
+                _write_conversations(hidden / folder, found[2].partition("/")[0], source, list(own))
+        _ = load(hidden).state
     return load(out)
 
 
@@ -117,7 +109,7 @@ def _content(path: Path) -> Iterator[bytes]:
     if path.suffix != ".jsonl":
         yield files.read_content(path)
         return
-    for line in files.raw_lines(path):
+    for line in json_lines.raw_lines(path):
         yield line + b"\n"
 
 
@@ -129,14 +121,14 @@ def _episodes(source: Path, names: list[str]) -> Iterator[bytes]:
         if int(key) != number:
             raise files.StorageError(f"{where} has a trajectory of line {int(key)} and none of line {number}")
         line = _rebuild(source, list(own), episode_of)
-        files.as_record(line, Trajectory, f"{where}, line {number},")
+        json_records.as_record(line, Trajectory, f"{where}, line {number},")
         yield line + b"\n"
 
 
 def _sleep(source: Path, names: list[str]) -> Iterator[bytes]:
     """Yield the content of a sleep's file."""
     content = _rebuild(source, names, sleep_of)
-    files.as_record(content, SleepRecord, source / names[0])
+    json_records.as_record(content, SleepRecord, source / names[0])
     yield content
 
 
@@ -163,7 +155,7 @@ def _rebuild(source: Path, names: list[str], rebuild: Callable[[Documents], byte
 
 def _document(path: Path) -> dict[str, Any]:
     """Return a valid trajectory that SpeedRunner exported. Raises `StorageError`."""
-    document: dict[str, Any] = files.read_json(path)
+    document: dict[str, Any] = json_records.read_json(path)
     schema = document.get("schema_version")
     if schema != SCHEMA:
         raise files.StorageError(f"{path} has schema_version {schema!r:.40}; only {SCHEMA} is read")

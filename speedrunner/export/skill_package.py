@@ -23,13 +23,14 @@ import msgspec
 from envs import Primitive
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
-from speedrunner.export.new_folder import new_folder
 from speedrunner.library.library import Library
 from speedrunner.results.blame import format_estimate
 from speedrunner.results.inference import Estimate
 from speedrunner.results.library_label import MEASURES, SHARES, Evaluation, LibraryLabel
 from speedrunner.results.paired import SUCCESS
-from speedrunner.store.files import format_record, write_shared
+from speedrunner.store.files import write_shared
+from speedrunner.store.folders import new_folder
+from speedrunner.store.json_records import format_record
 from speedrunner.store.records import Policy
 
 NAME_CHARS, DESCRIPTION_CHARS = 64, 1024
@@ -73,10 +74,10 @@ def write_package(
     }
     if certificate is not None:
         contents["certificate.json"] = certificate
-    with new_folder(folder) as temporary:
-        (temporary / "scripts").mkdir(parents=True)
+    with new_folder(folder, shared=True) as hidden:
+        (hidden / "scripts").mkdir()
         for file, content in contents.items():
-            write_shared(temporary / file, content)
+            write_shared(hidden / file, content)
 
 
 def _front_matter(name: str, library: Library, label: LibraryLabel) -> Iterator[str]:

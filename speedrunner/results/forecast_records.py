@@ -14,7 +14,7 @@ import msgspec
 
 from speedrunner.config.names import ConditionName
 from speedrunner.results.ledger import Line, RunCosts
-from speedrunner.store import files
+from speedrunner.store import files, json_lines
 from speedrunner.store.records import FORMAT
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
@@ -98,12 +98,12 @@ def keep(forecasts: Sequence[Forecast]) -> None:
         with files.explain_errors(folder, "made"):
             folder.mkdir(parents=True, exist_ok=True)
         inside = msgspec.structs.replace(each, dir=Path(each.dir).name)
-        files.append_record(folder / FORECASTS, inside, durable=False)
+        json_lines.append_record(folder / FORECASTS, inside, durable=False)
 
 
 def read_forecasts(folder: Path) -> list[Forecast]:
     """Return a folder's forecasts, oldest first; `dir` is the run's name. Raises `StorageError`."""
-    return files.read_records(folder / FORECASTS, Forecast)
+    return json_lines.read_records(folder / FORECASTS, Forecast)
 
 
 def measured_amounts(run: RunData, costs: RunCosts) -> dict[str, float]:

@@ -12,7 +12,7 @@ import msgspec
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.store.episode_outline import CallOutline, EpisodeOutline
-from speedrunner.store.files import leave_out
+from speedrunner.store.json_records import leave_out
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Skill
 from speedrunner.store.run_data import RunData

@@ -12,11 +12,11 @@ another disk. They get checksums like every other record of the run.
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from speedrunner.store import files
+from speedrunner.store import files, json_lines
+from speedrunner.store.folders import new_folder
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -63,24 +63,17 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
     Raises:
         StorageError: the run cannot be read, the disk refuses the copies, or they would be too large.
     """
+    earlier = [(each, next_start(each)) for each in carried_runs(run)]
+    phases = [(each, end) for each, end in (*earlier, (run, version)) if end]
+    if len(phases) > RUNS:
+        raise RunDirectoryError(
+            f"{run.path} carries the history of {len(phases) - 1} runs, and {RUNS - 1} are the limit:"
+            " set run.carry_history=false"
+        )
     copies = _Copies()
-    temporary = files.temporary_name(target)
-    with files.explain_errors(target, "written"):
-        shutil.rmtree(temporary, ignore_errors=True)
-        files.make_folder(temporary)
-        try:
-            earlier = [(each, next_start(each)) for each in carried_runs(run)]
-            phases = [(each, end) for each, end in (*earlier, (run, version)) if end]
-            if len(phases) > RUNS:
-                raise RunDirectoryError(
-                    f"{run.path} carries the history of {len(phases) - 1} runs, and {RUNS - 1} are the limit:"
-                    " set run.carry_history=false"
-                )
-            for number, (each, end) in enumerate(phases):
-                copies.copy(each, end, temporary / f"{number:04d}")
-            files.publish_folder(temporary, target)
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
+    with new_folder(target) as hidden:
+        for number, (each, end) in enumerate(phases):
+            copies.copy(each, end, hidden / f"{number:04d}")
 
 
 class _Copies:
@@ -97,7 +90,7 @@ class _Copies:
         for number in run.batches():
             if number < version:
                 source = run.files.numbered("train", number)
-                lines = (line + b"\n" for line in files.raw_lines(source))
+                lines = (line + b"\n" for line in json_lines.raw_lines(source))
                 self._write(target / source.relative_to(run.path), lines, run)
         for number in run.files.numbers("sleep"):
             if number <= version:

@@ -10,7 +10,7 @@ from typing import Annotated, NamedTuple, TypeVar
 
 import msgspec
 
-from speedrunner.store import files
+from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.episode_outline import EpisodeOutline
 from speedrunner.store.records import FORMAT, Trajectory
 from speedrunner.store.stored_run import RunDirectoryError
@@ -54,7 +54,7 @@ class EpisodeFile:
         left_out: collects broken lines, which are left out; `None`: they are errors.
     """
 
-    def __init__(self, path: Path, left_out: files.LeftOut = None) -> None:
+    def __init__(self, path: Path, left_out: json_records.LeftOut = None) -> None:
         self.path = path
         self._left_out = left_out
 
@@ -62,11 +62,11 @@ class EpisodeFile:
     def attempts(self) -> list[Entry]:
         """Return every attempt that ended, in order; a torn tail is left out."""
         found: list[Entry] = []
-        for number, start, line in islice(files.iterate_lines(self.path), EPISODES + 1):
+        for number, start, line in islice(json_lines.iterate_lines(self.path), EPISODES + 1):
             try:
-                key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
+                key = json_records.as_part(line, EpisodeKey, f"{self.path}, line {number},")
             except files.StorageError as error:
-                files.leave_out(error, self._left_out)
+                json_records.leave_out(error, self._left_out)
                 continue
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
         if len(found) > EPISODES:
@@ -82,21 +82,23 @@ class EpisodeFile:
     def lines(self, entries: Sequence[Entry]) -> Iterator[bytes]:
         """Yield the JSON of attempts, one at a time in memory."""
         places = [(each.start, each.size) for each in entries]
-        return files.lines_at(self.path, places) if places else iter(())
+        return json_lines.lines_at(self.path, places) if places else iter(())
 
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
-        return self._decode(entries, lambda line, where: files.as_record(line, Trajectory, where))
+        return self._decode(entries, lambda line, where: json_records.as_record(line, Trajectory, where))
 
     def outlines(self) -> Iterator[EpisodeOutline]:
         """Yield the newest attempts without their texts, one at a time in memory."""
-        return self._decode(self.newest, lambda line, where: files.as_part(line, EpisodeOutline, where))
+        return self._decode(
+            self.newest, lambda line, where: json_records.as_part(line, EpisodeOutline, where)
+        )
 
     def _decode(self, entries: Sequence[Entry], decode: Callable[[bytes, str], Decoded]) -> Iterator[Decoded]:
         for each, line in zip(entries, self.lines(entries), strict=True):
             try:
                 found = decode(line, f"{self.path}, line {each.line},")
             except files.StorageError as error:
-                files.leave_out(error, self._left_out)
+                json_records.leave_out(error, self._left_out)
             else:
                 yield found

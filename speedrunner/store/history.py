@@ -18,7 +18,7 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from envs import Outcome
-from speedrunner.store import files
+from speedrunner.store import files, json_lines
 from speedrunner.store.carried import carried_runs, next_start
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData
@@ -153,7 +153,7 @@ class History:
         names = {"environment": part.environment} if len(self.parts) > 1 else {}
         for number in run.batches():
             with (folder / f"trajectories/batch_{number + shift:04d}.jsonl").open("wb") as copy:
-                for line in files.raw_lines(run.files.numbered("train", number)):
+                for line in json_lines.raw_lines(run.files.numbered("train", number)):
                     copy.write(self._line(line, shift, names) + b"\n")
         for version in run.policies.versions():
             source, target = (

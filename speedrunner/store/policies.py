@@ -12,13 +12,13 @@ The folder is complete: a copy with other skills in `skills.py` is another polic
 from __future__ import annotations
 
 import re
-import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from speedrunner.store import files
+from speedrunner.store import files, json_records
+from speedrunner.store.folders import new_folder
 from speedrunner.store.records import FORMAT, Policy, Skill
 
 MODULE_BYTES = 1_250_000
@@ -61,7 +61,7 @@ class PolicyStore:
             raise InvalidPolicy(f"{self.folder} has no policy version {version}; it has: {stored}")
         try:
             return _read(path)
-        except files.UnknownFormat:
+        except json_records.UnknownFormat:
             raise
         except files.StorageError as error:
             raise InvalidPolicy(str(error)) from error
@@ -76,21 +76,14 @@ class PolicyStore:
             StorageError: the version exists, or the disk refuses it.
         """
         final = self._path(policy.version)
-        temporary = files.temporary_name(final)
-        with files.explain_errors(final, "written"):
-            files.make_folder(self.folder)
-            if temporary.exists():
-                shutil.rmtree(temporary)
-            files.make_folder(temporary)
+        files.make_folder(self.folder)
         try:
-            _write(temporary, policy)
-            if _read(temporary) != policy:
-                raise ValueError("it would not read back unchanged")
-            files.publish_folder(temporary, final)
+            with new_folder(final) as hidden:
+                _write(hidden, policy)
+                if _read(hidden) != policy:
+                    raise ValueError("it would not read back unchanged")
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             raise InvalidPolicy(f"policy version {policy.version} cannot be stored: {error}") from error
-        finally:
-            shutil.rmtree(temporary, ignore_errors=True)
 
     def _path(self, version: int) -> Path:
         return self.folder / f"v{version:04d}"
@@ -105,9 +98,9 @@ class LibraryIndex(msgspec.Struct):
 
 
 def _write(folder: Path, policy: Policy) -> None:
-    contents: dict[str, bytes | msgspec.Struct] = {
+    contents = {
         "skills.py": policy.module.encode(),
-        "library.json": LibraryIndex(policy.version, policy.skills),
+        "library.json": json_records.format_record(LibraryIndex(policy.version, policy.skills)),
         "notes.md": policy.notes.encode(),
         "method.json": msgspec.json.format(msgspec.json.encode(policy.method), indent=2) + b"\n",
     }
@@ -116,10 +109,10 @@ def _write(folder: Path, policy: Policy) -> None:
 
 
 def _read(folder: Path) -> Policy:
-    index = files.read_record(folder / "library.json", LibraryIndex)
+    index = json_records.read_record(folder / "library.json", LibraryIndex)
     module = files.read_content(folder / "skills.py", MODULE_BYTES)
     notes = files.read_content(folder / "notes.md", NOTES_BYTES)
-    method: dict[str, Any] = files.read_json(folder / "method.json")
+    method: dict[str, Any] = json_records.read_json(folder / "method.json")
     return Policy(
         version=index.version,
         module=module.decode(),

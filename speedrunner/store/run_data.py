@@ -21,7 +21,7 @@ from serving.usage import Prices
 from speedrunner.config.plain_yaml import BYTES as CONFIG_BYTES
 from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
-from speedrunner.store import files
+from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.episode_file import EPISODES, EpisodeFile
 from speedrunner.store.episode_outline import EpisodeOutline
 from speedrunner.store.json_limits import decoded_bytes
@@ -95,7 +95,7 @@ class RunData:
         left_out: one line for each broken record that was left out so far; `None`: broken records are errors.
     """
 
-    def __init__(self, path: Path, left_out: files.LeftOut = None) -> None:
+    def __init__(self, path: Path, left_out: json_records.LeftOut = None) -> None:
         self.path = path
         self.left_out = left_out
         self.files = RunFiles(path)
@@ -238,9 +238,9 @@ class RunData:
                         " bytes of memory, the limit"
                     )
                 try:
-                    found.append(files.as_record(content, SleepRecord, path))
+                    found.append(json_records.as_record(content, SleepRecord, path))
                 except files.StorageError as error:
-                    files.leave_out(error, self.left_out)
+                    json_records.leave_out(error, self.left_out)
         return found
 
     @cached_property
@@ -249,7 +249,7 @@ class RunData:
         room, found = LEDGER_BYTES, list[LedgerRow]()
         shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
         with as_run_directory_error(self.path):
-            for row in files.iterate_records(self.files.requests, LedgerRow, self.left_out):
+            for row in json_lines.iterate_records(self.files.requests, LedgerRow, self.left_out):
                 key = tuple(row.labels.items())
                 room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
                 if key not in shared:
@@ -315,7 +315,7 @@ class RunData:
         if not self.files.reading.exists():
             return []
         with as_run_directory_error(self.path):
-            found: list[Reconciliation] = files.read_json(self.files.reading, list[Reconciliation])
+            found: list[Reconciliation] = json_records.read_json(self.files.reading, list[Reconciliation])
             return found
 
     @property
@@ -395,9 +395,9 @@ class RunData:
                 raise RunDirectoryError(f"{self.path} has more than {limit} {what}, the limit")
         return rows
 
-    def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
+    def _read(self, path: Path, type_: type[json_records.Record]) -> list[json_records.Record]:
         with as_run_directory_error(self.path):
-            return files.read_records(path, type_, self.left_out)
+            return json_lines.read_records(path, type_, self.left_out)
 
 
 def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:

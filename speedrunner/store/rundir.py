@@ -13,7 +13,7 @@ import msgspec
 
 from serving.meter import LedgerRow
 from serving.tokens.tools import ToolSpec
-from speedrunner.store import files
+from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.carried import CARRIED, copy_history
 from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.labels import Labels
@@ -87,7 +87,7 @@ class RunDirectory:
                 files.remove_leftovers(path)
                 for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in FOLDERS)):
                     for file in path.glob(pattern):
-                        files.repair(file)
+                        json_lines.repair(file)
                         files.sync(file)
                 for folder in (path, *(path / name for name in FOLDERS)):
                     files.sync_folder(folder)
@@ -216,7 +216,7 @@ class RunDirectory:
         """Write the record of a sleep, replacing that of a killed attempt."""
         self._own()
         files.sync(self.files.requests)
-        files.write_atomic(self.files.numbered("sleep", record.sleep), record)
+        json_records.write_record(self.files.numbered("sleep", record.sleep), record)
 
     def _own(self) -> None:
         self._lock.check()
@@ -224,7 +224,7 @@ class RunDirectory:
 
     def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         self._own()
-        self._checksums.grew(path, files.append_record(path, record, durable=durable))
+        self._checksums.grew(path, json_lines.append_record(path, record, durable=durable))
 
     def _update_checksums(self) -> None:
         """Update the checksums of this process's records, if there are any."""
@@ -238,5 +238,5 @@ class RunDirectory:
     def _store(self, state: State) -> None:
         self._own()
         state.digest = state.own_digest
-        files.write_atomic(self.files.state, state)
+        json_records.write_record(self.files.state, state)
         self.state = state

@@ -16,7 +16,7 @@ import msgspec
 
 from serving.conversation import Completion
 from serving.meter import LedgerRow
-from speedrunner.store import files
+from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.labels import attempt_of
 from speedrunner.store.records import SleepRecord, Trajectory, Turn
 from speedrunner.store.stored_run import sleep_key
@@ -49,7 +49,7 @@ class SleepStep(msgspec.Struct, kw_only=True):
     @property
     def own_digest(self) -> str:
         """Return the correct value of `digest`."""
-        return hashlib.sha256(files.encode(msgspec.structs.replace(self, digest=""))).hexdigest()
+        return hashlib.sha256(json_records.encode(msgspec.structs.replace(self, digest=""))).hexdigest()
 
 
 def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[SleepStep]:
@@ -62,7 +62,7 @@ def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[Sleep
     """
     steps: list[SleepStep] = []
     try:
-        for line, step in enumerate(files.iterate_records(path, SleepStep), start=1):
+        for line, step in enumerate(json_lines.iterate_records(path, SleepStep), start=1):
             first = steps[0] if steps else step
             if first.sleep != sleep:
                 break
@@ -114,7 +114,7 @@ class SleepJournal:
         self._began = time.monotonic() - max((step.seconds for step in steps), default=0.0)
         if path is not None:
             prepare()
-            files.write_atomic(path, b"".join(files.encode(step) + b"\n" for step in steps))
+            files.write_atomic(path, b"".join(json_records.encode(step) + b"\n" for step in steps))
 
     @property
     def seconds(self) -> float:
@@ -145,5 +145,5 @@ class SleepJournal:
         record = SleepStep(sleep=self._sleep, attempt=self.attempt, seconds=seconds, **step)
         record.digest = record.own_digest
         self._prepare()
-        files.append_record(self._path, record, durable=True)
+        json_lines.append_record(self._path, record, durable=True)
         self._note()

@@ -34,7 +34,7 @@ from typing import Literal
 import msgspec
 
 from envs import Task
-from speedrunner.store import files
+from speedrunner.store import files, json_records
 from speedrunner.store.checksums import Checksum
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import FORMAT, Phase, TrainingEnd
@@ -161,7 +161,7 @@ class RunFiles:
     def read_state(self) -> State:
         """Return the finished steps and checksums; an empty state if there is no file yet."""
         try:
-            return files.read_record(self.state, State, STATE_BYTES)
+            return json_records.read_record(self.state, State, STATE_BYTES)
         except files.StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return State()
@@ -173,7 +173,7 @@ def as_run_directory_error(path: Path) -> Iterator[None]:
     """Turn the error of an unusable folder or another version into `RunDirectoryError`."""
     try:
         yield
-    except files.UnknownFormat as error:
+    except json_records.UnknownFormat as error:
         raise RunDirectoryError(str(error)) from error
     except OSError as error:
         raise RunDirectoryError(

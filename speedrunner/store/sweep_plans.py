@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.store import files
+from speedrunner.store import files, json_lines
 from speedrunner.store.discovery import find_files
 from speedrunner.store.records import FORMAT
 
@@ -49,8 +49,8 @@ def note_sweep(root: Path, plan: SweepPlan) -> None:
         return whole.relative_to(base) if whole.is_relative_to(base) else whole
 
     plan = _convert_paths(plan, inside)
-    if plan not in files.read_records(file, SweepPlan):
-        files.append_record(file, plan, durable=False)
+    if plan not in json_lines.read_records(file, SweepPlan):
+        json_lines.append_record(file, plan, durable=False)
 
 
 def noted_sweeps(folder: Path) -> list[SweepPlan]:
@@ -61,7 +61,7 @@ def noted_sweeps(folder: Path) -> list[SweepPlan]:
     """
     found, count = [], 0
     for file in find_files(folder, PLANS):
-        for plan in files.read_records(file, SweepPlan):
+        for plan in json_lines.read_records(file, SweepPlan):
             count += len(plan.runs)
             if count > MOST:
                 raise files.StorageError(f"{file} lists more than {MOST} runs, the limit")

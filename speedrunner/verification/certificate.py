@@ -16,7 +16,7 @@ from envs.env_registry import REGISTRY
 from serving.model_configs import CHECKOUT
 from speedrunner.config.named import split
 from speedrunner.findings import Finding, failure, ok
-from speedrunner.store.files import read_record
+from speedrunner.store.json_records import read_record
 from speedrunner.workers.environment_check import PROCESSES, hashes_in_workers
 from speedrunner.workers.worker_messages import HashPlays
 from typed.classes import parameters

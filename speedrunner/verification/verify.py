@@ -16,7 +16,7 @@ from speedrunner.console import Status
 from speedrunner.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
-from speedrunner.store import files
+from speedrunner.store import files, json_records
 from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.run_data import RunData, load
 from speedrunner.verification.certificate import CALL_LIMIT_S, Certificate, find_bundled, repeat_plays
@@ -67,7 +67,7 @@ async def verify(
         SandboxError, WorkerError: its skills or its environment do not run here.
     """
     deadline = time.monotonic() + limit_s
-    known = files.read_record(certificate, Certificate) if certificate else None
+    known = json_records.read_record(certificate, Certificate) if certificate else None
     run = load(path, skip_broken=True)
     checks = [check_files(run, deadline)]
     say(checks[0])
@@ -149,7 +149,7 @@ def check_files(run: RunData, deadline: float) -> Finding:
     if not text and run.episodes:
         found.differs("state.json", "is missing, although episodes were played")
         return found.finding("no checksums are stored")
-    if text != files.format_record(state) or (state.digest != state.own_digest):
+    if text != json_records.format_record(state) or (state.digest != state.own_digest):
         found.differs("state.json", "does not match its own checksum")
     try:
         for name, what in find_changed(run.path, state.checksums, partial(check_time, deadline)):

@@ -13,7 +13,7 @@ from envs.env_registry import ENVIRONMENTS
 from speedrunner.library.library import Library
 from speedrunner.library.text import diff_lines
 from speedrunner.runs.stored_setup import usable
-from speedrunner.store.files import leave_out
+from speedrunner.store.json_records import leave_out
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Policy, Trajectory
 from speedrunner.store.run_data import RunData

@@ -20,7 +20,7 @@ from serving.usage import Usage
 from speedrunner.experiments.status import RunStatus, State, Status, status
 from speedrunner.markup.tiles import Tile
 from speedrunner.store.discovery import DAMAGED
-from speedrunner.store.files import read_tail
+from speedrunner.store.json_lines import read_tail
 from speedrunner.store.run_data import RunData, load
 from speedrunner.view.engine_logs import list_engine_states
 

@@ -9,7 +9,8 @@ from typing import get_args
 import msgspec
 
 from speedrunner.agents.reading import write_call
-from speedrunner.store.files import StorageError, as_part, as_record, leave_out
+from speedrunner.store.files import StorageError
+from speedrunner.store.json_records import as_part, as_record, leave_out
 from speedrunner.store.records import EpisodeRow, Phase, Turn
 from speedrunner.store.run_data import RunData
 from speedrunner.view.turns import describe_result

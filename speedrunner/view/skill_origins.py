@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from speedrunner.store.files import leave_out
+from speedrunner.store.json_records import leave_out
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Skill, SleepRecord
 from speedrunner.store.run_data import RunData

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import html
-import os
 import re
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from speedrunner.store.files import StorageError, explain_errors
+from speedrunner.store.folders import check_new, new_folder
 from speedrunner.view.site import ASSETS, HTML, Answer, Site
 
 LINK = re.compile(rb' (?:href|data-piece)="([^"?#]+)')
@@ -26,26 +24,17 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, di
     Raises:
         StorageError: the folder is not empty, or the disk refuses.
     """
-    with explain_errors(out, "read"):
-        if out.exists() and (not out.is_dir() or any(out.iterdir())):
-            raise StorageError(f"--static {out} is not an empty folder: choose another one")
+    check_new(out, "--static")
     count, problems = 0, dict[str, str]()
-    out = out.resolve()
-    unfinished = out.with_name(f".{out.name}.part-{os.getpid()}")
-    try:
+    with new_folder(out, shared=True) as hidden:
         for path, answer in pages(site):
             if answer.problem:
                 problems[path] = answer.problem
                 continue
-            with explain_errors(unfinished / path, "written"):
-                (unfinished / path).parent.mkdir(parents=True, exist_ok=True)
-                (unfinished / path).write_bytes(answer.content)
+            (hidden / path).parent.mkdir(parents=True, exist_ok=True)
+            (hidden / path).write_bytes(answer.content)
             count += 1
             status(f"{count} pages written")
-        with explain_errors(out, "written"):
-            unfinished.replace(out)
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
     return count, problems
 
 

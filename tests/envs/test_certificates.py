@@ -8,7 +8,7 @@ import pytest
 
 from envs import make
 from envs.random_play import trace_hash
-from speedrunner.store.files import read_record
+from speedrunner.store.json_records import read_record
 from speedrunner.verification.certificate import BUNDLED, Certificate
 
 FAST = ("babyai",)

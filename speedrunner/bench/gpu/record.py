@@ -19,14 +19,12 @@ from speedrunner.runs.versions import versions
 from speedrunner.store.files import (
     RECORD_BYTES,
     StorageError,
-    as_record,
     explain_errors,
     read_content,
-    read_record,
     remove_leftovers,
-    write_atomic,
 )
 from speedrunner.store.json_limits import decoded_bytes
+from speedrunner.store.json_records import as_record, read_record, write_record
 from typed.numbers import Moment, Real
 from typed.plain_records import flat, shown_differences
 
@@ -112,7 +110,7 @@ class Record:
     def keep(self, step: StepRecord) -> None:
         """Write a step's record at once, replacing an earlier one. Raises `StorageError`."""
         path = self.folder / f"{PREFIX}{step.step}.json"
-        write_atomic(path, step)
+        write_record(path, step)
         self.steps[step.step] = read_record(path, StepRecord)  # as a later process reads it
 
     def is_finished(self, step: str) -> bool:
@@ -157,7 +155,7 @@ def open_record(folder: Path, subject: Subject) -> Record:
     make_folder(folder)
     remove_leftovers(folder)
     if not is_record(folder):
-        write_atomic(folder / SUBJECT, subject)
+        write_record(folder / SUBJECT, subject)
     record = read_record_folder(folder)
     recorded, present = (
         flat({name: msgspec.to_builtins(getattr(each, name)) for name in COMPARED})

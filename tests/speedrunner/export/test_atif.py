@@ -20,8 +20,9 @@ from speedrunner.export import atif, atif_import, atif_steps
 from speedrunner.export.atif_import import import_run
 from speedrunner.export.atif_steps import in_order, steps_of, turns_of
 from speedrunner.store.checksums import find_changed
-from speedrunner.store.files import StorageError, write_atomic
+from speedrunner.store.files import StorageError
 from speedrunner.store.json_limits import decoded_bytes
+from speedrunner.store.json_records import write_record
 from speedrunner.store.records import CallNode, Message, Turn
 from speedrunner.store.run_data import RunData, load
 from tests.round_trips import check_round_trip, records
@@ -187,7 +188,7 @@ class TestTokenIds:
         self, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         lines = (line for file in run.path.rglob("*.jsonl") for line in file.read_bytes().splitlines())
-        monkeypatch.setattr("speedrunner.store.files.RECORD_BYTES", max(map(len, lines)) + 1)
+        monkeypatch.setattr("speedrunner.store.json_lines.RECORD_BYTES", max(map(len, lines)) + 1)
         with pytest.raises(StorageError, match=r"as trajectory 0000\d-0000, has more than"):
             atif.write_trajectories(run.path, tmp_path / "atif")
 
@@ -257,7 +258,7 @@ class TestTheRoundTrip:
         index, whole = copy / "episodes.jsonl", (run.path / "episodes.jsonl").read_bytes()
         index.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))
         checksums = {name: each for name, each in run.state.checksums.items() if name != index.name}
-        write_atomic(copy / "state.json", msgspec.structs.replace(run.state, checksums=checksums))
+        write_record(copy / "state.json", msgspec.structs.replace(run.state, checksums=checksums))
         copy_file = atif._copy
 
         def copy_and_continue(source: Path, target: Path) -> None:

@@ -15,7 +15,8 @@ from serving.model_configs import CHECKOUT
 from speedrunner.export.skill_package import write_package
 from speedrunner.library.library import Library
 from speedrunner.results.library_label import LibraryLabel, label_library
-from speedrunner.store.files import read_record, write_shared
+from speedrunner.store.files import write_shared
+from speedrunner.store.json_records import read_record
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import load
 from speedrunner.verification.certificate import BUNDLED, Certificate

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.store import files
+from speedrunner.store import json_records
 from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow, Policy
@@ -66,7 +66,7 @@ def test_a_process_that_did_nothing_seals_nothing(path: Path) -> None:
 def test_a_torn_tail_and_a_row_that_is_missing_are_behind_the_seals(path: Path) -> None:
     """As after a kill between the appends of an episode and of its row."""
     with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
-        file.write(files.encode(trajectory("train/0003")) + b'\n{"episode": "tr')
+        file.write(json_records.encode(trajectory("train/0003")) + b'\n{"episode": "tr')
     assert found(path) == []
     with RunDirectory.open_for_writing(path) as run:
         assert found(path) == []
@@ -137,7 +137,7 @@ def test_a_disk_that_is_full_at_the_end_hides_no_other_error(
     def record() -> None:
         with RunDirectory.open_for_writing(path) as run:
             run.append_request(request())
-            monkeypatch.setattr(files, "write_atomic", refuse)
+            monkeypatch.setattr(json_records, "write_record", refuse)
             raise ZeroDivisionError
 
     with pytest.raises(ZeroDivisionError):

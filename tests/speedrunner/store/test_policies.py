@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speedrunner.store.files import StorageError, UnknownFormat, temporary_name
+from speedrunner.store.files import StorageError, temporary_name
+from speedrunner.store.json_records import UnknownFormat
 from speedrunner.store.policies import InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
 

@@ -12,7 +12,7 @@ from serving.conversation import Completion
 from serving.meter import LedgerRow
 from serving.tokens.tools import InvalidCall
 from serving.usage import Usage
-from speedrunner.store import files
+from speedrunner.store import json_records
 from speedrunner.store.records import AgentRecord, Termination, Turn
 from speedrunner.store.sleep_journal import SleepJournal, SleepStep, find_lost_requests, read_steps
 from tests.speedrunner.run_samples import sleep, trajectory
@@ -74,7 +74,7 @@ def test_steps_after_a_damaged_one_are_ignored(
     path = tmp_path / "sleep.jsonl"
     write(path)
     one, two, three = read_steps(path, 3, print)
-    path.write_bytes(b"".join(files.encode(step) + b"\n" for step in (one, damage(two), three)))
+    path.write_bytes(b"".join(json_records.encode(step) + b"\n" for step in (one, damage(two), three)))
     said: list[str] = []
     assert read_steps(path, 3, said.append) == [one]
     assert said == [f"{path}, line 2, is damaged: the sleep ignores it and the lines after it"]

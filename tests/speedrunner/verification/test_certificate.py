@@ -11,7 +11,7 @@ import pytest
 from envs import InvalidOption, Task, splits
 from envs.env_registry import ENVIRONMENTS
 from speedrunner.findings import Finding
-from speedrunner.store.files import read_record
+from speedrunner.store.json_records import read_record
 from speedrunner.verification.certificate import (
     BUNDLED,
     MOST_CALLS,

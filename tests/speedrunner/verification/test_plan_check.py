@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from speedrunner.findings import Finding
-from speedrunner.store import files
+from speedrunner.store.json_records import write_record
 from speedrunner.store.records import TrainingEnd
 from speedrunner.store.run_data import load
 from speedrunner.verification.plan_check import Plan
@@ -26,7 +26,7 @@ def state(run: Path, edit: Callable[[Any], object]) -> None:
     """Change what a run says to be finished."""
     found = load(run).state
     edit(found)
-    files.write_atomic(run / "state.json", found)
+    write_record(run / "state.json", found)
     seal(run)
 
 

@@ -1,0 +1,200 @@
+"""Files of JSON lines, to which records are appended.
+
+A line is one record, written by one append. An unfinished append leaves a *torn tail*: readers ignore it, and
+`repair` cuts it off before the next append.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from speedrunner.store.files import (
+    RECORD_BYTES,
+    StorageError,
+    explain_errors,
+    open_regular,
+    sync_folder,
+)
+from speedrunner.store.json_limits import DECODED_BYTES, TOO_DENSE, decoded_bytes
+from speedrunner.store.json_records import LeftOut, Record, decoder, encode, is_json, leave_out
+
+
+def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
+    """Append `record` as one line of JSON, completely or not at all. No other process may write the file.
+
+    Args:
+        path: the file, created if missing; its folder must exist.
+        record: the record. A lone surrogate in its texts, which UTF-8 cannot encode, becomes `?`.
+        durable: whether to wait until the line would also survive a power cut.
+
+    Returns:
+        The file's new length in bytes.
+
+    Raises:
+        StorageError: the write failed; the file has its old length again, if that was possible.
+    """
+    line = encode(record) + b"\n"
+    size: int | None = None
+    with explain_errors(path, "written"):
+        descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            try:
+                size = os.fstat(descriptor).st_size
+                if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                    # After an append that failed and could not be undone: never append to its remains.
+                    size -= repair(path)
+                _write(descriptor, line)
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)  # network file systems report a full disk here
+        except OSError:
+            if size is not None:
+                with (
+                    explain_errors(path, "truncated to its last complete line"),
+                    os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file,
+                ):
+                    file.truncate(size)
+            raise
+        if durable and size == 0:
+            sync_folder(path.parent)
+    return size + len(line)
+
+
+def read_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> list[Record]:
+    """Read a JSON-lines file. A missing file is empty, and a torn tail is left out.
+
+    Args:
+        left_out: see `leave_out`; `None`: a broken line is an error.
+
+    Raises:
+        StorageError: the file cannot be read, its records would take more than `DECODED_BYTES`, or a line
+            other than the last is broken.
+        UnknownFormat: a record's `format` is not the default of its type.
+    """
+    decode, room, found = decoder(type_), DECODED_BYTES, list[Record]()
+    for number, _, line in iterate_lines(path):
+        room -= decoded_bytes(line, room)
+        if room < 0:
+            raise StorageError(f"{path}, line {number}: {TOO_DENSE}")
+        try:
+            found.append(decode(line, f"{path}, line {number},"))
+        except StorageError as error:
+            leave_out(error, left_out)
+    return found
+
+
+def iterate_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> Iterator[Record]:
+    """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory and without
+    limit.
+    """
+    decode = decoder(type_)
+    for number, _, line in iterate_lines(path):
+        try:
+            record = decode(line, f"{path}, line {number},")
+        except StorageError as error:
+            leave_out(error, left_out)
+        else:
+            yield record
+
+
+def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the number (from 1), start (in bytes) and text of each line of a JSON-lines file.
+
+    A missing file has no lines, and a torn tail is left out. Raises `StorageError`, also if a line exceeds
+    `RECORD_BYTES`.
+    """
+    lines = raw_lines(path)
+    number, start, line = 1, 0, next(lines, None)
+    while line is not None:
+        following = next(lines, None)
+        if following is None and not is_json(line):
+            return
+        yield number, start, line
+        number, start, line = number + 1, start + len(line) + 1, following
+
+
+def raw_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a JSON-lines file verbatim, one at a time in memory. A missing file has none, and a
+    torn tail is left out. Raises `StorageError`, also if a line exceeds `RECORD_BYTES`.
+    """
+    with explain_errors(path, "read"):
+        try:
+            descriptor = open_regular(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        with os.fdopen(descriptor, "rb") as file:
+            for number in count(1):
+                if not (line := file.readline(RECORD_BYTES + 1)):
+                    return
+                if len(line) > RECORD_BYTES:
+                    raise StorageError(
+                        f"{path}, line {number} has more than {RECORD_BYTES} bytes, the limit of a line"
+                    )
+                if line.endswith(b"\n"):
+                    yield line[:-1]
+
+
+def read_tail(path: Path, type_: type[Record], size: int) -> list[Record]:
+    """Return the records in the last `size` bytes of a JSON-lines file that may be growing.
+
+    A missing file is empty. Broken and unfinished lines are left out. Raises `StorageError`.
+    """
+    decode, found = decoder(type_), list[Record]()
+    with explain_errors(path, "read"):
+        try:
+            descriptor = open_regular(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return found
+        with os.fdopen(descriptor, "rb") as file:
+            start = max(os.fstat(file.fileno()).st_size - size, 0)
+            file.seek(start)
+            lines = file.read(size).split(b"\n")
+    for line in lines[1 if start else 0 : -1]:
+        with suppress(StorageError):
+            found.append(decode(line, str(path)))
+    return found
+
+
+def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield lines of an append-only file by their start and size in bytes. Raises `StorageError`."""
+    with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        for start, size in places:
+            file.seek(start)
+            yield file.read(size)
+
+
+def repair(path: Path) -> int:
+    """Cut off a torn tail and return its length in bytes (0: the file was complete).
+
+    The tail is everything after the last newline, even if it is valid JSON, because its append was never
+    confirmed. It is also a last line that is not JSON (blocks lost in a power cut).
+    """
+    with explain_errors(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            return 0
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            end = content.rfind(b"\n") + 1
+            if end:
+                last_line = content.rfind(b"\n", 0, end - 1) + 1
+                if not is_json(content[last_line:end]):
+                    end = last_line
+        if end < size:
+            file.truncate(end)
+            os.fsync(file.fileno())
+        return size - end
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    """Write all of `line`. A partial write is retried for the error that explains it."""
+    rest = memoryview(line)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]

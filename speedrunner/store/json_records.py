@@ -1,0 +1,160 @@
+"""Records as JSON: their encoding, and a decoding that checks size, density and layout version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from speedrunner.store.files import RECORD_BYTES, StorageError, read_content, write_atomic
+from speedrunner.store.json_limits import find_dense, find_excess
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+
+
+class UnknownFormat(StorageError):
+    """A record has a layout that this version does not know."""
+
+
+LeftOut = list[str] | None
+"""Collects one line for each broken record that a reader left out; `None`: broken records are errors."""
+
+
+def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> Record:
+    """Read a file of `write_record`, of at most `limit` bytes. Raises `StorageError`, `UnknownFormat`."""
+    return as_record(read_content(path, limit), type_, path)
+
+
+def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
+    """Decode a record; errors start with `where`. Raises the errors of `read_record`."""
+    record: Record = decoder(type_)(content, str(where))
+    return record
+
+
+def as_part(content: bytes, type_: type[Record], where: str) -> Record:
+    """Decode some values of a record, skip the rest unchecked. Raises as `read_record` does."""
+    _refuse(find_dense(content), where)
+    record: Record = _part_decoder(type_)(content, where)
+    return record
+
+
+def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES) -> Any:
+    """Read a JSON file that has no `format`. Raises `StorageError`."""
+    content = read_content(path, limit)
+    check_content(content, str(path))
+    try:
+        return msgspec.json.decode(content, type=type_)
+    except _NOT_JSON as error:
+        raise StorageError(f"{path} is damaged: {error}") from error
+
+
+def leave_out(error: StorageError, left_out: LeftOut) -> None:
+    """Add a broken record's error to `left_out`, so that its reader can continue without the record.
+
+    Raises the error if `left_out` is `None`, and `UnknownFormat` always: then another version wrote the file.
+    """
+    if left_out is None or isinstance(error, UnknownFormat):
+        raise error
+    if (line := f"{error} (this record is left out)") not in left_out:
+        left_out.append(line)
+
+
+def write_record(path: Path, record: msgspec.Struct) -> None:
+    """Write or replace a file with one record, as `write_atomic` does. Raises `StorageError`."""
+    write_atomic(path, format_record(record))
+
+
+def format_record(record: msgspec.Struct) -> bytes:
+    """Return a record as indented JSON."""
+    return msgspec.json.format(encode(record), indent=2) + b"\n"
+
+
+def encode(record: msgspec.Struct) -> bytes:
+    """Return a record as JSON; a lone surrogate in its texts becomes `?`."""
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(record)))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in value]
+    return value
+
+
+class _Versioned(msgspec.Struct):
+    """Any record, to read only its `format`."""
+
+    format: int | None = None
+
+
+@cache
+def decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
+    """Return a decoder that takes a record and its place, and checks its content and layout version."""
+    decode_part = _part_decoder(type_)
+
+    def decode(line: bytes, where: str) -> Record:
+        check_content(line, where)
+        record: Record = decode_part(line, where)
+        return record
+
+    return decode
+
+
+@cache
+def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
+    """Return the same decoder for a type without the fields of any content, which are skipped unchecked."""
+    plain = msgspec.json.Decoder(type_)
+    defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
+    known = defaults.get("format")
+
+    def decode(line: bytes, where: str) -> Record:
+        try:
+            record = plain.decode(line)
+            written = getattr(record, "format", None)
+        except _NOT_JSON as error:
+            try:
+                written = msgspec.json.decode(line, type=_Versioned).format
+            except _NOT_JSON:
+                written = None
+            if known is None or written in (None, known):
+                raise StorageError(f"{where} is not a valid {type_.__name__}: {error}") from error
+        if written != known:
+            raise UnknownFormat(
+                f"{where} has format {written}, but this version of SpeedRunner reads format {known}:"
+                " use the version that wrote it"
+            )
+        return record
+
+    return decode
+
+
+def check_content(text: bytes, where: str) -> None:
+    """Raise `StorageError` if a JSON text exceeds a limit of `speedrunner.store.json_limits`."""
+    _refuse(find_excess(text), where)
+
+
+def _refuse(problem: str, where: str) -> None:
+    """Raise `StorageError` if there is a problem."""
+    if problem:
+        raise StorageError(f"{where} {problem}")
+
+
+def is_json(line: bytes) -> bool:
+    """Return whether a line is JSON."""
+    try:
+        msgspec.json.decode(line, type=msgspec.Raw)  # creates no objects
+    except _NOT_JSON:
+        return False
+    return True
