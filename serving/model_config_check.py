@@ -40,14 +40,16 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
         yield "`api_key_env` goes with `base_url` alone: a server started here makes its own key"
     if model_config.api == "completions" and model_config.tool_format is None and not model_config.hosted:
         yield f"`api: completions` needs a `tool_format`: {in_words(ToolFormatName)}"
+    answers = dict[str, int]()
     for name in ("actor", "inducer"):
         role = model_config.role(name)
         yield from (f"roles.{name}.{problem}" for problem in _unsupported_by_api(model_config, role))
-        if (most := role.thinking_tokens + role.string_tokens) >= model_config.context:
-            yield (
-                f"roles.{name}: an answer of {most} tokens (thinking_tokens and string_tokens) does not fit a"
-                f" context of {model_config.context}"
-            )
+        answers[f"roles.{name}"] = role.thinking_tokens + role.string_tokens
+    if full := {name: f"{most}" for name, most in answers.items() if most >= model_config.context}:
+        yield (
+            f"{' and '.join(full)}: answers of {' and '.join(full.values())} tokens leave no room in a"
+            f" context of {model_config.context}"
+        )
     if model_config.thinking_closing and (
         model_config.api != "completions" or model_config.thinking == "none"
     ):

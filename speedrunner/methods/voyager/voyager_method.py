@@ -53,9 +53,8 @@ class Voyager(Method):
         """Refuse environments with tasks that ask for different things."""
         if not env.goals:
             raise UnfitEnvironment(
-                "method voyager needs an environment where all episodes have the same goals, such as"
-                f" crafter; the goals of {env.name} differ from task to task, so its curriculum has no"
-                " aim (paper, section 4.1)"
+                "method voyager needs an environment with the same goals in all tasks, such as crafter; those of"
+                f" {env.name} differ"
             )
 
     def initial(self) -> Policy:

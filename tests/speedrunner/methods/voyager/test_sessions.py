@@ -292,7 +292,7 @@ async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(corrido
 
 
 def test_an_environment_whose_tasks_differ_is_refused_in_one_line() -> None:
-    with pytest.raises(UnfitEnvironment, match=r"the goals of tests\.toy_env:Corridor differ"):
+    with pytest.raises(UnfitEnvironment, match=r"those of tests\.toy_env:Corridor differ"):
         make("voyager").check(Corridor())
 
 
@@ -300,6 +300,6 @@ def test_and_so_it_is_on_the_command_line(corridor: Runs) -> None:
     done = corridor(pupil, f"env={CORRIDOR}", "method=voyager").cli()
     assert done.returncode == 1
     assert done.stderr.startswith(
-        "error: method voyager needs an environment where all episodes have the same goals, such as crafter"
+        "error: method voyager needs an environment with the same goals in all tasks, such as crafter"
     )
     assert done.stderr.count("\n") == 1
