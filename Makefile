@@ -48,7 +48,7 @@ check: lint  ## lint, types, and the tests that start no process: run it while d
 test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
 	@$(WORKERS) -m "not slow"
 
-test-slow: venv  ## the tests that restart or kill servers many times
+test-slow: venv  ## the tests that take long: killed servers, whole runs and experiments, Slurm
 	@$(WORKERS) -m slow
 
 chaos: venv  ## break N runs at random moments, resume and check them: `make chaos N=100`

@@ -45,10 +45,10 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
         role = model_config.role(name)
         yield from (f"roles.{name}.{problem}" for problem in _unsupported_by_api(model_config, role))
         answers[f"roles.{name}"] = role.thinking_tokens + role.string_tokens
-    if full := {name: f"{most}" for name, most in answers.items() if most >= model_config.context}:
+    if full := [f"{name} ({most})" for name, most in answers.items() if most >= model_config.context]:
         yield (
-            f"{' and '.join(full)}: answers of {' and '.join(full.values())} tokens leave no room in a"
-            f" context of {model_config.context}"
+            f"{' and '.join(full)}: thinking_tokens + string_tokens must be below the context of"
+            f" {model_config.context} tokens"
         )
     if model_config.thinking_closing and (
         model_config.api != "completions" or model_config.thinking == "none"

@@ -19,7 +19,8 @@ from speedrunner.export.inspect_log import write_logs
 from speedrunner.export.request_trace import write_request_trace
 from speedrunner.export.session_traces import write_session_traces
 from speedrunner.store.discovery import readable, runs_below
-from speedrunner.store.folders import check_new, new_folder
+from speedrunner.store.files import FOLDER_MODE
+from speedrunner.store.folders import check_new, output_folder
 
 Format = Literal["dataset", "traces", "inspect", "atif", "mooncake"]
 
@@ -82,7 +83,8 @@ def export(
     if to in ("dataset", "inspect"):
         say(*(line for _, broken in checked for line in broken), err=True)
     paths = [path for path, _ in checked]
-    with new_folder(out, shared=to != "atif") as folder:  # atif has records, which are their owner's
+    mode = FOLDER_MODE if to == "atif" else 0o777  # records are for their owner only
+    with output_folder(out, mode) as folder:
         what, count = _write(to, paths, folder, block_size or BLOCK_TOKENS, token_ids)
     say(f"{what or 'nothing'} of {count} runs written to {out}")
 

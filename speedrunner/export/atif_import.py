@@ -27,7 +27,7 @@ from speedrunner.export.atif import (
     validate,
 )
 from speedrunner.store import files, json_lines, json_records
-from speedrunner.store.folders import new_folder
+from speedrunner.store.folders import record_folder
 from speedrunner.store.json_limits import DECODED_BYTES, decoded_bytes
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData, load
@@ -52,7 +52,7 @@ times the fields of the call that it shows.
 
 
 def import_run(source: Path, out: Path) -> RunData:
-    """Rebuild an exported run as `out`, which must not exist. Return the run.
+    """Rebuild an exported run as `out`, which must be missing or empty. Return the run.
 
     Raises:
         NotInstalled: the package `atif` is missing.
@@ -67,7 +67,7 @@ def import_run(source: Path, out: Path) -> RunData:
         )
     names = _walk(source)
     _ = load(source / "records").settings
-    with new_folder(out) as hidden:
+    with record_folder(out) as hidden:
         for name in names:
             top, _, record = name.partition("/")
             if top == "records" and RECORDS.fullmatch(record):
@@ -175,6 +175,8 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _write(target: Path, content: Iterator[bytes]) -> None:
     """Write a file of the run and the folders above it, for their owner only."""
-    target.parent.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
-    with os.fdopen(files.open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
-        file.writelines(content)
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+    with files.explain_errors(target, "written"):
+        target.parent.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
+        with os.fdopen(files.open_regular(target, flags), "wb") as file:
+            file.writelines(content)

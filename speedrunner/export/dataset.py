@@ -29,7 +29,7 @@ ROWS = 200
 
 
 def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
-    """Write runs into a folder, which is created. Return the number of rows by split.
+    """Write runs into a folder, which is created if missing. Return the number of rows by split.
 
     Raises:
         NotInstalled: pyarrow is missing.

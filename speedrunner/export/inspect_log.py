@@ -23,7 +23,7 @@ SCORER = "score"
 
 
 def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
-    """Write the evaluations of runs into a folder, which is created. Return the logs.
+    """Write the evaluations of runs into a folder, which is created if missing. Return the logs.
 
     An episode that ended by an infrastructure error has an error and no score.
 

@@ -28,8 +28,8 @@ from speedrunner.results.blame import format_estimate
 from speedrunner.results.inference import Estimate
 from speedrunner.results.library_label import MEASURES, SHARES, Evaluation, LibraryLabel
 from speedrunner.results.paired import SUCCESS
-from speedrunner.store.files import write_shared
-from speedrunner.store.folders import new_folder
+from speedrunner.store.files import explain_errors, write_shared
+from speedrunner.store.folders import output_folder
 from speedrunner.store.json_records import format_record
 from speedrunner.store.records import Policy
 
@@ -74,7 +74,7 @@ def write_package(
     }
     if certificate is not None:
         contents["certificate.json"] = certificate
-    with new_folder(folder, shared=True) as hidden:
+    with explain_errors(folder, "written"), output_folder(folder) as hidden:
         (hidden / "scripts").mkdir()
         for file, content in contents.items():
             write_shared(hidden / file, content)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -68,16 +67,13 @@ class RunResult:
     servers: list[ServerUse] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    _tests: dict[int, pandas.DataFrame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def tests(self, point: int) -> pandas.DataFrame:
         """Return the scored test episodes of a checkpoint, by number and task."""
         if point not in self._tests:
             self._tests[point] = select_tests(self.episodes, point).set_index(["number", "task"])
         return self._tests[point]
-
-    @cached_property
-    def _tests(self) -> dict[int, pandas.DataFrame]:
-        return {}
 
     @property
     def seed(self) -> int:

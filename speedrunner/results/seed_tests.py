@@ -129,6 +129,7 @@ def compare_last(a: Condition, b: Condition, metric: str) -> tuple[int, Differen
 def _differ(own: RunResult, other: RunResult, point: int, metric: str) -> list[float]:
     """Return the difference of each test episode that has a score and a value on both sides."""
     first, second = (list_values(run, point, metric) for run in (own, other))
+    first, second = first.align(second, join="inner")
     return (first - second).dropna().tolist()
 
 

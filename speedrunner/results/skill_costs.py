@@ -7,7 +7,6 @@ from collections.abc import Callable
 
 import msgspec
 
-from serving.usage import Usage
 from speedrunner.library.library import Library
 from speedrunner.results.ledger import Line, RunCosts
 from speedrunner.results.skill_table import START, SkillHistory
@@ -162,7 +161,7 @@ class _Worth:
         self.known = not costs.unpriced
         self.call_usd = usd / max(sum(row.llm_calls for row in rows), 1)
         prices = costs.book.models.get(run.processes[-1].actor.name) if run.processes else None
-        self.carried_usd = prices.cost(Usage(10**6, 10**6)) / 10**6 if prices else 0.0
+        self.cached_token_usd = prices.cached / 1e6 if prices else 0.0
 
 
 def _break_even(
@@ -177,7 +176,7 @@ def _break_even(
         if _public(history.libraries.get(use.policy), name):
             carried += use.turns * (schemas.tokens(use.policy, name) or 0.0)
         saved += use.saved.get(name, 0)
-        if saved * worth.call_usd > learnt[use.policy] + worth.carried_usd * carried:
+        if saved * worth.call_usd > learnt[use.policy] + worth.cached_token_usd * carried:
             return use.episode
     return None
 

@@ -28,7 +28,7 @@ AMOUNTS: tuple[Amount, ...] = ("llm_calls", "uncached", "cached", "output", "usd
 
 
 WORK = 200_000
-"""Maximum number of pairs of a skill and an episode to compare: half a minute of resampling at most."""
+"""Maximum number of pairs of a skill and an episode to compare: some seconds."""
 
 _Played = tuple[frozenset[str], list[float]]
 """The skills that ran in an episode, and its `AMOUNTS`."""

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from speedrunner.store import files, json_lines
-from speedrunner.store.folders import new_folder
+from speedrunner.store.folders import record_folder
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -58,7 +58,7 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
     """Copy what led to a policy version of a run: its training history, and that of its earlier runs.
 
     Args:
-        target: the folder `carried` of the run that starts from this version; it must not exist.
+        target: the folder `carried` of the run that starts from this version; missing or empty.
 
     Raises:
         StorageError: the run cannot be read, the disk refuses the copies, or they would be too large.
@@ -71,7 +71,7 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
             " set run.carry_history=false"
         )
     copies = _Copies()
-    with new_folder(target) as hidden:
+    with record_folder(target) as hidden:
         for number, (each, end) in enumerate(phases):
             copies.copy(each, end, hidden / f"{number:04d}")
 
@@ -103,7 +103,11 @@ class _Copies:
                 PolicyStore(target / "policies").save(policy)
 
     def _write(self, target: Path, content: Iterator[bytes], run: RunData) -> None:
-        with os.fdopen(files.open_regular(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        with (
+            files.explain_errors(target, "written"),
+            os.fdopen(files.open_regular(target, flags), "wb") as file,
+        ):
             for piece in content:
                 self._count(len(piece), run)
                 file.write(piece)

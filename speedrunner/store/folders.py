@@ -1,4 +1,7 @@
-"""Folders that exist completely or not at all: they are filled under a hidden name, then renamed."""
+"""Whole folders: they are filled under a hidden name and then renamed, so a kill leaves all or nothing.
+
+Two processes must not create the same folder at once.
+"""
 
 from __future__ import annotations
 
@@ -22,37 +25,58 @@ def check_new(folder: Path, option: str = "--out") -> None:
     """Raise `StorageError` if a folder that was named with an option is not missing or empty."""
     with explain_errors(folder, "read"):
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            raise StorageError(f"{folder} exists and is not empty: name another folder with {option}")
+            raise StorageError(f"{folder} is not an empty folder: name another one with {option}")
 
 
 @contextmanager
-def new_folder(folder: Path, *, shared: bool = False) -> Iterator[Path]:
-    """Yield a hidden folder to fill. At the end it becomes `folder`; after an error it is removed.
-
-    Args:
-        folder: missing or empty; folders above it are created. It must not be changed afterwards.
-        shared: for other people, with the permissions of the process's umask. It can be made again, so it
-            may be lost in a power cut. Otherwise it is for its owner only, and synced.
+def record_folder(final: Path) -> Iterator[Path]:
+    """Yield a hidden folder for records to fill. At the end it survives a power cut and becomes `final`,
+    which must be missing or empty. It is for its owner only.
 
     Raises:
-        StorageError: the disk refuses, or the folder is neither missing nor empty.
+        StorageError: the disk refuses, or `final` has content, which is never changed.
     """
-    final = folder.absolute()  # "." has no name
-    hidden = temporary_name(final)
-    with explain_errors(folder, "written"):
-        final.parent.mkdir(parents=True, exist_ok=True)
-        shutil.rmtree(hidden, ignore_errors=True)  # of a killed process
-        hidden.mkdir(mode=0o777 if shared else FOLDER_MODE)
-        try:
-            yield hidden
-            for path in () if shared else (*hidden.rglob("*"), hidden):
+    with _filled(final, FOLDER_MODE) as hidden:
+        yield hidden
+        with explain_errors(final, "written"):
+            for path in (*hidden.rglob("*"), hidden):
                 if path.is_dir():
                     sync_folder(path)
                 else:
                     sync(path)
+    with explain_errors(final, "written"):
+        sync_folder(final.parent)
+
+
+@contextmanager
+def output_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
+    """Yield a hidden folder for an output of a command, which can be made again. At the end it becomes
+    `folder`, which must be missing or empty, or a link to such a place.
+
+    Args:
+        mode: its permissions, from which the umask is subtracted.
+
+    Raises:
+        StorageError: the disk refuses, or the folder is neither missing nor empty.
+    """
+    with _filled(folder.resolve(), mode) as hidden:
+        yield hidden
+
+
+@contextmanager
+def _filled(final: Path, mode: int) -> Iterator[Path]:
+    """Create a hidden folder; rename it at the end, and remove it after an error."""
+    hidden = temporary_name(final)
+    with explain_errors(final, "written"):
+        final.parent.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(hidden, ignore_errors=True)  # of a killed process
+    with explain_errors(hidden, "made"):
+        hidden.mkdir(mode=mode)
+    try:
+        yield hidden
+        with explain_errors(final, "written"):
             if final.exists() and any(final.iterdir()):
-                raise FileExistsError(errno.EEXIST, "it already exists and is never changed")
+                raise FileExistsError(errno.EEXIST, "it already exists and is not empty")
             hidden.rename(final)
-            sync_folder(final.parent)
-        finally:
-            shutil.rmtree(hidden, ignore_errors=True)
+    finally:
+        shutil.rmtree(hidden, ignore_errors=True)

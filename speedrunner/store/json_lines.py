@@ -23,7 +23,7 @@ from speedrunner.store.files import (
     sync_folder,
 )
 from speedrunner.store.json_limits import DECODED_BYTES, TOO_DENSE, decoded_bytes
-from speedrunner.store.json_records import LeftOut, Record, decoder, encode, is_json, leave_out
+from speedrunner.store.json_records import LeftOut, Record, encode, is_json, leave_out, make_decoder
 
 
 def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
@@ -79,7 +79,7 @@ def read_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> l
             other than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
-    decode, room, found = decoder(type_), DECODED_BYTES, list[Record]()
+    decode, room, found = make_decoder(type_), DECODED_BYTES, list[Record]()
     for number, _, line in iterate_lines(path):
         room -= decoded_bytes(line, room)
         if room < 0:
@@ -95,7 +95,7 @@ def iterate_records(path: Path, type_: type[Record], left_out: LeftOut = None) -
     """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory and without
     limit.
     """
-    decode = decoder(type_)
+    decode = make_decoder(type_)
     for number, _, line in iterate_lines(path):
         try:
             record = decode(line, f"{path}, line {number},")
@@ -147,7 +147,7 @@ def read_tail(path: Path, type_: type[Record], size: int) -> list[Record]:
 
     A missing file is empty. Broken and unfinished lines are left out. Raises `StorageError`.
     """
-    decode, found = decoder(type_), list[Record]()
+    decode, found = make_decoder(type_), list[Record]()
     with explain_errors(path, "read"):
         try:
             descriptor = open_regular(path, os.O_RDONLY)

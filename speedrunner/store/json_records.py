@@ -33,7 +33,7 @@ def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> R
 
 def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
     """Decode a record; errors start with `where`. Raises the errors of `read_record`."""
-    record: Record = decoder(type_)(content, str(where))
+    record: Record = make_decoder(type_)(content, str(where))
     return record
 
 
@@ -100,7 +100,7 @@ class _Versioned(msgspec.Struct):
 
 
 @cache
-def decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
+def make_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     """Return a decoder that takes a record and its place, and checks its content and layout version."""
     decode_part = _part_decoder(type_)
 

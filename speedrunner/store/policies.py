@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from speedrunner.store import files, json_records
-from speedrunner.store.folders import new_folder
+from speedrunner.store.folders import record_folder
 from speedrunner.store.records import FORMAT, Policy, Skill
 
 MODULE_BYTES = 1_250_000
@@ -73,12 +73,12 @@ class PolicyStore:
 
         Raises:
             InvalidPolicy: it would not be read back unchanged: a text is invalid, or `method` is not JSON.
-            StorageError: the version exists, or the disk refuses it.
+            StorageError: the version has content already, or the disk refuses it.
         """
         final = self._path(policy.version)
         files.make_folder(self.folder)
         try:
-            with new_folder(final) as hidden:
+            with record_folder(final) as hidden:
                 _write(hidden, policy)
                 if _read(hidden) != policy:
                     raise ValueError("it would not read back unchanged")

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from speedrunner.store.folders import check_new, new_folder
+from speedrunner.store.files import explain_errors
+from speedrunner.store.folders import check_new, output_folder
 from speedrunner.view.site import ASSETS, HTML, Answer, Site
 
 LINK = re.compile(rb' (?:href|data-piece)="([^"?#]+)')
@@ -26,13 +27,14 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, di
     """
     check_new(out, "--static")
     count, problems = 0, dict[str, str]()
-    with new_folder(out, shared=True) as hidden:
+    with output_folder(out) as hidden:
         for path, answer in pages(site):
             if answer.problem:
                 problems[path] = answer.problem
                 continue
-            (hidden / path).parent.mkdir(parents=True, exist_ok=True)
-            (hidden / path).write_bytes(answer.content)
+            with explain_errors(out / path, "written"):
+                (hidden / path).parent.mkdir(parents=True, exist_ok=True)
+                (hidden / path).write_bytes(answer.content)
             count += 1
             status(f"{count} pages written")
     return count, problems

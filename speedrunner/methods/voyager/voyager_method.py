@@ -53,8 +53,8 @@ class Voyager(Method):
         """Refuse environments with tasks that ask for different things."""
         if not env.goals:
             raise UnfitEnvironment(
-                "method voyager needs an environment with the same goals in all tasks, such as crafter; those of"
-                f" {env.name} differ"
+                "method voyager needs an environment with the same goals in all tasks, such as crafter;"
+                f" those of {env.name} differ"
             )
 
     def initial(self) -> Policy:

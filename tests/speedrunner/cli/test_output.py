@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import pytest
 from rich.table import Table
 
+from speedrunner.cli import output
 from speedrunner.cli.output import (
     SafeConsole,
     end_report,
@@ -15,11 +17,23 @@ from speedrunner.cli.output import (
     say_finding,
     say_json,
     say_left_out,
+    waiting_line,
 )
 from speedrunner.findings import ok, report
 
 HOSTILE = "\x1b[2J\x9b31m\u202e\r[bold]:smile:"
 SHOWN = "\\x1b[2J\\x9b31m\\u202e\\x0d[bold]:smile:"
+
+
+def test_a_step_is_printed_if_the_last_line_is_old_and_no_one_watches(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for silence, printed in ((0.0, "one\ntwo\n"), (math.inf, "")):
+        monkeypatch.setattr(output, "SILENT_S", silence)
+        with waiting_line() as show:
+            show("one")
+            show("two")
+        assert capsys.readouterr().err == printed
 
 
 def print_table(text: str) -> None:

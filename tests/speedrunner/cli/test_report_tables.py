@@ -60,7 +60,7 @@ def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(copied: P
     done = in_process("report", str(copied), "--out", str(tmp_path / "out"))
     assert "experiment=interpreter model=gpt-5.4-mini scale=smoke '--dir=a b'\n" in done.stdout
     text = (tmp_path / "out" / "report.html").read_text()
-    assert "experiment=main model=gpt-5.4-mini scale=smoke" in text
+    assert "experiment=main model=gpt-5.4-mini scale=smoke &#39;--dir=a b&#39;" in text
 
 
 def test_the_files_are_there_in_both_kinds(made: Path) -> None:

@@ -84,7 +84,7 @@ class TestRoles:
         [
             (
                 "model.actor.thinking_tokens=50000",
-                r"model\.actor: answers of 50\d+ tokens leave no room in a context of",
+                r"model\.actor \(50\d+\): thinking_tokens \+ string_tokens must be below the context of",
             ),
             (
                 "model.actor.reasoning_effort=low",

@@ -188,7 +188,7 @@ class TestTokenIds:
         self, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         lines = (line for file in run.path.rglob("*.jsonl") for line in file.read_bytes().splitlines())
-        monkeypatch.setattr("speedrunner.store.json_lines.RECORD_BYTES", max(map(len, lines)) + 1)
+        monkeypatch.setattr("speedrunner.store.files.RECORD_BYTES", max(map(len, lines)) + 1)
         with pytest.raises(StorageError, match=r"as trajectory 0000\d-0000, has more than"):
             atif.write_trajectories(run.path, tmp_path / "atif")
 

@@ -226,7 +226,7 @@ def test_nothing_is_written_over_or_half(
     command = ("export", str(run.path), "--to", "dataset", "--out", str(out))
     out.mkdir()
     (out / "mine").touch()
-    assert "out exists and is not empty: name another folder" in complaint(in_process(*command))
+    assert "out is not an empty folder: name another one" in complaint(in_process(*command))
     (out / "mine").unlink()
     monkeypatch.setattr("speedrunner.export.dataset_card.METADATA", "{nothing}")
     assert "KeyError: 'nothing'" in complaint(in_process(*command))

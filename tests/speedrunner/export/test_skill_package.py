@@ -138,9 +138,7 @@ def test_a_folder_whose_name_is_no_name_of_a_skill_is_refused(tmp_path: Path, na
 
 def test_a_folder_with_something_in_it_is_refused(package: Path) -> None:
     words = ("library", "export", str(RECORDED), "--to", "skills", "--out", str(package))
-    assert complaint(in_process(*words)) == (
-        f"{package} exists and is not empty: name another folder with --out"
-    )
+    assert complaint(in_process(*words)) == (f"{package} is not an empty folder: name another one with --out")
 
 
 def test_a_killed_export_leaves_no_folder_that_looks_complete(

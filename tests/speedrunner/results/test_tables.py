@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -51,6 +52,16 @@ class TestPairs:
             **names, "difference": paper.mean, "low": paper.low, "high": paper.high, "t": paper.t,
             "p": paper.p,
         }  # fmt: skip
+
+    @pytest.mark.filterwarnings("error")
+    def test_lack_the_episodes_that_one_side_lacks(self) -> None:
+        ours, theirs = scores("speedrunner", 0, 0.1, 0.2, 0.4, 0.8), scores("react", 0, 0.0, 0.0, 0.0, 0.0)
+        without = [
+            replace(run, episodes=run.episodes[run.episodes["episode"] != f"test/0200/{lost:04d}"])
+            for run, lost in ((ours, 1), (theirs, 2))
+        ]
+        found = rows(tables(*without)["paper_ttests"])[0]
+        assert (found["metric"], found["pairs"], found["difference"]) == ("score", 2, pytest.approx(0.45))
 
     def test_of_scienceworld_are_pooled_over_its_families_as_well(self) -> None:
         runs = [

@@ -1,31 +1,40 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from speedrunner.store.files import StorageError, temporary_name
-from speedrunner.store.folders import check_new, new_folder
+from speedrunner.store.folders import check_new, output_folder, record_folder
+
+Create = Callable[[Path], AbstractContextManager[Path]]
+
+both = pytest.mark.parametrize("create", [record_folder, output_folder])
 
 
-def fill(folder: Path, content: bytes, *, shared: bool = False) -> None:
-    with new_folder(folder, shared=shared) as hidden:
+def fill(create: Create, folder: Path, content: bytes = b"") -> None:
+    with create(folder) as hidden:
         (hidden / "skills.py").write_bytes(content)
 
 
-def test_a_folder_exists_once_it_is_whole_and_never_changes(tmp_path: Path) -> None:
+@both
+def test_a_folder_exists_once_it_is_whole_and_never_changes(create: Create, tmp_path: Path) -> None:
     final = tmp_path / "policies" / "v0001"
-    fill(final, b"one")
-    with pytest.raises(StorageError, match="v0001 could not be written: it already exists and is"):
-        fill(final, b"two")
+    fill(create, final, b"one")
+    with pytest.raises(StorageError) as error:
+        fill(create, final, b"two")
+    assert str(error.value) == f"{final} could not be written: it already exists and is not empty"
     assert (final / "skills.py").read_bytes() == b"one"
     assert [path.name for path in final.parent.iterdir()] == ["v0001"]
 
 
-def test_an_error_leaves_nothing(tmp_path: Path) -> None:
+@both
+def test_an_error_leaves_nothing(create: Create, tmp_path: Path) -> None:
     def break_off() -> None:
-        with new_folder(tmp_path / "v0001") as hidden:
+        with create(tmp_path / "v0001") as hidden:
             (hidden / "skills.py").touch()
             raise ZeroDivisionError
 
@@ -34,20 +43,45 @@ def test_an_error_leaves_nothing(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
-def test_an_empty_folder_and_what_a_killed_process_left_are_replaced(tmp_path: Path) -> None:
-    final = tmp_path / "v0001"
-    final.mkdir()
-    temporary_name(final).mkdir()
-    (temporary_name(final) / "half").touch()
-    fill(final, b"one")
+@both
+def test_an_empty_folder_is_replaced(create: Create, tmp_path: Path) -> None:
+    (tmp_path / "v0001").mkdir()
+    fill(create, tmp_path / "v0001")
     assert [path.name for path in tmp_path.rglob("*")] == ["v0001", "skills.py"]
 
 
-def test_it_is_for_its_owner_only_unless_it_is_shared(tmp_path: Path) -> None:
+@both
+def test_what_a_killed_process_left_is_replaced(create: Create, tmp_path: Path) -> None:
+    left = temporary_name(tmp_path / "v0001")
+    left.mkdir()
+    (left / "half").touch()
+    fill(create, tmp_path / "v0001")
+    assert [path.name for path in tmp_path.rglob("*")] == ["v0001", "skills.py"]
+
+
+@both
+def test_a_file_in_the_way_is_named(create: Create, tmp_path: Path) -> None:
+    (tmp_path / "v0001").touch()
+    with pytest.raises(StorageError, match="v0001 could not be written: not a directory"):
+        fill(create, tmp_path / "v0001")
+    assert [path.name for path in tmp_path.iterdir()] == ["v0001"]
+
+
+def test_records_are_not_written_through_a_link_and_outputs_are(tmp_path: Path) -> None:
+    (tmp_path / "place").mkdir()
+    (tmp_path / "link").symlink_to("place")
+    with pytest.raises(StorageError):
+        fill(record_folder, tmp_path / "link")
+    assert not list((tmp_path / "place").iterdir())
+    fill(output_folder, tmp_path / "link")
+    assert (tmp_path / "place" / "skills.py").exists()
+
+
+def test_records_are_for_their_owner_only(tmp_path: Path) -> None:
     before = os.umask(0o022)
     try:
-        fill(tmp_path / "own", b"")
-        fill(tmp_path / "shared", b"", shared=True)
+        fill(record_folder, tmp_path / "own")
+        fill(output_folder, tmp_path / "shared")
     finally:
         os.umask(before)
     assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
@@ -61,4 +95,4 @@ def test_a_folder_with_something_in_it_is_refused_with_the_option_that_named_it(
     for taken in (tmp_path, tmp_path / "file"):
         with pytest.raises(StorageError) as error:
             check_new(taken, "--static")
-        assert str(error.value) == f"{taken} exists and is not empty: name another folder with --static"
+        assert str(error.value) == f"{taken} is not an empty folder: name another one with --static"

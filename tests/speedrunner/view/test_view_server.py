@@ -184,7 +184,7 @@ class TestFiles:
     def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
         run = long_run(tmp_path / "run", 1)
         told = complaint(in_process("view", str(run), "--static", str(run)))
-        assert told == f"{run} exists and is not empty: name another folder with --static"
+        assert told == f"{run} is not an empty folder: name another one with --static"
 
     def test_pages_that_could_not_be_made_are_named(self, tmp_path: Path) -> None:
         run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
