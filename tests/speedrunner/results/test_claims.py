@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -52,6 +52,16 @@ def libraries(method: str, sizes: Sequence[int], env: str = "crafter") -> list[R
         library = LibraryStatistics(size, size, float(size), size / 100, float(size), 0.5)
         found.append(summary(env, method, seed, checkpoint(200, [{}], library=library)))
     return found
+
+
+def test_claims_are_these_comparisons(golden: Callable[[str, str], None]) -> None:
+    lines = []
+    for claim in CLAIMS:
+        needed = "" if claim.needed is None else f", {claim.needed} of {len(claim.groups)}"
+        head = f"{claim.name} ({claim.place}, experiment={claim.experiment}{needed}, paper: {claim.paper})"
+        groups = ["; ".join(each.text for each in group) for group in claim.groups]
+        lines.append(f"{head}: {' | '.join(groups)}")
+    golden("claims.txt", "\n".join(lines) + "\n")
 
 
 class TestVerdict:
@@ -288,7 +298,8 @@ class TestTables:
         assert (row["verdict"], row["has_runs"]) == ("undecided", 0)
         assert row["command"] == "speedrunner sweep experiment=zombies model=b"
         assert {row[0] for row in comparisons.rows} < {claim.name for claim in CLAIMS}
-        assert count_verdicts(judged).endswith("without runs")
+        counts = count_verdicts(judged)
+        assert counts == "2 supported, 0 contradicted, 20 undecided, 73 without runs"
 
     def test_names_of_claims_differ(self) -> None:
         assert len(BY_NAME) == len(CLAIMS)

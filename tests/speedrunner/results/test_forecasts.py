@@ -45,7 +45,7 @@ def played(folder: Path, seed: int = 0, **taken: float) -> RunResult:
 
 
 def test_a_finished_run_has_a_row_for_each_measure_that_both_know(tmp_path: Path) -> None:
-    run = played(tmp_path, requests=120.0, bytes=3.0)
+    run = played(tmp_path / "new", requests=120.0, bytes=3.0)
     keep([forecast(run, 90.0), forecast(run, 100.0)])  # the newest counts
     (row,) = forecast_table([run]).rows
     assert row[:5] == ("babyai", "react", "tiny-random", 0, "requests")

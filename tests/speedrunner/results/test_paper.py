@@ -149,11 +149,20 @@ class TestOurs:
         )
         assert ours(quantity, *runs, short).ours == Spread(0.2, None, 1)
 
-    def test_libraries_and_their_share_about_combat(self) -> None:
+    @pytest.mark.parametrize(
+        ("quantity", "value"),
+        [
+            *(("functions", 32), ("max_depth", 10), ("mean_depth", 2.62), ("density", 0.094)),
+            *(("cyclomatic", 14.8), ("combat_percent", 50), ("combat_functions", 16), ("score", 0.75)),
+            *(("edited_combat_functions", 0), ("cost_usd", 0.04), ("score_percent", 75)),
+            *(("score_percent_at_0", 50), ("score_with_whole_library", 0.75)),
+        ],
+    )
+    def test_libraries_scores_and_costs_of_the_last_checkpoint(self, quantity: str, value: float) -> None:
         library = LibraryStatistics(32, 10, 2.62, 0.094, 14.8, 0.5)
-        run = summary("crafter", "speedrunner", 0, checkpoint(200, [{}], library=library))
-        for quantity, value in (("functions", 32), ("combat_percent", 50), ("combat_functions", 16)):
-            assert ours(number(quantity, env="crafter"), run).ours == Spread(value, None, 1)
+        last = checkpoint(200, [{"score": 0.75}], library=library, sleep_usd=0.03)
+        run = summary("crafter", "speedrunner", 0, checkpoint(0, [{}]), last)
+        assert ours(number(quantity, env="crafter"), run).ours == Spread(pytest.approx(value), None, 1)
 
     def test_the_best_seed_s_unsolved_episodes(self) -> None:
         runs = [
