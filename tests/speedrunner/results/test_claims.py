@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from speedrunner.config.names import condition_name
@@ -268,6 +270,16 @@ class TestRuns:
         ]
         first = judge("models-opo", runs).groups[0][0]
         assert (first.verdict, first.value) == ("supported", pytest.approx(-0.2))
+
+    @pytest.mark.parametrize(
+        "change", [{"context": 9}, {"actor": {"temperature": 0}}, {"inducer": {"temperature": 0}}]
+    )
+    def test_a_variant_with_other_options_is_another_model(self, change: dict[str, object]) -> None:
+        runs = []
+        for run in runs_of("speedrunner", "score", [[0.5]] * 3, FAMILIES[0], model="qwen3.5-27b-fp8"):
+            model = msgspec.structs.replace(run.config.model, **change)
+            runs.append(replace(run, config=msgspec.structs.replace(run.config, model=model)))
+        assert not judge("models-opo", runs).has_runs
 
     @pytest.mark.parametrize("name", sorted({claim.experiment for claim in CLAIMS}))
     def test_each_experiment_has_the_runs_of_its_claims(self, name: str) -> None:

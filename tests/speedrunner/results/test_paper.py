@@ -224,12 +224,16 @@ class TestOurs:
 
     def test_domination_counts_the_paper_s_environments(self) -> None:
         runs = []
-        for env, score in (("crafter", 0.6), (f"{FAMILY}3", 0.3), (f"{FAMILY}4", 0.6), ("babyai", 0.6)):
+        # As good with fewer tokens, worse over both families, and better with as many tokens.
+        results = ("crafter", 0.5, 10), (f"{FAMILY}3", 0.3, 10), (f"{FAMILY}4", 0.6, 10), ("babyai", 0.6, 40)
+        for env, score, output in results:
             for method in ("react", "opo", "asi", "voyager"):
                 runs.append(summary(env, method, 0, checkpoint(200, [{"score": 0.5, "output": 40}])))
-            runs.append(summary(env, "speedrunner", 0, checkpoint(200, [{"score": score, "output": 10}])))
+            runs.append(summary(env, "speedrunner", 0, checkpoint(200, [{"score": score, "output": output}])))
         found = ours(number("dominated_settings_percent", env="all"), *runs)
         assert found.ours == Spread(pytest.approx(200 / 3), None, 1)
+        equals = ours(number("dominated_settings_percent", "opo", env="all"), *runs)
+        assert equals.ours == Spread(0, None, 1)
         assert ours(number("dominated_settings_percent", env="all"), *runs[:10]).ours is None
 
 
