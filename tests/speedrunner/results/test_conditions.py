@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.results.conditions import Spread, group_runs, spread
+from speedrunner.results.conditions import Spread, average, group_runs, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
@@ -23,6 +23,8 @@ def test_deviation_is_the_sample_s() -> None:
     assert (found.mean, found.sd) == (pytest.approx(26 / 3), pytest.approx((26 / 6) ** 0.5))
     assert spread([7, None]) == Spread(7, None, 1)
     assert spread([None]) is spread([]) is None
+    assert average([Spread(1, 0.5, 2), Spread(3, 0.1, 4)]) == Spread(2, 0.3, 2)
+    assert average([Spread(1, None, 1), Spread(3, 0.1, 4)]) == Spread(2, None, 1)
 
 
 def test_runs_that_differ_by_their_seed_are_one_group() -> None:
