@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
+from msgspec import structs
 
 from speedrunner.results.conditions import Spread, average, group_runs, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
@@ -50,6 +53,19 @@ def test_what_else_changes_results_is_named_where_runs_beside_each_other_differ_
 
 def test_what_changes_no_results_is_not_named() -> None:
     assert names(summary(in_flight=3), summary(seed=1, in_flight=4, dir="x")) == [("babyai", "react", [0, 1])]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"name": "folder/tiny-random.yaml"}, {"inducer_name": "m"}, {"prefix_caching": False}),
+        *({"context": 9}, {"actor": {"thinking_tokens": 9}}, {"inducer": {"thinking_tokens": 9}}),
+    ],
+)
+def test_what_the_name_of_the_model_says_is_not_repeated(change: dict[str, object]) -> None:
+    run = summary(seed=1)
+    config = structs.replace(run.config, model=structs.replace(run.config.model, **change))
+    assert names(summary(), replace(run, config=config)) == [("babyai", "react", [0, 1])]
 
 
 def test_the_schedule_of_an_evaluation_is_none_of_its_settings() -> None:

@@ -65,7 +65,9 @@ class TestHistory:
         self, tmp_path: Path
     ) -> None:
         learnt(tmp_path / "run")
-        home, step, edited = skill_history(load(tmp_path / "run")).versions
+        history = skill_history(load(tmp_path / "run"))
+        assert [use.saved for use in history.uses] == [{}, {}, {"home": 6 - 1}, {"home": 0 - 1}]
+        home, step, edited = history.versions
         # Two test episodes of 4 actions, and rollouts of 6 and of none, whose call failed.
         assert home == SkillVersion(
             *("home", 1, "written", True, 2, False),
@@ -144,6 +146,14 @@ class TestCosts:
         found = costs_of(tmp_path / "run")
         assert found["home"].schema_tokens == pytest.approx(80)  # the only public skill: 1080 - 1000
         assert found["_step"].schema_tokens is None
+
+    def test_a_schema_s_share_of_the_prefix_is_that_of_its_length(self, tmp_path: Path) -> None:
+        run = SmallRun(tmp_path / "run")
+        run.policy(0, {"one": "return walk()"})
+        run.sleep(1, PrefixChange(before=1000, after=1080, common=900))
+        run.policy(1, {"one": "return walk()", "two": "return walk()"}, {"one": 0})
+        tokens = {name: each.schema_tokens for name, each in costs_of(run.path).items()}
+        assert tokens == {"one": pytest.approx(80), "two": pytest.approx(80)}
 
     def test_life_calls_and_steps(self, tmp_path: Path) -> None:
         learnt(tmp_path / "run")
