@@ -56,15 +56,17 @@ def test_what_changes_no_results_is_not_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("section", "change"),
     [
-        *({"name": "folder/tiny-random.yaml"}, {"inducer_name": "m"}, {"prefix_caching": False}),
-        *({"context": 9}, {"actor": {"thinking_tokens": 9}}, {"inducer": {"thinking_tokens": 9}}),
+        *(("model", {"name": "folder/tiny-random.yaml"}), ("model", {"inducer_name": "m"})),
+        *(("model", {"prefix_caching": False}), ("model", {"context": 9})),
+        *(("model", {role: {"thinking_tokens": 9}}) for role in ("actor", "inducer")),
+        *(("library", {"visible_last": 9}), ("library", {"hide": ["a"]}), ("library", {"remove": ["a"]})),
     ],
 )
-def test_what_the_name_of_the_model_says_is_not_repeated(change: dict[str, object]) -> None:
+def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: dict[str, object]) -> None:
     run = summary(seed=1)
-    config = structs.replace(run.config, model=structs.replace(run.config.model, **change))
+    config = structs.replace(run.config, **{section: structs.replace(getattr(run.config, section), **change)})
     assert names(summary(), replace(run, config=config)) == [("babyai", "react", [0, 1])]
 
 
