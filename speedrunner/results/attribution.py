@@ -19,7 +19,7 @@ from msgspec.structs import astuple, replace
 from envs import Task
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, changes_results, to_mapping
-from speedrunner.results.coalitions import MOST_SKILLS, Coalition, Share, shapley_values
+from speedrunner.results.coalitions import Coalition, Share, shapley_values
 from speedrunner.results.conditions import KEYS
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_mean
 from speedrunner.results.run_result import RunResult
@@ -156,7 +156,7 @@ def share_skills(subject: EvaluatedPolicy, metric: str) -> dict[str, tuple[Share
     All values are means over the seeds and tasks that every coalition has played.
     """
     skills = _players(subject)
-    if not 0 < len(skills) <= MOST_SKILLS or len(skills) < subject.public or not subject.whole:
+    if len(skills) < subject.public:
         return {}
     runs = {frozenset(skills): subject.whole} | {
         frozenset(skills) - hidden: own for (change, hidden), own in subject.parts.items() if change == "hide"

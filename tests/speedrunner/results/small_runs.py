@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import yaml
@@ -60,12 +60,23 @@ class SmallRun:
             run.write_config(yaml.safe_dump(content))
             run.append_process(process(load_model_config("tiny-random"), m=PRICES))
 
-    def policy(self, version: int, sources: Mapping[str, str], created: Mapping[str, int] = {}) -> None:
-        """A version of the library: bodies by name; private ones begin with an underscore."""
+    def policy(
+        self,
+        version: int,
+        sources: Mapping[str, str],
+        created: Mapping[str, int] = {},
+        private: Collection[str] = (),
+    ) -> None:
+        """A version of the library: bodies by name; private ones begin with an underscore, or are named."""
         functions = [f'def {name}() -> str:\n    """Go."""\n    {body}' for name, body in sources.items()]
         module = "\n\n\n".join([HEADER, *functions]) + "\n" if functions else ""
         skills = tuple(
-            Skill(name=name, public=name[0] != "_", created=created.get(name, version), edited=version)
+            Skill(
+                name=name,
+                public=name[0] != "_" and name not in private,
+                created=created.get(name, version),
+                edited=version,
+            )
             for name in sources
         )
         with RunDirectory.open_for_writing(self.path) as run:

@@ -139,3 +139,8 @@ class TestShapley:
 
     def test_too_few_sets_give_no_value(self) -> None:
         assert rows(all_runs(), "shapley") == []
+        of_two_in_three = [evaluation(hidden) for hidden in ([], ["open"], ["walk"], ["open", "walk"])]
+        assert rows(of_two_in_three, "shapley") == []
+        parts = [evaluation(hidden) for hidden in hidden_sets("shapley", sorted(SAVED))[1:]]
+        assert rows(parts, "shapley") == []  # the whole library is missing
+        assert rows([evaluation([]), evaluation(["walk"], change="remove")], "shapley") == []

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
+import msgspec
 import pytest
 
 from speedrunner.config.names import condition_name
@@ -52,6 +54,16 @@ def libraries(method: str, sizes: Sequence[int], env: str = "crafter") -> list[R
         library = LibraryStatistics(size, size, float(size), size / 100, float(size), 0.5)
         found.append(summary(env, method, seed, checkpoint(200, [{}], library=library)))
     return found
+
+
+def test_claims_are_these_comparisons(golden: Callable[[str, str], None]) -> None:
+    lines = []
+    for claim in CLAIMS:
+        needed = "" if claim.needed is None else f", {claim.needed} of {len(claim.groups)}"
+        head = f"{claim.name} ({claim.place}, experiment={claim.experiment}{needed}, paper: {claim.paper})"
+        groups = ["; ".join(each.text for each in group) for group in claim.groups]
+        lines.append(f"{head}: {' | '.join(groups)}")
+    golden("claims.txt", "\n".join(lines) + "\n")
 
 
 class TestVerdict:
@@ -259,6 +271,16 @@ class TestRuns:
         first = judge("models-opo", runs).groups[0][0]
         assert (first.verdict, first.value) == ("supported", pytest.approx(-0.2))
 
+    @pytest.mark.parametrize(
+        "change", [{"context": 9}, {"actor": {"temperature": 0}}, {"inducer": {"temperature": 0}}]
+    )
+    def test_a_variant_with_other_options_is_another_model(self, change: dict[str, object]) -> None:
+        runs = []
+        for run in runs_of("speedrunner", "score", [[0.5]] * 3, FAMILIES[0], model="qwen3.5-27b-fp8"):
+            model = msgspec.structs.replace(run.config.model, **change)
+            runs.append(replace(run, config=msgspec.structs.replace(run.config, model=model)))
+        assert not judge("models-opo", runs).has_runs
+
     @pytest.mark.parametrize("name", sorted({claim.experiment for claim in CLAIMS}))
     def test_each_experiment_has_the_runs_of_its_claims(self, name: str) -> None:
         runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
@@ -288,7 +310,8 @@ class TestTables:
         assert (row["verdict"], row["has_runs"]) == ("undecided", 0)
         assert row["command"] == "speedrunner sweep experiment=zombies model=b"
         assert {row[0] for row in comparisons.rows} < {claim.name for claim in CLAIMS}
-        assert count_verdicts(judged).endswith("without runs")
+        counts = count_verdicts(judged)
+        assert counts == "2 supported, 0 contradicted, 20 undecided, 73 without runs"
 
     def test_names_of_claims_differ(self) -> None:
         assert len(BY_NAME) == len(CLAIMS)

@@ -101,3 +101,8 @@ class TestShapleyValues:
         found = shapley_values(skills, played, lambda one: float(len(one)))
         assert {share.orders for share in found.values()} == {ORDERS - 2}
         assert shapley_values(skills, {frozenset()}, lambda one: 0.0) == {}
+        pair = {frozenset(order[:size]) for order in sample_orders(skills)[:2] for size in range(9)}
+        alone = shapley_values(skills, pair, lambda one: float(len(one)))
+        assert {(share.value, share.orders, math.isnan(share.error)) for share in alone.values()} == {
+            (1, 2, True)
+        }

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
+from dataclasses import replace
 
-from speedrunner.results.conditions import Spread, group_runs, spread
+import pytest
+from msgspec import structs
+
+from speedrunner.results.conditions import Spread, average, group_runs, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
@@ -23,6 +26,8 @@ def test_deviation_is_the_sample_s() -> None:
     assert (found.mean, found.sd) == (pytest.approx(26 / 3), pytest.approx((26 / 6) ** 0.5))
     assert spread([7, None]) == Spread(7, None, 1)
     assert spread([None]) is spread([]) is None
+    assert average([Spread(1, 0.5, 2), Spread(3, 0.1, 4)]) == Spread(2, 0.3, 2)
+    assert average([Spread(1, None, 1), Spread(3, 0.1, 4)]) == Spread(2, None, 1)
 
 
 def test_runs_that_differ_by_their_seed_are_one_group() -> None:
@@ -48,6 +53,21 @@ def test_what_else_changes_results_is_named_where_runs_beside_each_other_differ_
 
 def test_what_changes_no_results_is_not_named() -> None:
     assert names(summary(in_flight=3), summary(seed=1, in_flight=4, dir="x")) == [("babyai", "react", [0, 1])]
+
+
+@pytest.mark.parametrize(
+    ("section", "change"),
+    [
+        *(("model", {"name": "folder/tiny-random.yaml"}), ("model", {"inducer_name": "m"})),
+        *(("model", {"prefix_caching": False}), ("model", {"context": 9})),
+        *(("model", {role: {"thinking_tokens": 9}}) for role in ("actor", "inducer")),
+        *(("library", {"visible_last": 9}), ("library", {"hide": ["a"]}), ("library", {"remove": ["a"]})),
+    ],
+)
+def test_what_the_names_of_conditions_say_is_not_repeated(section: str, change: dict[str, object]) -> None:
+    run = summary(seed=1)
+    config = structs.replace(run.config, **{section: structs.replace(getattr(run.config, section), **change)})
+    assert names(summary(), replace(run, config=config)) == [("babyai", "react", [0, 1])]
 
 
 def test_the_schedule_of_an_evaluation_is_none_of_its_settings() -> None:

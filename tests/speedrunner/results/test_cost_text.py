@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -98,6 +99,13 @@ def test_the_last_line_of_several_runs_is_their_sum(tmp_path: Path) -> None:
     assert [one[0], two[0], whole[0]] == ["a", "b", "all"]
     for own, other, both in zip(one[1:], two[1:], whole[1:], strict=True):
         assert "-" in {own, both} or float(own) + float(other) == pytest.approx(float(both))
+
+
+def test_costs_with_engine_time_and_cache(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
+    cached = row(7.0, Usage(300, 200, 9, 4), cacheable=250, phase="test", policy="1")
+    (costs,) = run_costs([stored(tmp_path / "run", [*ROWS, cached])], [BY_TOKEN])
+    narrow = total_lines(["a"], [costs], 40)
+    golden("costs.txt", "\n".join([*cost_lines(costs), "", *total_lines(["a"], [costs]), "", *narrow, ""]))
 
 
 def test_what_is_not_measured_is_told(tmp_path: Path) -> None:

@@ -149,11 +149,20 @@ class TestOurs:
         )
         assert ours(quantity, *runs, short).ours == Spread(0.2, None, 1)
 
-    def test_libraries_and_their_share_about_combat(self) -> None:
+    @pytest.mark.parametrize(
+        ("quantity", "value"),
+        [
+            *(("functions", 32), ("max_depth", 10), ("mean_depth", 2.62), ("density", 0.094)),
+            *(("cyclomatic", 14.8), ("combat_percent", 50), ("combat_functions", 16), ("score", 0.75)),
+            *(("edited_combat_functions", 0), ("cost_usd", 0.04), ("score_percent", 75)),
+            *(("score_percent_at_0", 50), ("score_with_whole_library", 0.75)),
+        ],
+    )
+    def test_libraries_scores_and_costs_of_the_last_checkpoint(self, quantity: str, value: float) -> None:
         library = LibraryStatistics(32, 10, 2.62, 0.094, 14.8, 0.5)
-        run = summary("crafter", "speedrunner", 0, checkpoint(200, [{}], library=library))
-        for quantity, value in (("functions", 32), ("combat_percent", 50), ("combat_functions", 16)):
-            assert ours(number(quantity, env="crafter"), run).ours == Spread(value, None, 1)
+        last = checkpoint(200, [{"score": 0.75}], library=library, sleep_usd=0.03)
+        run = summary("crafter", "speedrunner", 0, checkpoint(0, [{}]), last)
+        assert ours(number(quantity, env="crafter"), run).ours == Spread(pytest.approx(value), None, 1)
 
     def test_the_best_seed_s_unsolved_episodes(self) -> None:
         runs = [
@@ -215,12 +224,16 @@ class TestOurs:
 
     def test_domination_counts_the_paper_s_environments(self) -> None:
         runs = []
-        for env, score in (("crafter", 0.6), (f"{FAMILY}3", 0.3), (f"{FAMILY}4", 0.6), ("babyai", 0.6)):
+        # As good with fewer tokens, worse over both families, and better with as many tokens.
+        results = ("crafter", 0.5, 10), (f"{FAMILY}3", 0.3, 10), (f"{FAMILY}4", 0.6, 10), ("babyai", 0.6, 40)
+        for env, score, output in results:
             for method in ("react", "opo", "asi", "voyager"):
                 runs.append(summary(env, method, 0, checkpoint(200, [{"score": 0.5, "output": 40}])))
-            runs.append(summary(env, "speedrunner", 0, checkpoint(200, [{"score": score, "output": 10}])))
+            runs.append(summary(env, "speedrunner", 0, checkpoint(200, [{"score": score, "output": output}])))
         found = ours(number("dominated_settings_percent", env="all"), *runs)
         assert found.ours == Spread(pytest.approx(200 / 3), None, 1)
+        equals = ours(number("dominated_settings_percent", "opo", env="all"), *runs)
+        assert equals.ours == Spread(0, None, 1)
         assert ours(number("dominated_settings_percent", env="all"), *runs[:10]).ours is None
 
 

@@ -65,7 +65,9 @@ class TestHistory:
         self, tmp_path: Path
     ) -> None:
         learnt(tmp_path / "run")
-        home, step, edited = skill_history(load(tmp_path / "run")).versions
+        history = skill_history(load(tmp_path / "run"))
+        assert [use.saved for use in history.uses] == [{}, {}, {"home": 6 - 1}, {"home": 0 - 1}]
+        home, step, edited = history.versions
         # Two test episodes of 4 actions, and rollouts of 6 and of none, whose call failed.
         assert home == SkillVersion(
             *("home", 1, "written", True, 2, False),
@@ -90,6 +92,30 @@ class TestHistory:
             ("one", 1, "edited in shared code"),
             ("three", 1, "renamed from two"),
         ]
+
+    def test_a_skill_that_becomes_private_or_public_is_changed(self, tmp_path: Path) -> None:
+        run = SmallRun(tmp_path / "run")
+        for version, private in enumerate(([], ["one"], [])):
+            run.policy(version, {"one": "return walk()"}, {"one": 0}, private)
+        changes = [(each.change, each.public) for each in skill_history(load(run.path)).versions]
+        assert changes == [("from the start", True), ("made private", False), ("made public", True)]
+
+    @pytest.mark.parametrize(
+        ("body", "name"),
+        [
+            ("return 2", "short"),
+            ("return 2 + 1 + 1", "middle"),
+            ("return 2 + 1 + 1 + 1", "middle"),
+            ("return 2 + 1 + 1 + 1 + 1 + 1 + 1 + 1", "long"),
+        ],
+    )
+    def test_of_several_skills_that_are_gone_a_new_one_is_the_one_of_most_similar_length(
+        self, tmp_path: Path, body: str, name: str
+    ) -> None:
+        run = SmallRun(tmp_path / "run")
+        run.policy(0, {"long": "return" + " + 1" * 7, "middle": "return 1 + 1 + 1", "short": "return 1"})
+        run.policy(1, {"other": body}, {"other": 0})
+        assert skill_history(load(run.path)).versions[-1].change == f"renamed from {name}"
 
     def test_calls_within_programs_are_other_code_s(self, tmp_path: Path) -> None:
         run = SmallRun(tmp_path / "run")
@@ -120,6 +146,14 @@ class TestCosts:
         found = costs_of(tmp_path / "run")
         assert found["home"].schema_tokens == pytest.approx(80)  # the only public skill: 1080 - 1000
         assert found["_step"].schema_tokens is None
+
+    def test_a_schema_s_share_of_the_prefix_is_that_of_its_length(self, tmp_path: Path) -> None:
+        run = SmallRun(tmp_path / "run")
+        run.policy(0, {"one": "return walk()"})
+        run.sleep(1, PrefixChange(before=1000, after=1080, common=900))
+        run.policy(1, {"one": "return walk()", "two": "return walk()"}, {"one": 0})
+        tokens = {name: each.schema_tokens for name, each in costs_of(run.path).items()}
+        assert tokens == {"one": pytest.approx(80), "two": pytest.approx(80)}
 
     def test_life_calls_and_steps(self, tmp_path: Path) -> None:
         learnt(tmp_path / "run")

@@ -45,6 +45,9 @@ def test_of_a_killed_process_the_last_account_in_passing_is_that_of_the_ledger_u
     )
     found = stored_reconciliations([stored(tmp_path / "run", killed, early, late)])
     assert (found.equal, found.without, [each.time for each in found.reconciliations]) == (True, 0, [3.0])
+    last = account(5.0, 41, 10, 7)
+    ended = stored_reconciliations([stored(tmp_path / "ended", killed, early, late, last)])
+    assert (ended.equal, [each.time for each in ended.reconciliations]) == (True, [5.0])
 
 
 def test_a_kill_may_come_while_a_sweep_notes_its_accounts(tmp_path: Path) -> None:

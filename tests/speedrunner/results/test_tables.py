@@ -65,14 +65,14 @@ class TestPairs:
 
     def test_of_scienceworld_are_pooled_over_its_families_as_well(self) -> None:
         runs = [
-            summary(f"scienceworld-family{family}", method, seed, checkpoint(0, [{"score": score}] * 2))
+            summary(f"scienceworld-family{family}", method, seed, checkpoint(family, [{"score": score}] * 2))
             for family in (3, 4)
             for method, score in (("speedrunner", 0.1 * family), ("react", 0.0))
             for seed in (0, 1)
         ]
         found = [row for row in rows(tables(*runs)["ttests"]) if row["metric"] == "score"]
-        assert [(row["env"], row["pairs"]) for row in found] == [
-            ("scienceworld-family3", 4), ("scienceworld-family4", 4), ("scienceworld", 8)
+        assert [(row["env"], row["checkpoint"], row["pairs"]) for row in found] == [
+            ("scienceworld-family3", 3, 4), ("scienceworld-family4", 4, 4), ("scienceworld", 3, 8)
         ]  # fmt: skip
         assert found[2]["difference"] == pytest.approx(0.35)
 

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import msgspec
 
+from serving.model_configs import load_model_config
 from serving.usage import Usage
 from speedrunner.library.library import Library
-from speedrunner.results.training_costs import TrainingCost, training_costs
+from speedrunner.results.training_costs import PRICES, TrainingCost, training_costs
 from speedrunner.store.records import Turn
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
@@ -79,6 +80,7 @@ def test_a_skill_pays_at_the_paper_s_prices_whatever_the_run_s_are(tmp_path: Pat
     run.train(0, [None], [skill("home", 10)])
     (home,) = costs_of(run.path)
     assert home.break_even == "train/0001"
+    assert load_model_config("gpt-5.4-mini").prices == PRICES
 
 
 def test_a_library_without_public_skills_costs_nothing(tmp_path: Path) -> None:
