@@ -5,12 +5,15 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from multiprocessing import util
 from typing import Any
 
 STARTS = frozenset(
     ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "pty.spawn", "subprocess.Popen")
 )
-"""Python's audit events of a start."""
+"""Python's audit events of a start; `multiprocessing` has none where it starts a new interpreter."""
+
+SPAWN = "multiprocessing"
 
 
 class StartsProcess(Exception):
@@ -29,6 +32,13 @@ class ProcessGuard:
         self.test: str | None = None
         self.started: list[str] = []
         sys.addaudithook(self._check)
+        spawn = util.spawnv_passfds  # type: ignore[attr-defined]
+
+        def spawn_guarded(*arguments: Any) -> Any:
+            self._refuse(SPAWN)
+            return spawn(*arguments)
+
+        util.spawnv_passfds = spawn_guarded  # type: ignore[attr-defined]
 
     def watch(self, test: str | None) -> None:
         """Watch another test, or none."""
@@ -51,8 +61,11 @@ class ProcessGuard:
             self.test = test
 
     def _check(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in STARTS and self.test is not None:
-            command = arguments[1] if event == "subprocess.Popen" else event
+        if event in STARTS:
+            self._refuse(arguments[1] if event == "subprocess.Popen" else event)
+
+    def _refuse(self, command: object) -> None:
+        if self.test is not None:
             self.started.append(str(command)[:200])
             raise StartsProcess(self.complaint())
 

@@ -6,6 +6,7 @@ import os
 import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from multiprocessing import get_context
 
 import pytest
 
@@ -28,8 +29,9 @@ def forgiving() -> Iterator[None]:
         lambda: subprocess.Popen(TRUE),
         lambda: os.posix_spawn(TRUE[0], TRUE, {}),
         lambda: os.system(TRUE[0]),
+        lambda: get_context("spawn").Process(target=print).start(),
     ],
-    ids=["Popen", "posix_spawn", "system"],
+    ids=["Popen", "posix_spawn", "system", "spawn"],
 )
 def test_a_start_is_refused_with_the_test_s_name(start: Callable[[], object]) -> None:
     with pytest.raises(StartsProcess, match=r"test_process_guard.* mark it with @pytest\.mark\.process"):

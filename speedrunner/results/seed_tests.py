@@ -142,8 +142,17 @@ def list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> list[tuple[Condition, Condition]]:
-    """Return the pairs to compare in one environment with one model; their schedules must be equal."""
+    """Return the pairs to compare in one environment with one model. Evaluations of a stored library, all at
+    checkpoint 0, are not compared with runs that train."""
     ours = [each for each in conditions if each.runs[0].condition_name.method == REFERENCE]
     rest = [each for each in conditions if each not in ours]
     pairs = product(ours, rest) if ours else combinations(rest, 2)
-    return [(a, b) for a, b in pairs if "" in (a.variant, b.variant) or a.variant == b.variant]
+    return [
+        (a, b)
+        for a, b in pairs
+        if ("" in (a.variant, b.variant) or a.variant == b.variant) and _trains(a) == _trains(b)
+    ]
+
+
+def _trains(condition: Condition) -> bool:
+    return condition.runs[0].config.run.rollouts > 0

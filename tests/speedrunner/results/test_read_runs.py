@@ -12,7 +12,7 @@ from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.small_runs import learnt
 
 
-@pytest.mark.parametrize("count", [3, WORTHWHILE])
+@pytest.mark.parametrize("count", [3, pytest.param(WORTHWHILE, marks=pytest.mark.process)])
 def test_each_run_is_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     monkeypatch.delenv("PYTHONSAFEPATH", raising=False)
     paths = [learnt(tmp_path / str(number), run={"seed": number}).path for number in range(count)]

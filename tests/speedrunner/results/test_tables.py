@@ -63,6 +63,14 @@ class TestPairs:
         found = rows(tables(*without)["paper_ttests"])[0]
         assert (found["metric"], found["pairs"], found["difference"]) == ("score", 2, pytest.approx(0.45))
 
+    def test_leave_out_evaluations_of_a_library_that_a_run_has_learnt(self) -> None:
+        trained, other = scores("speedrunner", 0, 1.0), scores("react", 0, 0.5)
+        evaluated = summary(
+            "babyai", "speedrunner-from_a", 0, checkpoint(0, [{"score": 0.9}]), rollouts=0, start_from="a:1"
+        )
+        found = rows(tables(trained, evaluated, other)["ttests"])
+        assert {(row["a"], row["b"]) for row in found} == {("speedrunner", "react")}
+
     def test_of_scienceworld_are_pooled_over_its_families_as_well(self) -> None:
         runs = [
             summary(f"scienceworld-family{family}", method, seed, checkpoint(family, [{"score": score}] * 2))
