@@ -55,6 +55,8 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
                     os.fsync(descriptor)
             finally:
                 os.close(descriptor)  # network file systems report a full disk here
+            if durable and size == 0:
+                sync_folder(path.parent)
         except OSError:
             if size is not None:
                 with (
@@ -63,8 +65,6 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
                 ):
                     file.truncate(size)
             raise
-        if durable and size == 0:
-            sync_folder(path.parent)
     return size + len(line)
 
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import errno
+import os
 import resource
 import subprocess
 import sys
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from speedrunner.store import json_lines
 from speedrunner.store.files import (
     StorageError,
 )
@@ -64,6 +67,26 @@ class TestAppendAndRead:
         path = tmp_path / "t.jsonl"
         append_record(path, trajectory(text="a\ud800b"), durable=False)
         assert read_records(path, Trajectory)[0] == trajectory(text="a?b")
+
+
+class TestNewFile:
+    def test_whose_name_cannot_be_synced_has_no_record_and_the_next_one_syncs_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path, synced = tmp_path / "notes.jsonl", []
+
+        def fail_once(folder: Path) -> None:
+            synced.append(folder)
+            if len(synced) == 1:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+        monkeypatch.setattr(json_lines, "sync_folder", fail_once)
+        with pytest.raises(StorageError, match="input/output error"):
+            append_record(path, Note("one"), durable=True)
+        assert path.read_bytes() == b""
+        append_record(path, Note("two"), durable=True)
+        assert read_records(path, Note) == [Note("two")]
+        assert synced == [tmp_path, tmp_path]
 
 
 class TestTornTails:
