@@ -27,7 +27,7 @@ AMOUNTS: tuple[Amount, ...] = ("llm_calls", "uncached", "cached", "output", "usd
 """The compared values of an episode; all but the score are savings if they are above 0."""
 
 
-WORK = 200_000
+WORK = 2_000_000
 """Maximum number of pairs of a skill and an episode to compare: some seconds."""
 
 _Played = tuple[frozenset[str], list[float]]
