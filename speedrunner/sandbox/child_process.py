@@ -124,8 +124,12 @@ class Child:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the whole group: two processes that isolate, and the child, which cannot leave the group."""
-        if self._process.poll() is None:
+        """Signal the whole group: two processes that isolate, and the child, which cannot leave the group.
+
+        The group is ours until its first process has been waited for, also if that process has died: killed
+        at its start, it leaves the other isolating process waiting for ever.
+        """
+        if self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
@@ -135,6 +139,8 @@ class Child:
             status = self._process.wait(timeout=0.5)  # its pipes close shortly before
         except subprocess.TimeoutExpired:
             return "it closed its pipes"
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # see `_signal`
         number = -status if status < 0 else status - 128  # isolating processes report signals as a shell does
         if number in signal.valid_signals() and number > 0:
             return f"killed by {signal.Signals(number).name}"

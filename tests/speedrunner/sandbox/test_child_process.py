@@ -13,6 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from speedrunner.sandbox import bubblewrap, child_process, code_session
@@ -21,6 +22,7 @@ from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child, require
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import MIB, Level, Sandbox, SandboxError, SandboxUnavailable
+from tests.processes import HANGS_S
 
 pytestmark = pytest.mark.process
 
@@ -54,6 +56,34 @@ class TestWhereItCannotRun:
     def test_rlimits_warns(self, caplog: pytest.LogCaptureFixture) -> None:
         require(Sandbox("rlimits"))
         assert "NOT isolated" in caplog.text
+
+
+class TestGroup:
+    @pytest.mark.parametrize(
+        "first", [lambda child: None, lambda child: child.death()], ids=["kill", "death"]
+    )
+    def test_what_is_left_of_a_dead_first_process_ends_with_the_rest(
+        self, monkeypatch: pytest.MonkeyPatch, first: Callable[[Child], object]
+    ) -> None:
+        """As of bubblewrap, if its first process is killed before the other one is tied to it."""
+
+        def start(*_: object) -> subprocess.Popen[bytes]:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            script = "sleep 100000 & echo $!; kill -KILL $$"
+            return subprocess.Popen(["/bin/sh", "-c", script], bufsize=0, start_new_session=True, **pipes)
+
+        monkeypatch.setattr(Child, "_start", start)
+        child = Child(Sandbox("rlimits"), "skills")
+        assert child._process.stdout is not None
+        select.select([child._process.stdout], [], [])
+        left = int(os.read(child._process.stdout.fileno(), 100))
+        os.waitid(os.P_PID, child._process.pid, os.WEXITED | os.WNOWAIT)
+        assert psutil.Process(left).status() != psutil.STATUS_ZOMBIE
+        first(child)
+        child.kill()
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(left).wait(HANGS_S)
+        assert not psutil.pid_exists(left)
 
 
 class TestProcesses:
