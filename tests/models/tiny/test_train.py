@@ -187,6 +187,7 @@ def test_a_stage_that_ends_where_it_is_saved_can_be_gone_on_with(
         assert at.stage == len(STAGES) or at.read < STAGES[at.stage].tokens
 
 
+@pytest.mark.process
 def test_a_corpus_has_as_many_examples_as_its_recipe_says(tmp_path: Path) -> None:
     training_corpus.reader_of_bytes(tmp_path, SMALL.context)
     found = training_corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)
