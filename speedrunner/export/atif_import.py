@@ -175,8 +175,7 @@ def _document(path: Path) -> dict[str, Any]:
 
 def _write(target: Path, content: Iterator[bytes]) -> None:
     """Write a file of the run and the folders above it, for their owner only."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
     with files.explain_errors(target, "written"):
         target.parent.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
-        with os.fdopen(files.open_regular(target, flags), "wb") as file:
+        with files.open_new(target) as file:
             file.writelines(content)

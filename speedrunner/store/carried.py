@@ -11,7 +11,6 @@ another disk. They get checksums like every other record of the run.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -103,11 +102,7 @@ class _Copies:
                 PolicyStore(target / "policies").save(policy)
 
     def _write(self, target: Path, content: Iterator[bytes], run: RunData) -> None:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-        with (
-            files.explain_errors(target, "written"),
-            os.fdopen(files.open_regular(target, flags), "wb") as file,
-        ):
+        with files.explain_errors(target, "written"), files.open_new(target) as file:
             for piece in content:
                 self._count(len(piece), run)
                 file.write(piece)

@@ -19,13 +19,8 @@ from typing import BinaryIO
 RECORD_BYTES = 64 * 2**20
 """Maximum bytes of one record, a line or a whole file; longer ones are refused."""
 
-
 _FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
-
-
 _ADVICE = "run the same command again; nothing recorded was lost"
-
-
 _REMEDIES = {
     errno.ENOSPC: f"the disk is full: free some space and {_ADVICE}",
     errno.EDQUOT: f"the disk quota is full: free some space and {_ADVICE}",
@@ -75,6 +70,11 @@ def open_regular(path: Path, flags: int, mode: int = _FILE_MODE) -> int:
         os.close(descriptor)
         raise OSError(problem, os.strerror(problem))
     return descriptor
+
+
+def open_new(path: Path, mode: int = _FILE_MODE) -> BinaryIO:
+    """Create a file for writing, by default for its owner only. Raises `OSError`, also if it exists."""
+    return os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
 
 
 def read_given(path: Path, limit: int = RECORD_BYTES) -> str:
@@ -156,7 +156,7 @@ def write_atomic(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
             raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))  # a device must not be replaced by a file
         try:
             temporary.unlink(missing_ok=True)
-            with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            with open_new(temporary, mode) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

@@ -14,7 +14,6 @@ from speedrunner.store.json_limits import find_dense, find_excess
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
-
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
