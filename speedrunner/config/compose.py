@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Collection, Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from msgspec.structs import replace
 
-from serving.model_configs import MODELS, list_model_configs
+from serving.model_configs import MODELS
 from speedrunner.config.names import CONFIGS, name_class, run_name
 from speedrunner.config.schema import (
     ClassConfig,
@@ -22,15 +22,13 @@ from speedrunner.config.schema import (
     from_yaml,
     to_mapping,
 )
-from typed.plain_records import as_written, keys_of, unknown_key
+from typed.plain_records import as_written, flat, keys_of, unknown_key
 from typed.typed_values import suggest
 
 if TYPE_CHECKING:
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Override
-    from omegaconf import DictConfig
 
-# Hydra is imported late, as this takes longer than everything else in `speedrunner --help`.
+# Hydra and OmegaConf are imported late: `speedrunner --help` does not need them.
 
 GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")
@@ -42,9 +40,6 @@ ELSEWHERE = {"model": "model=PATH/TO/MODEL.yaml"} | dict.fromkeys(OPEN_GROUPS, "
 LISTED_CHARS = 80
 """Maximum characters of the choices in an error."""
 
-_EXISTING_RUN = "existing_run"
-_SCHEMA = "schema"
-"""The name of the typed records' defaults in `configs/config.yaml`."""
 _OWN = "custom"
 """The file of an open group that a `package.module:Class` selects."""
 
@@ -55,7 +50,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     Args:
         overrides: in Hydra's grammar. `env=babyai` selects a file of a group, `run.rollouts=20` sets a value,
             `env=package.module:Class` selects a user's environment (or method), with options that are set
-            like any other.
+            like any other. A value may refer to another: `${run.seed}`.
         base: text of an existing run's `config.yaml`, which replaces the defaults; selecting a group
             nevertheless replaces its whole section.
 
@@ -63,51 +58,30 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
         InvalidConfig: an override is invalid or has an unknown name; a value has the wrong type or makes no
             sense. Options of environment and method are only checked when these are created.
     """
-    from hydra.errors import HydraException
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
     choices, settings = _read(overrides)
-    try:
-        composed = copy.deepcopy(
-            _compose_groups(str(CONFIGS), tuple(list_model_configs()), tuple(choices.items()), base)
-        )
-        for key, value in settings:
-            OmegaConf.update(composed, key, value, force_add=True)
-        for key in sorted(OmegaConf.missing_keys(composed)):
-            section = key.partition(".")[0]
-            how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
-            raise InvalidConfig(f"{key} is missing{how}")
-        content: Any = OmegaConf.to_container(composed, resolve=True)
-    except (HydraException, OmegaConfBaseException) as error:
-        raise InvalidConfig(_one_line(error)) from error
-    except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidConfig(f"cannot read a file in {CONFIGS}: {_one_line(error)}") from error
+    if base is None:
+        content = default_mapping()
+        defaults = copy.deepcopy(_content(CONFIGS / "config.yaml"))
+        choices = {group: defaults.pop(group) for group in GROUPS} | choices
+        _merge(content, defaults)
+    else:
+        content = {key: part for key, part in to_mapping(from_yaml(base)).items() if key not in choices}
+    for group, choice in choices.items():
+        chosen = {"name": choice} if group == "model" else _content(CONFIGS / group / f"{choice}.yaml")
+        _merge(content, {group: copy.deepcopy(chosen)})
+    for key, value in settings:
+        _merge(content, reduce(lambda inner, name: {name: inner}, reversed(key.split(".")), value))
+    for key in sorted(key for key, value in flat(content).items() if value == "???"):
+        section = key.partition(".")[0]
+        how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
+        raise InvalidConfig(f"{key} is missing{how}")
+    content = _resolve_references(content)
     run = content.get("run")
     if unnamed := isinstance(run, dict) and run.get("dir") is None:
         content["run"] = {**run, "dir": "runs"}
     config = from_mapping(content)
     path = Path("runs", run_name(config)) if unnamed else Path(config.run.dir).expanduser()
     return replace(config, run=replace(config.run, dir=str(path)))
-
-
-@cache
-def _compose_groups(
-    configs: str, model_configs: tuple[str, ...], choices: tuple[tuple[str, str], ...], base: str | None
-) -> DictConfig:
-    """Compose the selected groups; cached, since Hydra takes a tenth of a second."""
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.config_store import ConfigStore
-
-    if base is not None:
-        _store_existing_run(from_yaml(base), chosen=dict(choices))
-    ConfigStore.instance().store(name=_SCHEMA, node=default_mapping())
-    for model_config in model_configs:
-        ConfigStore.instance().store(group="model", name=model_config, node={"name": model_config})
-    with initialize_config_dir(configs, version_base="1.3"):
-        selection = [f"{group}={choice}" for group, choice in choices]
-        return hydra_compose("config" if base is None else _EXISTING_RUN, selection)
 
 
 def name_method(overrides: Sequence[str]) -> str:
@@ -140,21 +114,53 @@ def env_settings(options: Iterable[str]) -> list[str]:
     return [each if "." in each.partition("=")[0] else f"env.{each}" for each in options]
 
 
+@cache
+def _content(file: Path) -> dict[str, Any]:
+    """Return the content of a file of `configs/`. Raises `InvalidConfig`."""
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(content, dict):
+        raise InvalidConfig(f"{file} must be a mapping of settings")
+    return content
+
+
+def _merge(into: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Set values in nested mappings, and return these."""
+    for key, value in changes.items():
+        old = into.get(key)
+        into[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
+    return into
+
+
+def _resolve_references(content: dict[str, Any]) -> dict[str, Any]:
+    """Replace references such as `${run.seed}` by the values to which they refer. Raises `InvalidConfig`."""
+    if "${" not in str(content):
+        return content
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
+    try:
+        resolved: Any = OmegaConf.to_container(OmegaConf.create(content), resolve=True)
+    except OmegaConfBaseException as error:
+        raise InvalidConfig(f"{error.full_key}: {str(error).splitlines()[0]}") from None
+    return resolved
+
+
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
     """Return the choice of each selected group, and values by their keys, which may not exist.
 
     Unknown keys are found later, in the composed configuration, like those of files.
     """
-    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
-    parser = OverridesParser.create()
     known = keys_of(Config)
     choices: dict[str, str] = {}
     settings: list[tuple[str, Any]] = []
     for text in overrides:
         try:
-            text, override = _parse(parser, text)
+            text, override = _parse(text)
             if not override.key_or_group:
                 raise HydraException("no key")
         except HydraException:
@@ -193,10 +199,13 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
     return choices, settings
 
 
-def _parse(parser: OverridesParser, text: str) -> tuple[str, Override]:
+@cache
+def _parse(text: str) -> tuple[str, Override]:
     """Parse an override; a value outside Hydra's grammar (`~/runs`, `été`) is taken literally."""
+    from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.errors import HydraException
 
+    parser = OverridesParser.create()
     try:
         return text, parser.parse_override(text)
     except HydraException:
@@ -215,26 +224,3 @@ def _unknown_choice(group: str, value: object) -> InvalidConfig:
         names = f"`speedrunner list {group}s`"
     there_are = names + (f", or {ELSEWHERE[group]}" if group in ELSEWHERE else "")
     return InvalidConfig(f"{group}={as_written(value)} is unknown{near}; choices: {there_are}")
-
-
-def _store_existing_run(config: Config, *, chosen: Collection[str]) -> None:
-    """Register a run's configuration as a start for Hydra, without the sections of selected groups."""
-    from hydra.core.config_store import ConfigStore
-
-    sections = {name: section for name, section in to_mapping(config).items() if name not in chosen}
-    defaults: list[Any] = ["_self_", *({group: None} for group in GROUPS)]
-    ConfigStore.instance().store(name=_EXISTING_RUN, node={"defaults": defaults, **sections})
-
-
-def _one_line(error: BaseException) -> str:
-    """Return the informative line of an error, since Hydra wraps errors and OmegaConf appends details."""
-    from omegaconf.errors import OmegaConfBaseException
-
-    while not str(error) and error.__cause__:
-        error = error.__cause__
-    if isinstance(error, OmegaConfBaseException) and error.full_key:
-        if "Cannot merge" in str(error):
-            return f"{error.full_key} takes another kind of value: a list, a mapping or a single value"
-        return f"{error.full_key}: {str(error).splitlines()[0]}"
-    lines = [line.strip() for line in str(error).splitlines()]
-    return " ".join(line for line in lines if line)

@@ -7,12 +7,16 @@ import json
 import os
 import re
 import shutil
+import subprocess
 from collections import Counter
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
+from speedrunner.report.collected import collect
 from speedrunner.store.run_data import load
+from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.record_samples import write_record
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
@@ -41,6 +45,39 @@ def reported(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> tuple[Pat
     done = in_process("report", str(runs))
     assert (done.returncode, done.stderr) == (0, "")
     return runs, done.stdout.splitlines()
+
+
+class Troubled(NamedTuple):
+    """A sweep with its report, and what the command printed.
+
+    Its runs have different versions of vLLM, one stands there twice, one has a damaged configuration. A
+    record of a machine and a folder that does not exist were named as well.
+    """
+
+    folder: Path
+    done: subprocess.CompletedProcess[str]
+    text: str
+
+
+@pytest.fixture(scope="module")
+def troubled(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> Troubled:
+    here = tmp_path_factory.mktemp("troubled")
+    folder = shutil.copytree(sweep, here / "runs")
+    for run, version in zip(sorted(folder.iterdir()), ("1.0", "2.0"), strict=True):
+        path = run / "processes.jsonl"
+        path.write_text(path.read_text().replace('"versions":{}', f'"versions":{{"vllm":"{version}"}}'))
+    shutil.copytree(min(folder.iterdir()), folder / "zz-again")
+    (shutil.copytree(min(folder.iterdir()), folder / "damaged") / "config.yaml").write_text("run: [")
+    note_sweep(folder, SweepPlan("speedrunner sweep experiment=main scale=smoke '--dir=a b'", []))
+    write_record(here / "h100")
+    named = (str(folder), str(here / "h100"), str(here / "none"))
+    done = in_process("report", *named, "--prices", "zero", "--holm")
+    return Troubled(folder, done, (folder / "report" / "report.html").read_text())
+
+
+def problems(folder: Path) -> list[str]:
+    """What the command says of damage in a folder, without drawing its figures."""
+    return collect([folder], None, lambda step: None, corrected=False).problems
 
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -98,39 +135,38 @@ def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(
     assert row["command"].startswith("speedrunner sweep experiment=models model=gemini-3-flash-preview")
 
 
-def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(copied: Path) -> None:
-    run = min(copied.iterdir())
-    again = Path(shutil.copytree(run, copied / "zz-again"))
-    done = in_process("report", str(copied))
-    assert (done.returncode, done.stderr) == (0, "")
-    said = f"{again} is left out: it has the condition and seed of {run}"
-    assert said in done.stdout
-    text = (copied / "report" / "report.html").read_text()
-    assert f'<p class="caveat">{said}</p>' in text
-    assert "Unreadable runs" not in text
+def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(troubled: Troubled) -> None:
+    again = troubled.folder / "zz-again"
+    said = f"{again} is left out: it has the condition and seed of {min(troubled.folder.glob('babyai-*'))}"
+    assert said in troubled.done.stdout
+    assert f'<p class="caveat">{said}</p>' in troubled.text
+    assert str(again) not in troubled.done.stderr
 
 
-def test_a_damaged_run_is_named_and_the_others_are_shown(copied: Path) -> None:
-    react, speedrunner = sorted(copied.iterdir())
-    (react / "config.yaml").write_text("run: [")
-    done = in_process("report", str(copied))
-    assert done.returncode == 1
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"error: {react}")
-    text = (copied / "report" / "report.html").read_text()
-    assert f'<li class="problem">{react}/config.yaml cannot be read: it is not valid YAML' in text
-    assert f"<td>{speedrunner}</td>" in text
+def test_what_is_damaged_or_missing_is_named_and_the_others_are_shown(troubled: Troubled) -> None:
+    assert troubled.done.returncode == 1
+    none, damaged = troubled.done.stderr.splitlines()
+    assert none == f"error: {troubled.folder.parent / 'none'} could not be read: no such file or directory"
+    assert damaged.startswith(f"error: {troubled.folder}/damaged/config.yaml cannot be read: it is not valid")
+    assert f'<li class="problem">{troubled.folder}/damaged/config.yaml cannot be read' in troubled.text
+    assert f"<td>{max(troubled.folder.glob('babyai-*'))}</td>" in troubled.text
 
 
-def test_runs_of_other_versions_stand_apart(copied: Path) -> None:
-    react, speedrunner = sorted(copied.iterdir())
-    for run, version in ((react, "1.0"), (speedrunner, "2.0")):
-        path = run / "processes.jsonl"
-        path.write_text(path.read_text().replace('"versions":{}', f'"versions":{{"vllm":"{version}"}}'))
-    assert in_process("report", str(copied)).returncode == 0
-    text = (copied / "report" / "report.html").read_text()
-    assert "<dd>vllm 1.0\n" in text
-    assert "<dd>vllm 2.0\n" in text
+def test_runs_of_other_versions_stand_apart(troubled: Troubled) -> None:
+    assert "<dd>vllm 1.0\n" in troubled.text
+    assert "<dd>vllm 2.0\n" in troubled.text
+
+
+def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(troubled: Troubled) -> None:
+    assert "experiment=interpreter model=gpt-5.4-mini scale=smoke '--dir=a b'\n" in troubled.done.stdout
+    assert "experiment=main model=gpt-5.4-mini scale=smoke &#39;--dir=a b&#39;" in troubled.text
+
+
+def test_prices_and_the_correction_reach_the_tables(troubled: Troubled) -> None:
+    tables = troubled.folder / "report" / "tables"
+    with (tables / "performance.csv").open(newline="") as file:
+        assert {float(row["cost_usd"]) for row in csv.DictReader(file)} == {0.0}
+    assert "Holm" in (tables / "ttests.tex").read_text()
 
 
 def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
@@ -145,18 +181,16 @@ def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     assert "<dt>Terminations</dt><dd>none yet" in text
 
 
-def test_a_record_of_a_machine_adds_its_tables(copied: Path, tmp_path: Path) -> None:
-    write_record(tmp_path / "h100")
-    done = in_process("report", str(copied), str(tmp_path / "h100"))
-    assert (done.returncode, done.stderr) == (0, "")
-    text = (copied / "report" / "report.html").read_text()
-    assert '<a href="#records">Measured on this hardware</a>' in text
-    assert "qwen3.5-27b on 1 x Imaginary GPU, 2026-09-21 16:18 UTC; vllm 0.32.0, torch 2.11.0" in text
-    assert '<details class="fold" id="table-h100_Rollouts_rollouts">' in text
-    assert "<td>without prefix cache</td>" not in text  # a heading: each rollout is a column
-    assert '<th scope="col">without prefix cache</th>' in text
-    assert "<td>failed: no | room</td>" in text
-    alone = complaint(in_process("report", str(tmp_path / "h100")))
+def test_a_record_of_a_machine_adds_its_tables(troubled: Troubled) -> None:
+    assert '<a href="#records">Measured on this hardware</a>' in troubled.text
+    assert (
+        "qwen3.5-27b on 1 x Imaginary GPU, 2026-09-21 16:18 UTC; vllm 0.32.0, torch 2.11.0" in troubled.text
+    )
+    assert '<details class="fold" id="table-h100_Rollouts_rollouts">' in troubled.text
+    assert "<td>without prefix cache</td>" not in troubled.text  # a heading: each rollout is a column
+    assert '<th scope="col">without prefix cache</th>' in troubled.text
+    assert "<td>failed: no | room</td>" in troubled.text
+    alone = complaint(in_process("report", str(troubled.folder.parent / "h100")))
     assert "is a record of `bench gpu`; its tables are in its record.md. Name runs as well" in alone
 
 
@@ -166,9 +200,6 @@ def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path)
     assert "contains no runs" in complaint(in_process("report", str(tmp_path / "empty")))
     assert not list((tmp_path / "empty").iterdir())
     assert "could not be read" in complaint(in_process("report", str(tmp_path / "none")))
-    beside = in_process("report", str(tmp_path / "none"), str(sweep))
-    assert (beside.returncode, (sweep / "report" / "report.html").exists()) == (1, True)
-    shutil.rmtree(sweep / "report")
     out = str(tmp_path / "out")
     placed = complaint(in_process("report", str(sweep), "--out", str(tmp_path / "file")))
     assert "not a directory" in placed.lower()
@@ -198,10 +229,8 @@ def test_commands_do_not_have_the_sizes_of_evaluations(copied: Path) -> None:
     for path in sorted(copied.glob("babyai-*/config.yaml")):
         config = path.read_text().replace("rollouts: 4", "rollouts: 0")
         path.write_text(config.replace("start_from: null", "start_from: other"))
-    assert in_process("report", str(copied)).returncode == 0
-    text = (copied / "report" / "tables" / "complexity_summary.csv").read_text()
-    assert "speedrunner sweep experiment=main model=" in text
-    assert "run.rollouts=0" not in text
+    found = collect([copied], None, lambda step: None, corrected=False)
+    assert found.options == ""
 
 
 @pytest.mark.slow
@@ -239,9 +268,8 @@ def test_a_damaged_record_hides_no_run(
 def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
     bad = min(copied.glob("*/processes.jsonl"))
     bad.write_text(re.sub(r'"started":[0-9.]+', '"started":1e15', bad.read_text()))
-    done = in_process("report", str(copied))
-    assert done.stdout.splitlines()[-1].startswith("the report was written to ")
-    assert f"{bad}, line 1, is not a valid Process" in done.stderr
+    (problem,) = problems(copied)
+    assert f"{bad}, line 1, is not a valid Process" in problem
 
 
 @pytest.mark.parametrize("mean", [1e300, 1.0])
@@ -262,10 +290,8 @@ def test_forecasts_that_came_with_the_runs_hide_no_run(mean: float, copied: Path
         }
         forecasts.append(json.dumps({**about, **amounts, "made": -1.0, "format": 1}))
     (copied / "forecasts.jsonl").write_text("\n".join(forecasts) + "\n")
-    done = in_process("report", str(copied))
-    assert done.returncode == 1
-    assert done.stdout.splitlines()[-1].startswith("the report was written to ")
-    assert "cannot use the forecasts of runs" in done.stderr
+    (problem,) = problems(copied)
+    assert problem.startswith("cannot use the forecasts of runs")
 
 
 def test_a_folder_that_is_too_deep_hides_no_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,7 +301,6 @@ def test_a_folder_that_is_too_deep_hides_no_run(copied: Path, monkeypatch: pytes
             Path("d" * 200).mkdir()
             os.chdir("d" * 200)
     try:
-        done = in_process("report", str(copied))
+        assert problems(copied) == []
     finally:
         shutil.rmtree(copied)
-    assert done.returncode == 0, done.stderr

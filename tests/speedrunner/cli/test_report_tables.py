@@ -1,4 +1,4 @@
-"""The tables of `speedrunner report` and `library stats`, on an invented sweep and on what is no sweep."""
+"""The tables of `speedrunner report` and what it prints, on an invented sweep and on damaged runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ import pandas
 import pytest
 
 from serving.model_configs import CHECKOUT
-from speedrunner.report.collected import collect
+from speedrunner.report.collected import Collected, collect, describe
 from speedrunner.results.writing import write
 from speedrunner.store.run_data import load
-from speedrunner.store.sweep_plans import SweepPlan, note_sweep
-from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.scripted_runs import ScriptedRun, in_process
 from tests.synthetic_sweep import write_sweep
 
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
@@ -34,14 +33,20 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
+def collected(*folders: Path, prices: str | None = None, corrected: bool = False) -> Collected:
+    return collect(folders, prices, lambda step: None, corrected=corrected)
+
+
+def written(found: Collected, folder: Path) -> Path:
+    """Write the tables, and return their folder."""
+    write(folder, found.tables, found.caveats)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def made(sweep: Path) -> Path:
     """Its tables."""
-    done = in_process("report", str(sweep), "--out", str(sweep.parent / "out"))
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "4 runs of 2 conditions" in done.stdout
-    assert "speedrunner sweep experiment=interpreter model=gpt-5.4-mini" in done.stdout
-    return sweep.parent / "out" / "tables"
+    return written(collected(sweep), sweep.parent / "tables")
 
 
 @pytest.fixture
@@ -49,12 +54,10 @@ def copied(sweep: Path, tmp_path: Path) -> Path:
     return shutil.copytree(sweep, tmp_path / "runs")
 
 
-def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(copied: Path, tmp_path: Path) -> None:
-    note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke '--dir=a b'", []))
-    done = in_process("report", str(copied), "--out", str(tmp_path / "out"))
-    assert "experiment=interpreter model=gpt-5.4-mini scale=smoke '--dir=a b'\n" in done.stdout
-    text = (tmp_path / "out" / "report.html").read_text()
-    assert "experiment=main model=gpt-5.4-mini scale=smoke &#39;--dir=a b&#39;" in text
+def test_what_is_printed_counts_the_runs_and_names_the_commands_of_missing_ones(sweep: Path) -> None:
+    first, *others = describe(collected(sweep))
+    assert first == "4 runs of 2 conditions"
+    assert any("speedrunner sweep experiment=interpreter model=gpt-5.4-mini" in line for line in others)
 
 
 def test_the_files_are_there_in_both_kinds(made: Path) -> None:
@@ -154,28 +157,21 @@ def test_the_paper_s_numbers_stand_beside_ours(made: Path) -> None:
 
 
 def test_another_price_list_and_holm(sweep: Path, made: Path, tmp_path: Path) -> None:
-    done = in_process("report", str(sweep), "--out", str(tmp_path), "--prices", "zero", "--holm")
-    assert done.returncode == 0
-    assert set(pandas.read_csv(tmp_path / "tables" / "performance.csv").cost_usd) == {0.0}
-    plain, holm = (
-        pandas.read_csv(folder / "ttests.csv").set_index("metric").p for folder in (made, tmp_path / "tables")
-    )
+    other = written(collected(sweep, prices="zero", corrected=True), tmp_path)
+    assert set(pandas.read_csv(other / "performance.csv").cost_usd) == {0.0}
+    plain, holm = (pandas.read_csv(folder / "ttests.csv").set_index("metric").p for folder in (made, other))
     assert holm["score"] == plain["score"]  # one test of this metric is a family of one
-    assert "Holm" in (tmp_path / "tables" / "ttests.tex").read_text()
+    assert "Holm" in (other / "ttests.tex").read_text()
 
 
-def test_a_run_alone_and_twice_named_is_a_sweep_too(sweep: Path, tmp_path: Path) -> None:
+def test_a_run_alone_and_twice_named_is_a_sweep_too(sweep: Path) -> None:
     run = next(sweep.iterdir())
-    done = in_process(
-        "report", str(run), f"{run}/", str(sweep / ".." / "runs" / run.name), "--out", str(tmp_path)
-    )
-    assert "1 runs of 1 conditions" in done.stdout
-    assert done.returncode == 0
+    found = collected(run, Path(f"{run}/"), sweep / ".." / "runs" / run.name)
+    assert (len(found.runs), len(found.conditions), found.problems) == (1, 1, [])
 
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
-    found = collect([learnt.dir], None, lambda step: None, corrected=False)
-    write(tmp_path / "tables", found.tables, found.caveats)
+    written(collected(learnt.dir), tmp_path / "tables")
     table = pandas.read_csv(tmp_path / "tables" / "performance.csv")
     assert set(table.env) == {"tests.toy_env_Corridor"}
     assert list(table.checkpoint) == [0, 2, 4]
@@ -198,15 +194,14 @@ class TestHostile:
         ledger = (second / "requests.jsonl").read_text()
         (second / "requests.jsonl").write_text(ledger.replace('"retry"', '"retry', 1))
         (third / "policies" / "v0002" / "skills.py").write_text("def skill_0(")
-        done = in_process("report", str(copied), "--out", str(tmp_path / "out"))
-        assert done.returncode == 1
-        assert [line.startswith("error: ") for line in done.stderr.splitlines()] == [True] * 3
-        for run, line in zip((first, second, third), done.stderr.splitlines(), strict=True):
+        found = collected(copied)
+        for run, line in zip((first, second, third), found.problems, strict=True):
             assert str(run) in line
-        found = pandas.read_csv(tmp_path / "out" / "tables" / "performance.csv")
-        assert set(found.seeds) == {1}
-        assert set(found.method) == {run.name.split("-")[1] for run in (second, fourth)}
-        assert f"{second}/requests.jsonl, line 1, is not a valid LedgerRow" in done.stderr
+            assert "\n" not in line
+        table = pandas.read_csv(written(found, tmp_path / "tables") / "performance.csv")
+        assert set(table.seeds) == {1}
+        assert set(table.method) == {run.name.split("-")[1] for run in (second, fourth)}
+        assert f"{second}/requests.jsonl, line 1, is not a valid LedgerRow" in found.problems[1]
 
     def test_names_with_special_characters(self, copied: Path, tmp_path: Path) -> None:
         run = next(copied.iterdir())
@@ -214,35 +209,19 @@ class TestHostile:
         sleeping = sorted(copied.glob("*speedrunner*/sleeps/0001.json"))[0]
         record = json.loads(sleeping.read_text()) | {"error": "=HYPERLINK(1) & 5%\n\\end{tabular}"}
         sleeping.write_text(json.dumps(record))
-        assert in_process("report", str(copied), "--out", str(tmp_path / "out")).returncode == 0
-        errors = pandas.read_csv(tmp_path / "out" / "tables" / "sleeps.csv").error.dropna()
+        tables = written(collected(copied), tmp_path / "tables")
+        errors = pandas.read_csv(tables / "sleeps.csv").error.dropna()
         assert list(errors) == ["'=HYPERLINK(1) & 5% \\end{tabular}"]
-        assert (tmp_path / "out" / "tables" / "sleeps.tex").read_text().count(r"\end{tabular}") == 1
+        assert (tables / "sleeps.tex").read_text().count(r"\end{tabular}") == 1
 
-    def test_folders_without_runs_and_places_that_cannot_be_written(
-        self, sweep: Path, tmp_path: Path
-    ) -> None:
-        (tmp_path / "empty").mkdir()
-        (tmp_path / "file").write_text("")
-        out = str(tmp_path / "out")
-        lines = {
-            (str(tmp_path / "empty"), out): "contains no runs: no folder in it has a config.yaml",
-            (str(tmp_path / "none"), out): "none could not be read: no such file or directory",
-            (str(sweep), str(tmp_path / "file")): "could not be made: not a directory",
-            (str(sweep), str(tmp_path / "file" / "out")): "could not be made: not a directory",
-        }
-        for (folder, place), text in lines.items():
-            assert text in complaint(in_process("report", folder, "--out", place))
-        assert not Path(out).exists()
-
-    def test_an_unfinished_run_is_named(self, copied: Path, tmp_path: Path) -> None:
+    def test_an_unfinished_run_is_named(self, copied: Path) -> None:
         run = sorted(copied.iterdir())[0]
         (run / "evaluations" / "0004.jsonl").unlink()
         rows = (run / "episodes.jsonl").read_text().splitlines(keepends=True)
         (run / "episodes.jsonl").write_text("".join(row for row in rows if "test/0004" not in row))
-        done = in_process("report", str(copied), "--out", str(tmp_path))
-        assert done.returncode == 0
-        assert f"{run} is not finished: no complete evaluation after 4 rollouts" in done.stdout
+        found = collected(copied)
+        assert found.problems == []
+        assert f"{run} is not finished: no complete evaluation after 4 rollouts" in describe(found)
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hydra.core.global_hydra import GlobalHydra
 
 import serving.model_configs
 from speedrunner.config import compose as composing
@@ -169,11 +168,11 @@ class TestExistingRun:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[[[", r"cannot read a file in .*: while parsing .*zero\.yaml"),
-        ("\xff", "cannot read a file in .*configs: .*invalid start byte"),
+        ("[[[", r"zero\.yaml cannot be read: while parsing "),
+        ("\xff", r"zero\.yaml cannot be read: .*invalid start byte"),
         ("uncached: -1", r"prices.uncached must be at least 0 \(got -1\)"),
         ("price: 3", r"unknown key `prices\.price` \(=3\)\. Did you mean `prices"),
-        ("- 3", "In .prices/zero.: .*Cannot merge DictConfig with ListConfig"),
+        ("- 3", r"zero\.yaml must be a mapping of settings"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told(
@@ -193,7 +192,6 @@ def test_nothing_is_left_behind(
     complaint("run.dir='${nowhere}'")
     compose([])
     assert (Path.cwd(), list(tmp_path.iterdir())) == (tmp_path, [])
-    assert not GlobalHydra.instance().is_initialized()
     assert capfd.readouterr() == ("", "")
 
 
