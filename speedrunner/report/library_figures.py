@@ -76,7 +76,7 @@ def _attribution_panel(subject: EvaluatedPolicy, metric: str) -> Panel:
     found: dict[str, dict[str, Estimate]] = {}
     for part in subject.parts:
         change, names = part
-        _, added = rate_skill(subject, part, metric)
+        _, added = rate_skill(subject.pair(part, metric))
         if len(names) == 1 and added is not None:
             found.setdefault(CHANGES[change], {})[next(iter(names))] = added
     shares = share_skills(subject, metric)

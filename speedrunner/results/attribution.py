@@ -137,14 +137,12 @@ def find_gaps(subjects: Sequence[EvaluatedPolicy]) -> dict[str, list[str]]:
     return gaps
 
 
-def rate_skill(
-    subject: EvaluatedPolicy, part: tuple[str, Coalition], metric: str
-) -> tuple[pandas.DataFrame, Estimate | None]:
-    """Return the means of a part's pairs by task, with the column `added`, and the mean difference.
+def rate_skill(pairs: pandas.DataFrame) -> tuple[pandas.DataFrame, Estimate | None]:
+    """Return the means of the pairs of `EvaluatedPolicy.pair` by task, with the column `added`, and the mean
+    difference.
 
     `added` is the value with the skill minus the value without it: a skill that saves calls adds less than 0.
     """
-    pairs = subject.pair(part, metric)
     tasks = pairs.groupby("task", sort=False)[["with_skill", "without"]].mean()
     tasks["added"] = tasks["with_skill"] - tasks["without"]
     return tasks, bootstrap_mean(tasks["added"].tolist())
@@ -199,7 +197,7 @@ def _rows(subject: EvaluatedPolicy, part: tuple[str, Coalition]) -> Iterator[tup
     skill = next(iter(names)) if len(names) == 1 else ALL
     for metric in METRICS:
         pairs = subject.pair(part, metric)
-        tasks, added = rate_skill(subject, part, metric)
+        tasks, added = rate_skill(pairs)
         if added is None:
             continue
         counts = pairs["seed"].nunique(), len(tasks), len(pairs)

@@ -222,17 +222,14 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
     `unreported` (sum) and `at_most` (tokens per episode).
     """
     tests = episodes[episodes["phase"] == "test"]
-    by = tests.groupby("checkpoint")
-    found = by.agg(
-        policy=("policy", "first"),
-        episodes=("episode", "size"),
-        unscored=("score", lambda scores: int(scores.isna().sum())),
-        silent=("llm_calls", lambda calls: int(calls.isna().sum())),
-        unreported=("unreported", "sum"),
-        at_most=("at_most", "mean"),
-    )
-    for name in LIMITS:
-        found[name] = (tests["termination"] == name).groupby(tests["checkpoint"]).mean()
+    points = tests["checkpoint"]
+    by = tests.groupby(points)
+    found = by.agg(policy=("policy", "first"), episodes=("episode", "size"))
+    unknown = tests[["score", "llm_calls"]].isna().groupby(points).sum()
+    found[["unscored", "silent"]] = unknown
+    found["unreported"], found["at_most"] = by["unreported"].sum(), by["at_most"].mean()
+    limited = tests[["checkpoint"]].assign(**{name: tests["termination"] == name for name in LIMITS})
+    found[list(LIMITS)] = limited.groupby("checkpoint").mean()
     found["limited"] = found[list(LIMITS)].sum(axis=1)
     answers = by[["thought_cut", "answers"]].sum().astype(float)
     found["thought_cut"] = answers["thought_cut"] / answers["answers"]

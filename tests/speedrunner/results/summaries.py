@@ -20,6 +20,9 @@ from speedrunner.results.skill_savings import frame_savings
 from speedrunner.store.records import EpisodeRow, Termination
 
 EMPTY = LibraryStatistics(0, 0, None, 0.0, None, None)
+NO_SKILLS, NO_SAVINGS, NO_CALLS, NO_EPISODES = (
+    frame([]) for frame in (frame_skills, frame_savings, frame_calls, frame_episodes)
+)
 USUAL = {"score": 0.5, "llm_calls": 10.0, "actions": 20.0, "uncached": 100.0, "cached": 900.0, "output": 40.0,
          "usd": 0.01}  # fmt: skip
 
@@ -65,7 +68,31 @@ def summary(
         method=ClassConfig(method.partition("-")[0]),
         model=ModelOptions(model),
     )
-    episodes = pandas.concat([frame_episodes([]), *map(_episodes, points)], ignore_index=True)
+    key = repr(points)
+    if key not in _FRAMES:
+        _FRAMES[key] = _frame(points)
+    episodes, checkpoints = (frame.copy() for frame in _FRAMES[key])
+    return RunResult(
+        path=f"runs/{name}",
+        config=config,
+        condition_name=ConditionName(env, method, model),
+        prices="a list",
+        checkpoints=checkpoints,
+        unfinished=list(unfinished),
+        episodes=episodes,
+        sleeps=pandas.DataFrame(),
+        skills=NO_SKILLS,
+        savings=NO_SAVINGS,
+        skill_calls=NO_CALLS,
+    )
+
+
+_FRAMES: dict[str, tuple[pandas.DataFrame, pandas.DataFrame]] = {}
+"""Episodes and checkpoints, by the text of their evaluations: many runs of tests equal each other."""
+
+
+def _frame(points: Sequence[Evaluation]) -> tuple[pandas.DataFrame, pandas.DataFrame]:
+    episodes = pandas.concat([NO_EPISODES, *map(_episodes, points)], ignore_index=True)
     checkpoints = average_tests(episodes)
     by_rollouts = {point.rollouts: point for point in points}
     found = [by_rollouts[rollouts] for rollouts in checkpoints.index]
@@ -77,26 +104,14 @@ def summary(
     libraries = [msgspec.structs.astuple(point.library) for point in found]
     table = pandas.DataFrame(libraries, checkpoints.index, [*LIBRARY])
     table["public"], table["edited_combat"] = table["functions"], 0
-    return RunResult(
-        path=f"runs/{name}",
-        config=config,
-        condition_name=ConditionName(env, method, model),
-        prices="a list",
-        checkpoints=checkpoints.join(table.astype(float)),
-        unfinished=list(unfinished),
-        episodes=episodes,
-        sleeps=pandas.DataFrame(),
-        skills=frame_skills([]),
-        savings=frame_savings([]),
-        skill_calls=frame_calls([]),
-    )
+    return episodes, checkpoints.join(table.astype(float))
 
 
 def _episodes(point: Evaluation) -> pandas.DataFrame:
     frame = frame_episodes([_row(point, number) for number in range(len(point.values) + point.unscored)])
-    for number, values in enumerate(point.values):
-        for name, value in (USUAL | {**values}).items():
-            frame.loc[number, name] = value
+    scored = pandas.DataFrame([USUAL | {**values} for values in point.values])
+    for name in scored:
+        frame[name] = [*scored[name], *frame[name].iloc[len(scored) :]]
     return frame
 
 
