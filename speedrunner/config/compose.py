@@ -145,7 +145,7 @@ def _resolve_references(content: dict[str, Any]) -> dict[str, Any]:
         resolved: Any = OmegaConf.to_container(OmegaConf.create(content), resolve=True)
     except OmegaConfBaseException as error:
         raise InvalidConfig(f"{error.full_key}: {str(error).splitlines()[0]}") from None
-    return resolved
+    return dict(resolved)
 
 
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:

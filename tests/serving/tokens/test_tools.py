@@ -263,9 +263,10 @@ def test_arguments_that_do_not_fit_are_named_with_their_place(change: dict[str, 
     assert re.match(problem, found), found
 
 
+@pytest.mark.slow  # Outlines compiles the grammars of web addresses when it is imported
 def test_outlines_reads_the_same_in_the_schema() -> None:
     """A second opinion: what its compiled schema matches is what we take for valid."""
-    import outlines  # heavy: it compiles the grammars of web addresses
+    import outlines
 
     valid = outlines.json_schema(spec(checked).parameters)
     for change, fits in [({}, True), ({"extra": 1}, True), *((change, False) for change, _ in PROBLEMS)]:

@@ -499,7 +499,7 @@ def walk_far(): pass
 class TestManyFunctions:
     COUNT = 2000
 
-    @pytest.fixture
+    @pytest.fixture(scope="class")
     def many(self) -> Library:
         functions = "\n\n\n".join(
             f'def step_{n}(a: int) -> str:\n    """Walk."""\n    return walk(steps=a)'
