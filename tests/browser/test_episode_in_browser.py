@@ -20,6 +20,8 @@ from tests.browser.conftest import NARROW, Pages
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.view.runs import CONFIG, append
 
+pytestmark = pytest.mark.slow
+
 SOURCE = 'def spin() -> str:\n    """Turn twice."""\n    turn_left()\n    return turn_right()'
 TURNS = 60
 """Turns of the long episode; each has four primitives."""

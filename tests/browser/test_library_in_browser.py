@@ -11,6 +11,8 @@ from speedrunner.view.library_page import OPEN_SKILLS
 from tests.browser.conftest import NARROW, WIDE, Pages
 from tests.speedrunner.results.small_runs import learnt, skill
 
+pytestmark = pytest.mark.slow
+
 PAGES = (
     *("tasks.html", "task/0001.html", "library.html", "skills.html"),
     *("library/0002.html", "library/0003.html", "sleep/0002/1.html"),
@@ -32,7 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run.path
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", PAGES)
 def test_every_page_is_quiet_and_fits_narrow_and_dark_windows(written: str, pages: Pages, path: str) -> None:
     for width, dark in ((WIDE, False), (NARROW, True)):

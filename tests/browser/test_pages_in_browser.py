@@ -8,6 +8,8 @@ import pytest
 
 from tests.browser.conftest import Pages
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize(
     ("markup", "complaint"),

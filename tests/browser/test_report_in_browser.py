@@ -13,6 +13,8 @@ from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
 from tests.scripted_runs import in_process
 from tests.synthetic_sweep import write_sweep
 
+pytestmark = pytest.mark.slow
+
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
 ENVS = (("env=babyai",), ("env=scienceworld", "env.family=3"))
 SETTINGS = [(env, f"method={method}") for env in ENVS for method in ("react", "speedrunner")]

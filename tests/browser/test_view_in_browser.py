@@ -14,6 +14,8 @@ from tests.speedrunner.results.small_runs import learnt as write_learnt
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.view.runs import CONFIG, append, hostile_run, long_run
 
+pytestmark = pytest.mark.slow
+
 TURNS = 120
 
 
@@ -33,7 +35,6 @@ PAGES = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "path"),
     [*(("served", path) for path in PAGES), *(("written", path) for path in PAGES[:4])],

@@ -81,9 +81,7 @@ def test_a_window_has_the_cells_one_by_one_also_beyond_the_map() -> None:
         ]
 
 
-@pytest.mark.parametrize(
-    "seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))]
-)
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 20))])
 def test_whole_states_are_the_same_through_day_and_night(seed: int) -> None:
     """500 random actions; the game is played on after the player's death, which upstream allows."""
     theirs, game = upstream(seed), ours(seed)

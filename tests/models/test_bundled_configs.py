@@ -116,7 +116,7 @@ def test_every_shape_has_a_model_config() -> None:
     assert set(SHAPES) == {model_config.shape for model_config in ON_GPUS.values()}
 
 
-@pytest.mark.process
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "config_class"),
     [
@@ -149,7 +149,7 @@ def test_a_shape_is_a_model_folder_without_weights(name: str, config_class: str)
     assert "Walk." in tokenizer.decode(prompt)
 
 
-@pytest.mark.process
+@pytest.mark.slow
 def test_a_shape_s_further_tokens_are_text_that_no_encoding_uses(tiny_tokenizer: ChatTokenizer) -> None:
     wide = ChatTokenizer(prepare(adapt(MODEL_CONFIGS["qwen3-8b"], load_format="dummy"), lambda line: None))
     text = "You see a red ball 2 steps forward; turn left, then pick it up."

@@ -21,8 +21,8 @@ CONTROL = [
 
 
 @pytest.fixture(scope="module")
-def folder(dense_folder: Path) -> Path:
-    return dense_folder
+def folder(tiny_folder: str) -> Path:
+    return Path(tiny_folder)
 
 
 @pytest.fixture(scope="module")
@@ -33,18 +33,19 @@ def tokenizer(folder: Path) -> Any:
 
 
 @pytest.mark.slow
-def test_building_leaves_the_model_folder_and_nothing_else(folder: Path) -> None:
-    assert [path.name for path in folder.parent.iterdir()] == ["tiny-random"]
-    assert {path.name for path in folder.iterdir()} >= {
+def test_building_leaves_the_model_folder_and_nothing_else(dense_folder: Path) -> None:
+    assert [path.name for path in dense_folder.parent.iterdir()] == ["tiny-random"]
+    assert {path.name for path in dense_folder.iterdir()} >= {
         *("config.json", "generation_config.json", "model.safetensors"),
         *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
     }
 
 
-def test_another_build_has_the_same_bytes(folder: Path, tiny_folder: str) -> None:
+@pytest.mark.slow
+def test_another_build_has_the_same_bytes(folder: Path, dense_folder: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
-    assert names == sorted(path.name for path in Path(tiny_folder).iterdir())
-    assert filecmp.cmpfiles(folder, tiny_folder, names, shallow=False) == (names, [], [])
+    assert names == sorted(path.name for path in dense_folder.iterdir())
+    assert filecmp.cmpfiles(folder, dense_folder, names, shallow=False) == (names, [], [])
 
 
 def test_a_finished_build_is_left_as_it_is(folder: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from envs import Opening
 from speedrunner.methods import ActorSpec, History, Library, Method, Policy, SleepTools, Task, TextEnv
 from speedrunner.methods.react import ReAct
-from tests.scripted_runs import CORRIDOR, complaint, in_process, speedrunner
+from tests.scripted_runs import CORRIDOR, complaint, in_process
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -106,14 +106,15 @@ def test_each_broken_promise_is_a_line(kind: type[Method], found: list[str]) -> 
         assert begin in line
 
 
-def test_imports_from_inner_modules_are_a_warning(tmp_path: Path) -> None:
+def test_imports_from_inner_modules_are_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = (
         "from speedrunner.library.library import Library\n"
         "from speedrunner.methods.react import ReAct\n"
         "class Digs(ReAct):\n    library = Library\n"
     )
     (tmp_path / "digs.py").write_text(source)
-    done = speedrunner("check", "method", "digs:Digs", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    done = in_process("check", "method", "digs:Digs")
     assert (done.returncode, done.stderr) == (0, "")
     assert "-> from speedrunner.methods import Library\n" in done.stdout
 

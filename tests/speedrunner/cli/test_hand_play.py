@@ -154,6 +154,7 @@ class TestPlay:
         assert (process.returncode, err) == (0, "")
         assert out.endswith('=== left: score 0.2, 1 calls, 1 actions; {"position":1}\n')
 
+    @pytest.mark.slow
     def test_so_it_does_while_java_is_asked(self) -> None:
         process = started("env=scienceworld", "task.name=find-plant")
         while "java" not in [each.name() for each in psutil.Process(process.pid).children()]:

@@ -12,7 +12,7 @@ from speedrunner.config import compose
 from tests.scripted_runs import complaint, in_process, speedrunner
 
 
-@pytest.mark.process
+@pytest.mark.slow
 def test_a_fresh_environment_method_and_model_config_pass_their_checks_and_tests(tmp_path: Path) -> None:
     for kind, name in (("env", "treasure_hunt"), ("method", "diary"), ("model", "qwen-9.b")):
         assert in_process("init", kind, name, str(tmp_path / "mine")).returncode == 0

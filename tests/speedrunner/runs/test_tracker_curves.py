@@ -63,6 +63,7 @@ def scalars(run: RunData) -> dict[str, dict[int, float]]:
     return {tag: {each.step: each.value for each in events.Scalars(tag)} for tag in tags["scalars"]}
 
 
+@pytest.mark.slow
 def test_tensorboard_reads_the_values_of_the_tables(run: RunData) -> None:
     found = scalars(run)
     conditions, _ = group_runs([read_result(run.path, None)])
@@ -84,6 +85,7 @@ def test_tensorboard_reads_the_values_of_the_tables(run: RunData) -> None:
     assert found["train/output"][2] == pytest.approx(mean, abs=0.01)
 
 
+@pytest.mark.slow
 def test_wandb_has_an_offline_run_with_the_configuration(run: RunData) -> None:
     (folder,) = (run.path / "wandb").glob("offline-run-*")
     (file,) = folder.glob("*.wandb")
