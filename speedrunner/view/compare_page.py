@@ -9,7 +9,7 @@ import msgspec
 
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import differences
-from speedrunner.markup.tiles import Tile
+from speedrunner.markup.tiles import Form, Tile
 from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
 from speedrunner.results.conditions import Spread, spread
 from speedrunner.results.inference import Estimate
@@ -23,8 +23,7 @@ from speedrunner.results.paired import (
     pair_runs,
 )
 from speedrunner.view.comparable import Comparable
-from speedrunner.view.curve import Point
-from speedrunner.view.overlay import SERIES, Series, draw_overlay
+from speedrunner.view.curves import SERIES, Point, Series, plot_curves
 
 LINKS = 100
 """Maximum number of comparisons that the list of conditions links to, so that static pages are bounded."""
@@ -35,7 +34,8 @@ BASELINE = "react"
 TASKS = 30
 """Tasks that differ most which are shown."""
 
-CURVES = ("score", "output tokens")
+CURVES: dict[str, Form] = {"score": "score", "output tokens": "tokens"}
+"""Metrics that are drawn as curves, and the forms of their values."""
 
 DIGITS = {"score": 3, "LLM calls": 1, "actions": 1}
 """Decimals of a metric; other metrics have none."""
@@ -83,11 +83,12 @@ def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
                 }
             )
         curves = {
-            metric: draw_overlay(
+            metric: plot_curves(
                 f"{metric} of test episodes, {env}",
                 [each for _, _, side in conditions[:SERIES] for each in _list_curves(side, metric, by_run)],
+                form,
             )
-            for metric in CURVES
+            for metric, form in CURVES.items()
         }
         shown.append(
             {"env": env, "rows": rows, "curves": curves, "omitted": max(len(conditions) - SERIES, 0)}
@@ -122,10 +123,10 @@ def comparison_page(found: Comparable, first: str, second: str) -> Context:
         "rows": rows,
         "tiles": [_tile(rows, metric) for metric in ("score", "LLM calls", "output tokens")],
         "curves": {
-            metric: draw_overlay(
-                metric, [_interval_curve(side, metric) for side in ((one,) if same else (one, other))]
+            metric: plot_curves(
+                metric, [_interval_curve(side, metric) for side in ((one,) if same else (one, other))], form
             )
-            for metric in CURVES
+            for metric, form in CURVES.items()
         },
         "along": [] if same else _score_rows(one, other),
         "tasks": tasks[:TASKS],

@@ -24,7 +24,7 @@ from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import RunData
-from speedrunner.view.curve import Point, curve
+from speedrunner.view.curves import SMALL, Point, Series, plot_curves
 from speedrunner.view.pages import Context, heading
 
 Row = Mapping[str, Any]
@@ -149,7 +149,7 @@ def draw_curves(numbers: RunNumbers) -> dict[str, Any]:
             if each.get(column) is not None
         ]
         if any(point.value for point in points):
-            drawn[title] = curve(title, points, form)
+            drawn[title] = plot_curves(title, [Series("", points)], form, SMALL)
     return drawn
 
 

@@ -45,9 +45,9 @@ def test_conditions_have_their_seeds_scores_and_comparisons(site: Site) -> None:
 
 def test_runs_are_laid_over_each_other_in_the_colors_of_their_conditions(site: Site) -> None:
     shown = Elements(site.answer("compare-runs.html", {}).content.decode())
-    curves = [own["class"] for name, own in shown.elements if name == "g"]
+    curves = [own["class"] for name, own in shown.elements if name == "g" and own["class"] != "mark"]
     assert curves[:4] == ["series-0", "series-0", "series-1", "series-1"]
-    assert "learnt-1: 1 after 4 rollouts" in shown.text
+    assert "learnt-1: 1.000 after 4 rollouts" in shown.text
 
 
 def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> None:

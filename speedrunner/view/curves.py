@@ -1,29 +1,55 @@
-"""Draw several learning curves in one figure."""
+"""Draw learning curves with their uncertainty, one or several in a figure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from math import ceil, floor, log10
+from typing import NamedTuple
 
 import msgspec
 from markupsafe import Markup
 
-from speedrunner.view.curve import Point, join_corners
-
-WIDTH, HEIGHT = 560, 300
-LEFT, RIGHT, TOP, BOTTOM = 62, 14, 14, 44
-"""Margins for the labels of the axes."""
+from speedrunner.markup.tiles import Form, show_value
 
 SERIES = 8
 """Maximum number of legend entries in a figure: as many have their own color and dash pattern."""
 
-RADIUS = 3.5
+LEFT, RIGHT, TOP, BOTTOM = 60, 14, 14, 42
+"""Margins for the labels of the axes."""
+
+RADIUS, NEAR = 3.5, 9
+"""Radius of a mark, and of the area in which its value is shown."""
+
+
+class Size(NamedTuple):
+    """Width and height of a figure, in the units of its texts."""
+
+    width: int
+    height: int
+
+
+SMALL, LARGE = Size(310, 184), Size(560, 300)
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A mean at a checkpoint; `ends` are those of its interval, `None` if unknown."""
+
+    rollouts: int
+    value: float
+    ends: tuple[float, float] | None = None
+
+    def describe(self, form: Form) -> str:
+        """Return the value with its interval and checkpoint."""
+        ends = (show_value(end, form) for end in self.ends or ())
+        around = "" if self.ends is None else f" ({' to '.join(ends)})"
+        return f"{show_value(self.value, form)}{around} after {self.rollouts} rollouts"
 
 
 class Series(msgspec.Struct, frozen=True):
     """One curve; points are ascending.
 
     Attributes:
+        name: empty for a curve that is alone.
         group: its name in the legend, if it shares its color with other curves.
     """
 
@@ -36,9 +62,14 @@ class Series(msgspec.Struct, frozen=True):
         """Return its name in the legend."""
         return self.group or self.name
 
+    def describe(self, *points: str) -> str:
+        """Return descriptions of points with its name before them."""
+        return f"{self.name}: " * bool(self.name) + ", ".join(points)
 
-def draw_overlay(measure: str, series: Sequence[Series]) -> Markup:
-    """Draw curves with their intervals as shaded bands, and a legend; empty without points.
+
+def plot_curves(measure: str, series: Sequence[Series], form: Form, size: Size = LARGE) -> Markup:
+    """Draw curves over training rollouts with their intervals as shaded bands, and a legend of their names;
+    empty without points.
 
     Args:
         series: with at most `SERIES` different names in the legend.
@@ -51,7 +82,7 @@ def draw_overlay(measure: str, series: Sequence[Series]) -> Markup:
     bottom, step, top = _choose_range(min(ends), max(ends))
 
     def place(x: float, y: float) -> tuple[float, float]:
-        across, down = WIDTH - LEFT - RIGHT, HEIGHT - TOP - BOTTOM
+        across, down = size.width - LEFT - RIGHT, size.height - TOP - BOTTOM
         share = (y - bottom) / (top - bottom)
         return round(LEFT + across * x / last, 1), round(TOP + down * (1 - share), 1)
 
@@ -61,44 +92,53 @@ def draw_overlay(measure: str, series: Sequence[Series]) -> Markup:
         (left, high), (right, _) = place(0, value), place(last, value)
         kind = "axis" if abs(value) < step / 1e6 else "rule"
         line = '<line class="{}" x1="{}" y1="{}" x2="{}" y2="{}"/><text class="y" x="{}" y="{}">{}</text>'
-        parts.append(Markup(line).format(kind, left, high, right, high, left - 8, high + 4, _label(value)))
+        tick = _show_tick(0.0 if kind == "axis" else value, form)
+        parts.append(Markup(line).format(kind, left, high, right, high, left - 8, high + 4, tick))
+    label = '<text class="x" x="{}" y="{}">{}</text>'
     for x in sorted({0, last // 2, last}):
-        parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 24, x))
-    label = '<text class="x" x="{}" y="{}">training rollouts</text>'
-    parts.append(Markup(label).format(WIDTH / 2, HEIGHT - 6))
+        parts.append(Markup(label).format(place(x, 0)[0], size.height - 24, x))
+    middle = (size.width + LEFT - RIGHT) / 2
+    parts.append(Markup(label).format(middle, size.height - 6, "training rollouts"))
     colors = {name: number for number, name in enumerate(dict.fromkeys(each.legend for each in series))}
-    for each in series:
-        parts.append(_draw_series(colors[each.legend], each, place))
-    texts = "; ".join(f"{each.name}: {', '.join(map(_describe, each.points))}" for each in series)
-    svg = '<svg class="overlay" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}'
-    return Markup(svg).format(
-        WIDTH, HEIGHT, f"{measure} over training rollouts. {texts}", Markup().join(parts), _legend(colors)
-    )
+    parts += [_draw_series(colors[each.legend], each, form, place) for each in series]
+    texts = "; ".join(each.describe(*(point.describe(form) for point in each.points)) for each in series)
+    svg = '<svg class="plot{}" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>{}'
+    title = f"{measure} over training rollouts. {texts}"
+    kind = " large" * (size == LARGE)
+    return Markup(svg).format(kind, size.width, size.height, title, Markup().join(parts), _legend(colors))
 
 
-def _draw_series(number: int, series: Series, place: Callable[[float, float], tuple[float, float]]) -> Markup:
+def _draw_series(
+    number: int, series: Series, form: Form, place: Callable[[float, float], tuple[float, float]]
+) -> Markup:
     parts = []
     banded = [(point.rollouts, *point.ends) for point in series.points if point.ends is not None]
     if len(banded) > 1:
         outline = [place(rollouts, high) for rollouts, _, high in banded]
         outline += [place(rollouts, low) for rollouts, low, _ in reversed(banded)]
-        parts.append(Markup('<polygon points="{}"/>').format(join_corners(outline)))
+        parts.append(Markup('<polygon points="{}"/>').format(_join(outline)))
     for rollouts, low, high in banded if len(banded) == 1 else ():
         (x, bottom), (_, top) = place(rollouts, low), place(rollouts, high)
         parts.append(Markup('<line x1="{}" y1="{}" x2="{}" y2="{}"/>').format(x, bottom, x, top))
     spots = [place(point.rollouts, point.value) for point in series.points]
-    parts.append(Markup('<polyline points="{}"/>').format(join_corners(spots)))
+    parts.append(Markup('<polyline points="{}"/>').format(_join(spots)))
     for (x, y), point in zip(spots, series.points, strict=True):
-        dot = '<circle cx="{}" cy="{}" r="{}"><title>{}: {}</title></circle>'
-        parts.append(Markup(dot).format(x, y, RADIUS, series.name, _describe(point)))
+        mark = (
+            '<g class="mark"><title>{}</title><circle class="near" cx="{}" cy="{}" r="{}"/>'
+            '<circle cx="{}" cy="{}" r="{}"/></g>'
+        )
+        parts.append(Markup(mark).format(series.describe(point.describe(form)), x, y, NEAR, x, y, RADIUS))
     return Markup('<g class="series-{}">{}</g>').format(number, Markup().join(parts))
 
 
-def _describe(point: Point) -> str:
-    return f"{point.describe('{:.4g}'.format)} rollouts"
+def _join(corners: Sequence[tuple[float, float]]) -> str:
+    """Return places as the points of an SVG line."""
+    return " ".join(f"{x},{y}" for x, y in corners)
 
 
 def _legend(colors: Mapping[str, int]) -> Markup:
+    if [*colors] == [""]:
+        return Markup()
     sample = (
         '<li class="series-{}"><svg viewBox="0 0 34 12" aria-hidden="true"><polyline points="1,6 33,6"/>'
         '<circle cx="17" cy="6" r="3.5"/></svg> {}</li>'
@@ -119,7 +159,6 @@ def _choose_range(least: float, most: float) -> tuple[float, float, float]:
     return floor(least / step + 1e-9) * step, step, ceil(most / step - 1e-9) * step
 
 
-def _label(value: float) -> str:
-    if abs(value) >= 10_000:
-        return f"{value / 1000:,.4g}k"
-    return f"{value:.4g}" if abs(value) > 1e-12 else "0"
+def _show_tick(value: float, form: Form) -> str:
+    """Return the number at an axis."""
+    return show_value(value, form) if form in ("usd", "share") else f"{value:,.7g}"
