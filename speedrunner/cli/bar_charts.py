@@ -13,9 +13,9 @@ MEASURES = {
     "output": ("output tokens", "{:.0f}"),
     "uncached": ("uncached tokens", "{:.0f}"),
     "cached": ("cached tokens", "{:.0f}"),
-    "actor_usd": ("USD", "{:.6f}"),
+    "cost_usd": ("USD per episode", "{:.6f}"),
 }
-"""Columns that are drawn, with their titles and the format of their numbers; means over the test episodes."""
+"""Columns of a checkpoint that are drawn, with their titles and the format of their numbers."""
 
 BAR, BESIDE = 40, 40
 """Characters of the longest bar, and of the texts in its line. A narrow terminal gets shorter bars."""

@@ -14,7 +14,7 @@ from speedrunner.results.conditions import Condition, Spread
 HEADLINES: tuple[tuple[str, str, Form], ...] = (
     ("Score", SCORE, "score"),
     ("Output tokens", OUTPUT, "tokens"),
-    ("USD", USD, "usd"),
+    ("USD per episode", USD, "usd"),
 )
 
 

@@ -150,7 +150,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
                 "cached": line.useful.cached,
                 "output": line.useful.reasoning + line.useful.action,
                 "thought_cut": inducer.thought_cut_share,
-                "cost_usd": nan if costs is None or costs.unpriced else line.useful_usd,
+                "usd": nan if costs is None or costs.unpriced else line.useful_usd,
                 "seconds": record.seconds,
                 "prefix_before": prefix.before if prefix else None,
                 "prefix_after": prefix.after if prefix else None,
@@ -159,10 +159,10 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
             }
         )
     columns = ["sleep", "rollouts", "llm_calls", "accepted", "refused", "uncached", "cached", "output"]
-    columns += ["thought_cut", "cost_usd", "seconds"]
+    columns += ["thought_cut", "usd", "seconds"]
     columns += ["prefix_before", "prefix_after", "prefix_invalidated", "error"]
     kinds = dict.fromkeys(("prefix_before", "prefix_after", "prefix_invalidated"), "Int64")
-    kinds |= dict.fromkeys(("thought_cut", "cost_usd"), "float64")
+    kinds |= dict.fromkeys(("thought_cut", "usd"), "float64")
     return pandas.DataFrame(found, columns=columns).astype(kinds)
 
 
@@ -280,7 +280,7 @@ def share_sleeps(episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas
     with their shares of that sleep."""
     train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", *SPENT]].copy()
     for name in SPENT:
-        per_rollout = sleeps["cost_usd" if name == "usd" else name] / sleeps["rollouts"]
+        per_rollout = sleeps[name] / sleeps["rollouts"]
         by_policy = per_rollout.set_axis(sleeps["sleep"] - 1).to_dict()
         share = train["policy"].map(by_policy).fillna(0.0).astype(float)
         if name == "usd":

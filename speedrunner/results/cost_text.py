@@ -41,7 +41,7 @@ COLUMNS: dict[str, Callable[[Row], str]] = {
     "uncached\ntokens": lambda row: _or_dash(row["uncached"], 0),
     "cached\ntokens": lambda row: _or_dash(row["cached"], 0),
     "output\ntokens": lambda row: _or_dash(row["output"], 0),
-    "USD per\nepisode": lambda row: _or_dash(row["actor_usd"], 6),
+    "USD per\nepisode": lambda row: _or_dash(row["cost_usd"], 6),
     "USD per\nrollout": lambda row: _or_dash(row["rollout_usd"], 6),
     "skills": lambda row: (
         "notes" if row["notes"] and not row["skills"] else f"{row['public']}/{row['skills']}"
@@ -143,7 +143,8 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         left_out += f" {', '.join(unreported)}."
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
-        " test episodes. Cut: the share of these that a limit ended."
+        " test episodes; USD include a rollout's share of the sleeps since the previous checkpoint. Cut: the"
+        " share of the test episodes that a limit ended."
         f"{left_out} USD per rollout: the training rollouts since the previous checkpoint, with"
         f" their share of the sleeps. Skills: public/all, or notes if there are none. Prices:"
         f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."

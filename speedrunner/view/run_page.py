@@ -32,7 +32,7 @@ Row = Mapping[str, Any]
 CURVES: tuple[tuple[str, str, Form], ...] = (
     ("Score", "score", "score"),
     ("Output tokens", "output", "tokens"),
-    ("USD", "cost_usd", "usd"),
+    ("USD per episode", "cost_usd", "usd"),
     ("Prompt cached", "cached_share", "share"),
 )
 """Measures per test episode, which have a tile and a curve: title, column of a checkpoint, form."""

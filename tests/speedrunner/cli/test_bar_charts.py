@@ -11,7 +11,7 @@ from tests.scripted_runs import ScriptedRun, in_process
 
 
 def row(checkpoint: int, score: float | None, output: float = 10.0) -> dict[str, Any]:
-    means = {"llm_calls": 2.0, "uncached": 0.0, "cached": 0.0, "output": output, "actor_usd": None}
+    means = {"llm_calls": 2.0, "uncached": 0.0, "cached": 0.0, "output": output, "cost_usd": None}
     return {"checkpoint": checkpoint, "episodes": 2, "score": score, **means}
 
 

@@ -37,7 +37,7 @@ FIRST = {
         "repeat_limit": 0.0,
     },
     **{"limited": 0.5, "score": 0.5, "llm_calls": 1.0, "uncached": 25.0, "cached": 90.0, "output": 15.0},
-    **{"actor_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False, "unreported": 0},
+    **{"cost_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False, "unreported": 0},
 }
 SECOND = FIRST | {
     **{
@@ -49,7 +49,7 @@ SECOND = FIRST | {
         "uncached": 200.0,
         "cached": 800.0,
     },
-    **{"output": 10.0, "actor_usd": 0.0007, "rollout_usd": 0.003, "public": 1, "skills": 2},
+    **{"output": 10.0, "cost_usd": 0.0007, "rollout_usd": 0.003, "public": 1, "skills": 2},
 }
 
 

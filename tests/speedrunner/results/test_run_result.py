@@ -63,7 +63,7 @@ def test_libraries_are_those_of_the_policies(summary: RunResult) -> None:
 def test_sleeps_have_their_tokens_and_prefix(summary: RunResult) -> None:
     first, second = list_rows(summary.sleeps)
     assert [first[name] for name in ("uncached", "cached", "output", "llm_calls")] == [1000, 0, 100, 1]
-    assert first["cost_usd"] == pytest.approx(SLEEP_USD)
+    assert first["usd"] == pytest.approx(SLEEP_USD)
     prefix = ("prefix_before", "prefix_after", "prefix_invalidated")
     assert [first[name] for name in prefix] == [1000, 1080, 100]
     assert [second[name] for name in prefix] == [None, None, None]

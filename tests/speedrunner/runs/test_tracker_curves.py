@@ -77,7 +77,7 @@ def test_tensorboard_reads_the_values_of_the_tables(run: RunData) -> None:
         assert found.get(f"test/{name}", {}) == pytest.approx(known, rel=1e-6), name
     assert found["test/cost_usd"][4] > 0
     sleeps = tables["sleeps"]
-    for name in ("accepted", "refused", "llm_calls", "output", "cost_usd", "prefix_after"):
+    for name in ("accepted", "refused", "llm_calls", "output", "usd", "prefix_after"):
         assert list(found[f"sleep/{name}"].values()) == pytest.approx(sleeps[name].tolist(), rel=1e-6), name
     assert found["sleep/skills"] == {2: 1.0, 4: 1.0}
     rows = [row for row in run.episodes if row.phase == "train" and row.checkpoint == 0]

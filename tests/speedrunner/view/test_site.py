@@ -63,9 +63,20 @@ def test_every_link_of_every_page_leads_to_a_page_and_a_place_on_it(site: Site) 
 
 def test_a_run_has_its_curve_its_sleeps_and_its_endings(site: Site, base: str) -> None:
     text = page(site, f"{base}/index.html")
-    assert 'aria-label="Score over training rollouts: 1.000 (1.000 to 1.000) after 0, ' in text
+    assert 'aria-label="Score over training rollouts. 1.000 (1.000 to 1.000) after 0 rollouts, ' in text
     assert "write to_flag" in text
     assert 'href="episodes.html?phase=train&amp;termination=success">' in text
+
+
+def test_a_run_without_evaluations_is_finished_after_its_last_sleep(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run", run={"rollouts": 2, "sleep_every": 2, "test_episodes": 0})
+    run.policy(0, {})
+    run.train(0, [None], [None])
+    site = Site(run.path)
+    assert '<span class="badge warn">stopped</span>' in page(site, "index.html")
+    run.sleep(1)
+    run.policy(1, {})
+    assert '<span class="badge good">finished</span>' in page(Site(run.path), "index.html")
 
 
 def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
@@ -74,7 +85,7 @@ def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
     text = page(site, f"{base}/index.html")
     (tiles,) = re.findall('<ul class="tiles".*?</ul>', text, re.S)
     assert re.findall('class="label">(.*?)<', tiles) == [
-        *("Score", "Output tokens", "USD", "Prompt cached"),
+        *("Score", "Output tokens", "USD per episode", "Prompt cached"),
         *("Skills", "Spent on training"),
     ]
     assert "0 before training, +1; 1 public" in tiles
