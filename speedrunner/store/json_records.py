@@ -17,6 +17,10 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
+WRITTEN_BY = {1: "a version before 23 November 2026"}
+"""Which versions wrote the formats before today's."""
+
+
 class UnknownFormat(StorageError):
     """A record has a layout that this version does not know."""
 
@@ -130,9 +134,10 @@ def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
             if known is None or written in (None, known):
                 raise StorageError(f"{where} is not a valid {type_.__name__}: {error}") from error
         if written != known:
+            writer = WRITTEN_BY.get(written or 0, "the version that wrote it")
             raise UnknownFormat(
                 f"{where} has format {written}, but this version of SpeedRunner reads format {known}:"
-                " use the version that wrote it"
+                f" use {writer}"
             )
         return record
 

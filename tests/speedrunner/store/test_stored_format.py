@@ -122,20 +122,30 @@ FILES = (
 )
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_a_newer_format_is_refused_in_one_line_that_names_the_file(run: Path, name: str) -> None:
+OLD, NEW = (1, "a version before 23 November 2026"), (3, "the version that wrote it")
+SAME_SINCE_1 = ("requests.jsonl", "reconciliation.jsonl")
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "writer"),
+    [(name, *each) for each in (OLD, NEW) for name in FILES if each == NEW or name not in SAME_SINCE_1],
+)
+def test_another_format_is_refused_in_one_line_that_names_the_file_and_its_writer(
+    run: Path, name: str, written: int, writer: str
+) -> None:
     file = run / name
     text = file.read_text()
     lines = text.splitlines() if file.suffix == ".jsonl" else [text]
     known = json.loads(lines[0])["format"]
-    first = json.loads(lines[0]) | {"format": known + 1, "new": True}
+    first = json.loads(lines[0]) | {"format": written, "new": True}
     file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
     with pytest.raises(StorageError) as refused:
         read_all(run)
     message = str(refused.value)
     assert "\n" not in message
     assert name in message
-    assert f"has format {known + 1}, but this version of SpeedRunner reads format {known}" in message
+    said = f"has format {written}, but this version of SpeedRunner reads format {known}: use {writer}"
+    assert said in message
 
 
 def read_all(path: Path) -> None:
