@@ -4,8 +4,9 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 # Pytest compiles the tests and its plugins, and would do so again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
-# In the order that tests/conftest.py gives: the engine's tests on one worker, all others on the other.
-WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder
+# In the order that tests/conftest.py gives: one worker plays the engine's tests.
+PYTEST = .venv/bin/python -m pytest --no-loadscope-reorder
+# -n: workers for two cores. Tests with processes wait for them often, so that a third worker finds time.
 
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "error: SpeedRunner \
 needs Python 3.11 or newer, not $(PYTHON). Name one: make $@ PYTHON=python3.12" >&2; exit 1; }
@@ -43,13 +44,13 @@ docs:  ## build the documentation and API reference in build/docs, with tools in
 	@.cache/docs-venv/bin/python docs/site/build_site.py
 
 check: lint  ## lint, types, and the tests that start no process: run it while developing
-	@$(WORKERS) -m "not slow and not process"
+	@$(PYTEST) -n 2 -m "not slow and not process"
 
 test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
-	@$(WORKERS) -m "not slow"
+	@$(PYTEST) -n 3 -m "not slow"
 
 test-slow: venv  ## the tests that take long: killed servers, whole runs and experiments, Slurm
-	@$(WORKERS) -m slow
+	@$(PYTEST) -n 3 -m slow
 
 chaos: venv  ## break N runs at random moments, resume and check them: `make chaos N=100`
 	@.venv/bin/python -m tests.chaos --trials $(or $(N),100)
