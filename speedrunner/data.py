@@ -6,10 +6,15 @@ docs/data.md lists the tables and their columns, and has examples.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, get_args
 
 from speedrunner.config.names import condition_name
+from speedrunner.results.checkpoints import frame_episodes, frame_sleeps
+from speedrunner.results.ledger import RunCosts, run_costs
+from speedrunner.results.pricing import OWN, PriceBook, price_book
+from speedrunner.store import run_data
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import (
@@ -26,13 +31,11 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
-from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
 if TYPE_CHECKING:
     import pandas
-
-    from speedrunner.store.frames import Table
 
 __all__ = [
     "AgentRecord",
@@ -42,11 +45,13 @@ __all__ = [
     "Message",
     "Policy",
     "Process",
+    "Run",
     "RunData",
     "Runs",
     "Skill",
     "SleepRecord",
     "StorageError",
+    "Table",
     "Termination",
     "Trajectory",
     "Turn",
@@ -54,20 +59,61 @@ __all__ = [
     "load_all",
 ]
 
+Table = Literal["episodes", "sleeps", "requests", "turns", "calls", "skills"]
+
+
+class Run(RunData):
+    """One run with its tables. `RunData` has the records behind them."""
+
+    def frame(self, table: Table, prices: str | None = None) -> pandas.DataFrame:
+        """Return a table as a flat data frame; docs/data.md lists the tables and their columns.
+
+        Args:
+            prices: a price list of `configs/prices/`; `None`: the prices that the run used.
+
+        Raises:
+            ValueError: the table is unknown.
+            StorageError: the run cannot be read.
+            InvalidConfig: the price list does not exist.
+        """
+        if table == "episodes":
+            return _flatten_tasks(frame_episodes(self.episodes, self._price_ledger(prices)))
+        if table == "sleeps":
+            return frame_sleeps(self, self._price_ledger(prices))
+        if table not in get_args(Table):
+            raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(Table))}")
+        from speedrunner.store.frames import frame_records  # imports pandas
+
+        return frame_records(self, table, self._find_prices(prices).by_tokens)
+
+    def _price_ledger(self, prices: str | None) -> RunCosts:
+        (costs,) = run_costs([self], [self._find_prices(prices)])
+        return costs
+
+    def _find_prices(self, prices: str | None) -> PriceBook:
+        """Return the price list of a run, which has none before its first process."""
+        return price_book(self, prices) if prices or self.processes else PriceBook(OWN, {})
+
+
+def _flatten_tasks(episodes: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the episodes with `task_env`, `task_name` and `task_index` instead of `task`."""
+    place, tasks = [*episodes].index("task"), episodes.pop("task")
+    for name in ("index", "name", "env"):
+        episodes.insert(place, f"task_{name}", tasks.map(attrgetter(name)))
+    return episodes.astype({"task_env": "str", "task_name": "str", "task_index": "int64"})
+
 
 class Runs:
     """Several runs with joint tables."""
 
-    def __init__(self, runs: Sequence[RunData]) -> None:
+    def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = list(runs)
 
-    def frame(self, table: Table) -> pandas.DataFrame:
+    def frame(self, table: Table, prices: str | None = None) -> pandas.DataFrame:
         """Return a table of all runs. The first columns are `run` (the folder's path), `env`, `method`,
         `model_config` (the models'; all three as in folder names) and `seed`.
 
-        Raises:
-            ValueError: the table is unknown.
-            StorageError, InvalidConfig: a run cannot be read.
+        Takes and raises the same as `Run.frame`; `InvalidConfig` also for a run's configuration.
         """
         import pandas
 
@@ -77,11 +123,21 @@ class Runs:
             own = condition_name(config)
             texts = {"run": str(run.path), "env": own.env, "method": own.method, "model_config": own.model}
             named: dict[str, str | int] = {**texts, "seed": config.run.seed}
-            found = run.frame(table)
+            found = run.frame(table, prices)
             for place, (name, value) in enumerate(named.items()):
                 found.insert(place, name, value)
             frames.append(found)
         return pandas.concat(frames, ignore_index=True)
+
+
+def load(path: Path | str, *, skip_broken: bool = False) -> Run:
+    """Open a run for reading. Raises `StorageError` if the folder is not a run.
+
+    Args:
+        skip_broken: whether to leave out broken lines and sleeps, and name them in `Run.left_out`.
+    """
+    found = run_data.load(path, skip_broken=skip_broken)
+    return Run(found.path, found.left_out)
 
 
 def load_all(*folders: Path | str) -> Runs:

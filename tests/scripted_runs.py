@@ -33,10 +33,10 @@ from serving.usage import Usage
 from speedrunner.cli import output
 from speedrunner.cli.app import main
 from speedrunner.config.compose import compose
+from speedrunner.data import Run, load
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up
-from speedrunner.store.run_data import RunData, load
 from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
 
@@ -105,7 +105,7 @@ class ScriptedRun:
         return self.folder / self.name
 
     @property
-    def data(self) -> RunData:
+    def data(self) -> Run:
         """The run as it is on the disk now."""
         return load(self.dir)
 
@@ -238,7 +238,7 @@ PLANNED = [
 ]
 
 
-def keys(data: RunData) -> list[str]:
+def keys(data: Run) -> list[str]:
     """Every finished episode, from its own file."""
     return sorted(each.episode for each in (*data.trajectories(), *data.evaluations()))
 
@@ -258,7 +258,7 @@ def check_finished(folder: Path, planned: list[str], sleeps: int) -> None:
     check_files(folder)
 
 
-def check_ledger(data: RunData) -> None:
+def check_ledger(data: Run) -> None:
     """Each turn of each finished episode and sleep has its row, with the same tokens, and none is wasted."""
     kept: dict[tuple[str, str], list[Usage]] = {}
     for row in data.requests:

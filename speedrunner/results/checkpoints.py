@@ -23,8 +23,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from serving.usage import Usage
 from speedrunner.results.inference import Estimate, bootstrap_mean
-from speedrunner.results.ledger import Line, RunCosts
+from speedrunner.results.ledger import Classes, Line, RunCosts
 from speedrunner.store.records import EpisodeRow, Termination
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
@@ -41,21 +42,37 @@ CUT = (Termination.WALL_CLOCK.value, Termination.CONTEXT_OVERFLOW.value)
 SPENT = ("uncached", "cached", "output", "usd")
 """Tokens by class, and USD, that an episode or a sleep takes."""
 
-COSTS = ("llm_calls", *SPENT)
-"""Values that are missing for an episode without a request."""
+COSTS = ("llm_calls", "uncached", "cached", "output", "reasoning", "usd")
+"""Values that are missing for an episode without a request. Reasoning tokens are a part of `output`."""
+
+EPISODE_TYPES = {
+    **{"episode": "str", "number": "int64", "phase": "str", "checkpoint": "int64", "policy": "int64"},
+    **{"attempt": "int64", "task": "object", "termination": "str", "score": "float64", "success": "float64"},
+    **{"actions": "int64", "skill_calls": "int64", "invalid_calls": "int64", "repeated_calls": "float64"},
+    **dict.fromkeys((*COSTS, "seconds"), "float64"),
+    **{"unreported": "int64", "at_most": "float64", "answers": "int64", "thought_cut": "int64"},
+}
+"""Columns of `frame_episodes` with their types, which an empty frame has, too."""
+
+SLEEP_TYPES = {
+    **dict.fromkeys(("sleep", "rollouts", "attempt", "accepted", "refused", "replayed"), "int64"),
+    **dict.fromkeys(COSTS[:-1], "int64"),
+    **dict.fromkeys(("usd", "thought_cut", "seconds"), "float64"),
+    **dict.fromkeys(("prefix_before", "prefix_after", "prefix_invalidated"), "Int64"),
+    "error": "str",
+}
+"""Columns of `frame_sleeps` with their types."""
 
 MEANS = ("score", "llm_calls", "actions", "repeated_calls", "uncached", "cached", "output", "usd")
 """Columns for which a checkpoint has the mean over its scored test episodes."""
 
 
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
-    """Return one row per finished episode.
+    """Return one row per finished episode, by key, with the columns `EPISODE_TYPES`; unknown values are NaN.
 
-    Columns: `episode`, `number` (its last part, or -1), `phase`, `checkpoint`, `policy`, `task`,
-    `termination`, `score`, `success`, `actions`, `skill_calls`, `repeated_calls`, `llm_calls`, `uncached`,
-    `cached`, `output` (tokens), `usd`, `seconds`, `unreported` (requests with unknown tokens), `at_most`
-    (maximum tokens of these requests), `answers` and `thought_cut` (answers whose thinking was closed at its
-    budget). Unknown values are NaN.
+    `number` is the last part of the key, or -1. `uncached`, `cached` and `output` are tokens, and `reasoning`
+    is a part of `output`. `unreported` counts requests with unknown tokens, and `at_most` is the maximum of
+    these tokens. `answers` counts answers, and `thought_cut` those whose thinking was closed at its budget.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
@@ -72,12 +89,14 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
         "phase": [row.phase for row in rows],
         "checkpoint": [row.checkpoint for row in rows],
         "policy": [row.policy for row in rows],
+        "attempt": [row.attempt for row in rows],
         "task": [row.task for row in rows],
         "termination": [row.termination.value for row in rows],
         "score": [row.score for row in rows],
         "success": [None if row.success is None else float(row.success) for row in rows],
         "actions": [row.actions for row in rows],
         "skill_calls": [row.skill_calls for row in rows],
+        "invalid_calls": [row.invalid_calls for row in rows],
         "repeated_calls": [row.repeated_calls for row in rows],
         **{name: [each[name] for each in amounts] for name in COSTS},
         "seconds": [row.seconds for row in rows],
@@ -86,9 +105,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
         "answers": [line.answers for line in lines],
         "thought_cut": [line.thought_cut for line in lines],
     }
-    numbers = ["score", "success", "repeated_calls", *COSTS, "at_most"]
-    frame = pandas.DataFrame(columns, dtype=None if rows else object)  # else empty texts are numbers
-    return frame.astype(dict.fromkeys(numbers, float))
+    return pandas.DataFrame(columns, dtype=None if rows else object).astype(EPISODE_TYPES)
 
 
 def episode_amounts(row: EpisodeRow, costs: RunCosts | None = None) -> dict[str, float]:
@@ -97,20 +114,28 @@ def episode_amounts(row: EpisodeRow, costs: RunCosts | None = None) -> dict[str,
     Args:
         costs: as for `frame_episodes`.
     """
-    nan, usage = float("nan"), row.usage
     if not row.llm_calls:
-        return dict.fromkeys(COSTS, nan)
-    tokens = {"uncached": usage.uncached, "cached": usage.cached, "output": usage.completion, "usd": nan}
+        return dict.fromkeys(COSTS, float("nan"))
+    return {"llm_calls": row.llm_calls, **_spent(row.episode, row.usage, costs)}
+
+
+def _spent(key: str, usage: Usage, costs: RunCosts | None) -> dict[str, float]:
+    """Return the tokens by class and the USD of an episode or a sleep.
+
+    Args:
+        usage: its tokens if there is no ledger.
+    """
+    tokens, usd = Classes.of(usage), float("nan")
     if costs is not None:
-        line = costs.episodes.get(row.episode, Line())
-        useful = line.useful
-        tokens = {
-            "uncached": useful.computed,
-            "cached": useful.cached,
-            "output": useful.reasoning + useful.action,
-            "usd": nan if costs.unpriced else line.useful_usd,
-        }
-    return {"llm_calls": row.llm_calls, **tokens}
+        line = costs.episodes.get(key, Line())
+        tokens, usd = line.useful, usd if costs.unpriced else line.useful_usd
+    return {
+        "uncached": tokens.computed,
+        "cached": tokens.cached,
+        "output": tokens.reasoning + tokens.action,
+        "reasoning": tokens.reasoning,
+        "usd": usd,
+    }
 
 
 def _number(episode: str) -> int:
@@ -120,37 +145,33 @@ def _number(episode: str) -> int:
 
 
 def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
-    """Return one row per sleep, by its number: edits, tokens, USD, seconds, and the change of the prefix.
+    """Return one row per sleep, by its number, with the columns `SLEEP_TYPES`; unknown values are missing.
 
-    `thought_cut` is the share of the inducer's (or optimizer's) answers whose thinking was closed at its
-    budget; NaN without an answer.
+    `llm_calls`, tokens and USD include the episodes that the sleep played again, which `replayed` counts.
+    `accepted` and `refused` count edits. `thought_cut` is the share of the inducer's (or optimizer's) answers
+    whose thinking was closed at its budget. `prefix_invalidated` are the tokens of the prompt prefix that the
+    sleep made useless in the cache.
+
+    Args:
+        costs: as for `frame_episodes`.
     """
     import pandas
 
-    nan = float("nan")
     found = []
     for record in run.sleeps:
-        line, inducer = Line(), Line()
-        if costs is not None:
-            line = costs.episodes.get(sleep_key(record.sleep), line)
-            inducer = costs.sleeping_roles.get(sleep_key(record.sleep), inducer)
-        turns = [len(agent.turns) for agent in record.agents] + [
-            len(again.turns) for again in record.attempts
-        ]
-        refused = sum(edit.error is not None for edit in record.edits)
-        prefix = record.prefix
+        key, prefix = sleep_key(record.sleep), record.prefix
+        inducer = Line() if costs is None else costs.sleeping_roles.get(key, Line())
         found.append(
             {
                 "sleep": record.sleep,
                 "rollouts": record.rollouts,
-                "llm_calls": sum(turns),
-                "accepted": len(record.edits) - refused,
-                "refused": refused,
-                "uncached": line.useful.computed,
-                "cached": line.useful.cached,
-                "output": line.useful.reasoning + line.useful.action,
+                "attempt": record.attempt,
+                "llm_calls": len(record.turns),
+                "accepted": record.accepted,
+                "refused": record.refused,
+                "replayed": len(record.attempts),
+                **_spent(key, record.usage, costs),
                 "thought_cut": inducer.thought_cut_share,
-                "usd": nan if costs is None or costs.unpriced else line.useful_usd,
                 "seconds": record.seconds,
                 "prefix_before": prefix.before if prefix else None,
                 "prefix_after": prefix.after if prefix else None,
@@ -158,12 +179,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
                 "error": record.error,
             }
         )
-    columns = ["sleep", "rollouts", "llm_calls", "accepted", "refused", "uncached", "cached", "output"]
-    columns += ["thought_cut", "usd", "seconds"]
-    columns += ["prefix_before", "prefix_after", "prefix_invalidated", "error"]
-    kinds = dict.fromkeys(("prefix_before", "prefix_after", "prefix_invalidated"), "Int64")
-    kinds |= dict.fromkeys(("thought_cut", "usd"), "float64")
-    return pandas.DataFrame(found, columns=columns).astype(kinds)
+    return pandas.DataFrame(found, columns=[*SLEEP_TYPES]).astype(SLEEP_TYPES)
 
 
 class EvaluationPoint(msgspec.Struct, frozen=True):
@@ -183,9 +199,10 @@ class EvaluationPoint(msgspec.Struct, frozen=True):
 
 
 def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
-    """Return some columns of `average_tests`, ascending, without the cost of a data frame.
+    """Return some columns of `average_tests`, ascending.
 
-    A page of many runs needs no more.
+    This second implementation needs no pandas, whose import alone takes longer than `status` or a list of
+    runs may. A property test compares the two.
     """
     tests: dict[int, list[EpisodeRow]] = {}
     for row in rows:

@@ -6,7 +6,7 @@ import msgspec
 
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
-from serving.usage import Prices
+from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, PricesConfig
 from speedrunner.store.run_data import RunData
@@ -33,6 +33,11 @@ class PriceBook(msgspec.Struct, frozen=True):
     models: dict[str, Prices]
     gpus: dict[str, int] = {}
     gpu_hour_usd: float | None = None
+
+    def by_tokens(self, model: str | None, usage: Usage | None) -> float | None:
+        """Return the USD for a model's tokens; `None` if its price list or the tokens are unknown."""
+        prices = self.models.get(model or "")
+        return None if prices is None or usage is None else prices.cost(usage)
 
     def by_time(self, model: str, seconds: float | None) -> float | None:
         """Return the USD for seconds of a model's engine; `None` if it is not paid by time, or they are

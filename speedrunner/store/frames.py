@@ -1,7 +1,8 @@
-"""A run's tables as data frames. The record types define the columns, so an empty run has them, too.
+"""A run's requests, turns, calls and skills as data frames, one row per record.
 
-Nested records become columns such as `usage_prompt` and `task_name`. Integer columns with missing values are
-`Int64`; missing texts and unknown USD are NaN.
+`speedrunner.results` has the frames of episodes and sleeps. The record types define the columns, so an empty
+run has them, too. Nested records become columns such as `usage_prompt` and `labels_role`. Integer columns
+with missing values are `Int64`; missing texts and unknown USD are NaN.
 """
 
 from __future__ import annotations
@@ -18,16 +19,19 @@ import pandas
 from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import CallNode, EpisodeRow, PrefixChange, Skill, Turn
+from speedrunner.store.records import CallNode, Skill, Turn
 from speedrunner.store.stored_run import sleep_key
 
 if TYPE_CHECKING:
     from speedrunner.store.run_data import RunData
 
-Table = Literal["episodes", "requests", "turns", "calls", "sleeps", "skills"]
+RecordTable = Literal["requests", "turns", "calls", "skills"]
 
 Row = dict[str, Any]
 """Values by the names of a record's fields."""
+
+Cost = Callable[[str | None, Usage | None], float | None]
+"""Returns the USD for a model's tokens; `None` if they are unknown."""
 
 
 class _Place(msgspec.Struct, kw_only=True):
@@ -82,29 +86,14 @@ class _CallRow(_Place, kw_only=True):
     line: int | None
 
 
-class _SleepRow(msgspec.Struct, kw_only=True):
-    """A sleep; `accepted` and `refused` count edits, `replayed` counts episodes that were played again."""
+def frame_records(run: RunData, table: RecordTable, cost: Cost) -> pandas.DataFrame:
+    """Return one of a run's tables. Raises `StorageError`.
 
-    sleep: int
-    rollouts: int
-    attempt: int
-    llm_calls: int
-    accepted: int
-    refused: int
-    replayed: int
-    usage: Usage
-    usd: float | None
-    seconds: float
-    prefix: PrefixChange | None
-    error: str | None
-
-
-def frame(run: RunData, table: Table) -> pandas.DataFrame:
-    """Return one of a run's tables. Raises `StorageError`, and `ValueError` for an unknown table."""
-    if table not in _TABLES:
-        raise ValueError(f"unknown table {table!r}; tables: {', '.join(_TABLES)}")
+    Args:
+        cost: fills the column `usd` of requests and turns.
+    """
     hints, rows = _TABLES[table]
-    found = list(rows(run))
+    found = list(rows(run, cost))
     columns = {
         "_".join(path): pandas.Series([_value(row, path) for row in found], dtype=dtype)
         for path, dtype in _columns(hints)
@@ -112,19 +101,13 @@ def frame(run: RunData, table: Table) -> pandas.DataFrame:
     return pandas.DataFrame(columns)
 
 
-def _episodes(run: RunData) -> Iterator[Row]:
-    usd = _usd_by_key(run)
-    for row in run.episodes:
-        yield msgspec.structs.asdict(row) | {"usd": usd(row.episode)}
-
-
-def _requests(run: RunData) -> Iterator[Row]:
+def _requests(run: RunData, cost: Cost) -> Iterator[Row]:
     for row in run.requests:
-        usd = _usd(run, row.model, row.usage)
+        usd = cost(row.model, row.usage)
         yield msgspec.structs.asdict(row) | {"labels": Labels.of(row.labels), "usd": usd}
 
 
-def _turns(run: RunData) -> Iterator[Row]:
+def _turns(run: RunData, cost: Cost) -> Iterator[Row]:
     models = {Labels.of(row.labels).role: row.model for row in run.requests}
     for place, turn in _iterate_turns(run):
         model, executed = models.get(turn.role), turn.executed
@@ -134,11 +117,11 @@ def _turns(run: RunData) -> Iterator[Row]:
             "call": turn.call and turn.call.name,
             "kind": executed and executed.kind,
             "actions": executed.actions if executed else 0,
-            "usd": _usd(run, model, turn.usage),
+            "usd": cost(model, turn.usage),
         }
 
 
-def _calls(run: RunData) -> Iterator[Row]:
+def _calls(run: RunData, _: Cost) -> Iterator[Row]:
     for place, turn in _iterate_turns(run):
         if turn.executed is not None:
             for call, (parent, depth, node) in enumerate(_tree(turn.executed)):
@@ -153,23 +136,7 @@ def _calls(run: RunData) -> Iterator[Row]:
                 }
 
 
-def _sleeps(run: RunData) -> Iterator[Row]:
-    usd = _usd_by_key(run)
-    for record in run.sleeps:
-        turns = [turn for agent in record.agents for turn in agent.turns]
-        turns += [turn for again in record.attempts for turn in again.turns]
-        refused = sum(edit.error is not None for edit in record.edits)
-        yield msgspec.structs.asdict(record) | {
-            "llm_calls": len(turns),
-            "accepted": len(record.edits) - refused,
-            "refused": refused,
-            "replayed": len(record.attempts),
-            "usage": sum((turn.usage for turn in turns), Usage()),
-            "usd": usd(sleep_key(record.sleep)),
-        }
-
-
-def _skills(run: RunData) -> Iterator[Row]:
+def _skills(run: RunData, _: Cost) -> Iterator[Row]:
     for version in run.policies.versions():
         for skill in run.policies.load(version).skills:
             yield {"policy": version} | msgspec.structs.asdict(skill)
@@ -182,12 +149,10 @@ def _hints(record: Any, **more: Any) -> dict[str, Any]:
     return hints | more
 
 
-_TABLES: dict[Table, tuple[dict[str, Any], Callable[[RunData], Iterator[Row]]]] = {
-    "episodes": (_hints(EpisodeRow, usd=float | None), _episodes),
+_TABLES: dict[RecordTable, tuple[dict[str, Any], Callable[[RunData, Cost], Iterator[Row]]]] = {
     "requests": (_hints(LedgerRow, labels=Labels, usd=float | None), _requests),
     "turns": (_hints(_TurnRow), _turns),
     "calls": (_hints(_CallRow), _calls),
-    "sleeps": (_hints(_SleepRow), _sleeps),
     "skills": ({"policy": int} | _hints(Skill), _skills),
 }
 
@@ -227,23 +192,6 @@ def _tree(root: CallNode) -> Iterator[tuple[int | None, int, CallNode]]:
         yield parent, depth, node
         waiting += [(number, depth + 1, below) for below in reversed(node.calls)]
         number += 1
-
-
-def _usd(run: RunData, model: str | None, usage: Usage | None) -> float:
-    """Return the cost of tokens at the run's prices; NaN if either is unknown."""
-    prices = run.prices.get(model or "")
-    return float("nan") if prices is None or usage is None else prices.cost(usage)
-
-
-def _usd_by_key(run: RunData) -> Callable[[str], float]:
-    """Return a function for the cost of an episode or sleep: all roles, without wasted requests."""
-    sums: dict[str | None, float] = {}
-    for row in run.requests:
-        if row.usage is not None and not row.wasted:
-            key = Labels.of(row.labels).episode
-            sums[key] = sums.get(key, 0.0) + _usd(run, row.model, row.usage)
-    nothing = 0.0 if sums and run.prices else float("nan")
-    return lambda key: sums.get(key, nothing)
 
 
 def _text(result: object) -> str | None:

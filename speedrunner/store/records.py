@@ -406,6 +406,27 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     lost: list[str] = []
     format: Whole = FORMAT
 
+    @property
+    def turns(self) -> list[Turn]:
+        """Return the turns of all agents, then those of the played episodes."""
+        parts: list[AgentRecord | Trajectory] = [*self.agents, *self.attempts]
+        return [turn for part in parts for turn in part.turns]
+
+    @property
+    def usage(self) -> Usage:
+        """Return the tokens of all turns."""
+        return sum((turn.usage for turn in self.turns), Usage())
+
+    @property
+    def refused(self) -> int:
+        """Return the number of refused edits."""
+        return sum(edit.error is not None for edit in self.edits)
+
+    @property
+    def accepted(self) -> int:
+        """Return the number of accepted edits."""
+        return len(self.edits) - self.refused
+
 
 class OfferedTools(msgspec.Struct, frozen=True, kw_only=True):
     """The tools that a role was offered under a policy. A role may have several lists under one policy."""

@@ -1,8 +1,8 @@
 """Read runs: `load` gives people and commands a `RunData`.
 
-    stored_run.RunFiles   the layout of a run          ┐
-    episode_file          finds and reads episodes     ├─ RunData ── history.History, for methods
-    records, frames       typed records, data frames   ┘
+    stored_run.RunFiles   the layout of a run        ┐
+    episode_file          finds and reads episodes   ├─ RunData ── history.History, for methods
+    records               typed records              ┘      └───── speedrunner.data.Run, for notebooks
 
 Reading takes no lock and works while a run is played; unfinished records are left out.
 """
@@ -38,10 +38,7 @@ from speedrunner.store.records import (
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
 
 if TYPE_CHECKING:
-    import pandas
-
     from serving.reconciliation import Reconciliation
-    from speedrunner.store.frames import Table
 
 LEDGER_BYTES = 256 * 2**20
 """Bytes of memory that a ledger's rows may take: some 480,000 rows of 5,000 episodes."""
@@ -371,15 +368,6 @@ class RunData:
     def _describe_missing(self, episode: str) -> str:
         found = f"{self.path} has a row of {episode}, and not the episode"
         return "; ".join([found, *(self.left_out or [])])
-
-    def frame(self, table: Table) -> pandas.DataFrame:
-        """Return a table as a flat data frame; docs/data.md lists the tables and their columns.
-
-        Raises `ValueError` for an unknown table.
-        """
-        from speedrunner.store import frames
-
-        return frames.frame(self, table)
 
     def _episode_file(self, phase: Phase, number: int) -> EpisodeFile:
         path = self.files.numbered(phase, number)

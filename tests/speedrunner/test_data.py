@@ -1,9 +1,11 @@
-"""All runs of a folder as one frame, and the page that shows what can be done with it."""
+"""The tables of one run and of a folder's, and the page that shows what can be done with them."""
 
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
+from typing import get_args
 
 import pandas
 import pytest
@@ -11,12 +13,113 @@ import pytest
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.data import load, load_all
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.data import Policy, Table, load, load_all
+from speedrunner.results.pricing import price_list
+from speedrunner.results.run_result import read_result
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
-pytestmark = pytest.mark.process
+TABLES: tuple[Table, ...] = get_args(Table)
+PRICED: tuple[Table, ...] = ("episodes", "sleeps", "requests", "turns")
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Path:
+    """A run without an episode."""
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config("run: {}\n")
+        run.write_policy(Policy(version=0))
+    return run.path
+
+
+@pytest.mark.parametrize("table", TABLES)
+def test_an_empty_run_has_the_columns_of_a_full_one_and_their_types(
+    learnt: ScriptedRun, empty: Path, table: Table
+) -> None:
+    full, none = learnt.data.frame(table), load(empty).frame(table)
+    assert len(full) > 0
+    assert len(none) == 0
+    assert none.dtypes.to_dict() == full.dtypes.to_dict()
+    assert {type(value) for value in full.to_numpy().flatten()} <= {str, int, float, bool, type(pandas.NA)}
+
+
+@pytest.mark.parametrize("prices", [None, "gpt-5.4-mini"])
+def test_episodes_and_sleeps_are_those_of_the_report(learnt: ScriptedRun, prices: str | None) -> None:
+    found = read_result(learnt.dir, prices)
+    episodes, sleeps = (learnt.data.frame(table, prices) for table in ("episodes", "sleeps"))
+    columns = [name for name in episodes if not name.startswith("task_")]
+    pandas.testing.assert_frame_equal(episodes[columns], found.episodes[columns])
+    pandas.testing.assert_frame_equal(sleeps, found.sleeps)
+    tasks = [(task.env, task.name, task.index) for task in found.episodes["task"]]
+    own = episodes[["task_env", "task_name", "task_index"]].itertuples(index=False, name=None)
+    assert list(own) == tasks
+
+
+@pytest.mark.parametrize("prices", [None, "gpt-5.4-mini"])
+def test_turns_add_up_to_their_episodes_and_sleeps(learnt: ScriptedRun, prices: str | None) -> None:
+    data = learnt.data
+    turns = data.frame("turns", prices)
+    turns["uncached"] = turns["usage_prompt"] - turns["usage_cached"]
+    names = {"uncached": "uncached", "usage_cached": "cached", "usage_completion": "output"}
+    names |= {"usage_reasoning": "reasoning", "usd": "usd", "actions": "actions"}
+    by_key = turns.groupby("episode")
+    sums = by_key[[*names]].sum().rename(columns=names).assign(llm_calls=by_key.size())
+    episodes = data.frame("episodes", prices).set_index("episode")
+    assert episodes["usd"].min() > 0
+    for name in sums:
+        assert sums.loc[episodes.index, name].tolist() == pytest.approx(episodes[name].tolist()), name
+    for name in ("phase", "checkpoint", "policy", "attempt"):
+        assert by_key[name].first()[episodes.index].tolist() == episodes[name].tolist(), name
+    sleeps = data.frame("sleeps", prices)
+    asleep = sums.loc[[f"sleep/{number:04d}" for number in sleeps["sleep"]]]
+    for name in asleep.drop(columns="actions"):
+        assert asleep[name].tolist() == pytest.approx(sleeps[name].tolist()), name
+
+
+def test_another_price_list_prices_every_token(learnt: ScriptedRun) -> None:
+    requests, list_ = learnt.data.frame("requests", "gpt-5.4-mini"), price_list("gpt-5.4-mini")
+    assert list_.output is not None
+    assert requests["usd"].sum() > requests["usage_completion"].sum() * list_.output / 1e6 > 0
+    with pytest.raises(InvalidConfig, match="none-such"):
+        learnt.data.frame("turns", "none-such")
+
+
+def test_without_prices_usd_are_missing_and_everything_else_stays(
+    learnt: ScriptedRun, tmp_path: Path
+) -> None:
+    run = shutil.copytree(learnt.dir, tmp_path / "run")
+    (run / "processes.jsonl").unlink()
+    for table in PRICED:
+        without, usual = load(run).frame(table), learnt.data.frame(table)
+        assert without["usd"].isna().all()
+        pandas.testing.assert_frame_equal(without.drop(columns="usd"), usual.drop(columns="usd"))
+
+
+def test_without_a_ledger_nothing_is_priced(learnt: ScriptedRun, tmp_path: Path) -> None:
+    run = shutil.copytree(learnt.dir, tmp_path / "run")
+    (run / "requests.jsonl").unlink()
+    with pytest.raises(RunDirectoryError, match="has episodes but no ledger"):
+        load(run).frame("episodes")
+
+
+def test_edits_of_a_sleep_are_counted(learnt: ScriptedRun) -> None:
+    sleeps = learnt.data.frame("sleeps")
+    assert sleeps["accepted"].tolist() == [1, 0]
+    assert sleeps["rollouts"].tolist() == [2, 2]
+
+
+def test_an_unknown_table_is_told(learnt: ScriptedRun) -> None:
+    with pytest.raises(ValueError, match="unknown table 'steps'; tables: episodes, sleeps, requests"):
+        learnt.data.frame("steps")  # type: ignore[arg-type]
+
+
+def test_the_documentation_names_every_column(empty: Path) -> None:
+    text = (CHECKOUT / "docs" / "data.md").read_text()
+    columns = {name for table in TABLES for name in load(empty).frame(table)}
+    assert [name for name in sorted(columns) if f"`{name}`" not in text and "at_most_" not in name] == []
 
 
 @pytest.fixture(scope="module")
@@ -33,6 +136,7 @@ def folder(
     return folder / "runs"
 
 
+@pytest.mark.process
 def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
     runs = load_all(folder)
     found = runs.frame("episodes")
@@ -42,9 +146,10 @@ def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
     pandas.testing.assert_frame_equal(found.iloc[:, 5:], alone)
 
 
-@pytest.mark.parametrize("table", ["episodes", "requests", "turns", "calls", "sleeps", "skills"])
-def test_every_table_is_there_for_all_runs(folder: Path, table: str) -> None:
-    found = load_all(folder).frame(table)  # type: ignore[arg-type]
+@pytest.mark.process
+@pytest.mark.parametrize("table", TABLES)
+def test_every_table_is_there_for_all_runs(folder: Path, table: Table) -> None:
+    found = load_all(folder).frame(table)
     assert set(found.method) >= {"speedrunner"}
 
 
@@ -53,6 +158,7 @@ def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
         load_all(tmp_path)
 
 
+@pytest.mark.process
 def test_the_page_s_code_runs(folder: Path) -> None:
     page = (CHECKOUT / "docs" / "data.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)

@@ -8,13 +8,15 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from statistics import fmean, stdev
 
 import pandas
 import pytest
 
-from serving.model_configs import CHECKOUT
+from serving.meter import LedgerRow
+from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.report.collected import Collected, collect, describe
 from speedrunner.results.writing import write
 from speedrunner.store.run_data import load
@@ -66,21 +68,44 @@ def test_the_files_are_there_in_both_kinds(made: Path) -> None:
     assert {path.name for path in made.iterdir()} == {f"{n}.{kind}" for n in names for kind in ("csv", "tex")}
 
 
-def test_performance_is_what_the_frames_of_the_runs_say(sweep: Path, made: Path) -> None:
+def priced(rows: Iterable[LedgerRow]) -> float:
+    """Return the USD of requests by the formula of the paper's Appendix A.3."""
+    list_ = load_model_config("gpt-5.4-mini").prices
+    usages = [row.usage for row in rows if row.usage is not None and not row.wasted]
+    amounts = [
+        (each.prompt - each.cached) * list_.uncached
+        + each.cached * list_.cached
+        + each.completion * list_.output
+        for each in usages
+    ]
+    return sum(amounts) / 1e6
+
+
+def test_performance_is_what_the_rows_and_ledgers_of_the_runs_say(sweep: Path, made: Path) -> None:
     table = pandas.read_csv(made / "performance.csv")
     for row in table.to_dict("records"):
         seeds = []
         for seed in (0, 1):
             run = load(sweep / f"babyai-{row['method']}-gpt-5.4-mini-seed{seed}")
-            episodes, sleeps = run.frame("episodes"), run.frame("sleeps")
-            played = episodes[(episodes.phase == "test") & (episodes.checkpoint == row["checkpoint"])]
-            made_by = sleeps[sleeps.sleep == played.policy.iloc[0]]
-            share = (made_by.usd / made_by.rollouts).sum()
+            played = [
+                each for each in run.rows if each.phase == "test" and each.checkpoint == row["checkpoint"]
+            ]
+            spent: dict[str | None, list[LedgerRow]] = {}
+            for request in run.requests:
+                spent.setdefault(request.labels.get("episode"), []).append(request)
+            share = sum(
+                priced(spent[f"sleep/{sleep.sleep:04d}"]) / sleep.rollouts
+                for sleep in run.sleeps
+                if sleep.sleep == played[0].policy
+            )
             seeds.append({
-                "score": played.score.mean(), "llm_calls": played.llm_calls.mean(),
-                "actions": played.actions.mean(), "cached": played.usage_cached.mean(),
-                "uncached": (played.usage_prompt - played.usage_cached).mean(),
-                "output": played.usage_completion.mean(), "cost_usd": played.usd.mean() + share,
+                "score": fmean(each.score for each in played if each.score is not None),
+                "llm_calls": fmean(each.llm_calls for each in played),
+                "actions": fmean(each.actions for each in played),
+                "cached": fmean(each.usage.cached for each in played),
+                "uncached": fmean(each.usage.prompt - each.usage.cached for each in played),
+                "output": fmean(each.usage.completion for each in played),
+                "cost_usd": fmean(priced(spent[each.episode]) for each in played) + share,
             })  # fmt: skip
         for name in seeds[0]:
             assert row[name] == pytest.approx(fmean(each[name] for each in seeds)), name
@@ -101,9 +126,8 @@ def test_training_and_break_even_are_what_the_ledgers_say(sweep: Path, made: Pat
             row for row in ours.requests if row.labels["phase"] in ("train", "sleep") and not row.wasted
         ]
         spent.append(sum(row.usage.completion for row in useful if row.usage))
-        first, second = (run.frame("episodes").set_index("episode") for run in (react, ours))
-        last = [key for key in first.index if key.startswith("test/0004/")]
-        saved.append(float((first.usage_completion - second.usage_completion)[last].mean()))
+        first, second = ({row.episode: row.usage.completion for row in run.rows} for run in (react, ours))
+        saved.append(fmean(first[key] - second[key] for key in first if key.startswith("test/0004/")))
     training = pandas.read_csv(made / "training.csv")
     row = training[(training.method == "speedrunner") & (training.checkpoint == 4)].iloc[0]
     assert row["training_output"] == pytest.approx(fmean(spent))

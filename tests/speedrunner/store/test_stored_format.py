@@ -9,6 +9,8 @@ from typing import get_args
 
 import pytest
 
+from speedrunner.data import Table
+from speedrunner.data import load as load_frames
 from speedrunner.experiments.forecast import read_measurements
 from speedrunner.export.conversations import check
 from speedrunner.results.ledger import run_costs
@@ -17,7 +19,6 @@ from speedrunner.results.run_result import read_result
 from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.files import StorageError
-from speedrunner.store.frames import Table
 from speedrunner.store.history import History
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
@@ -58,7 +59,7 @@ def test_a_method_reads_its_history() -> None:
 
 @pytest.mark.parametrize("table", get_args(Table))
 def test_each_data_frame_has_rows(table: Table) -> None:
-    assert len(load(STORED).frame(table)) > 0
+    assert len(load_frames(STORED).frame(table)) > 0
 
 
 def test_its_results_are_those_of_its_records() -> None:
