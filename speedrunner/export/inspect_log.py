@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Any
 
 import msgspec
@@ -14,6 +13,8 @@ from speedrunner.config.names import condition_name
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode, run_names, timestamp
 from speedrunner.optional import optional
+from speedrunner.results.checkpoints import average_tests, frame_episodes
+from speedrunner.results.plain_rows import list_rows
 from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory
@@ -38,26 +39,31 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
         folder.mkdir(parents=True, exist_ok=True)
         for name, path in zip(run_names(runs), runs, strict=True):
             run = load(path, skip_broken=True)
-            for checkpoint in sorted({row.checkpoint for row in run.episodes if row.phase == "test"}):
-                if not (played := run.evaluations(checkpoint)):
+            for point in list_rows(average_tests(frame_episodes(run.episodes))):
+                if not (played := run.evaluations(point["checkpoint"])):
                     continue  # a damaged run may have only summary rows
-                file = folder / f"{name}-{checkpoint:04d}.eval"
-                inspect.write_eval_log(_log(inspect, run, checkpoint, played), str(file))
+                file = folder / f"{name}-{point['checkpoint']:04d}.eval"
+                inspect.write_eval_log(_log(inspect, run, point, played), str(file))
                 written.append(file)
     return written
 
 
-def _log(inspect: Any, run: RunData, checkpoint: int, played: Sequence[Trajectory]) -> Any:
-    config = run.settings
+def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[Trajectory]) -> Any:
+    """Return the log of a checkpoint.
+
+    Args:
+        point: its row of `average_tests`, which also counts episodes that cannot be read.
+    """
+    config, checkpoint = run.settings, point["checkpoint"]
     found = condition_name(config)
-    scores = [each.outcome.score for each in played if each.outcome is not None]
+    episodes, unscored, score = point["episodes"], point["unscored"], point["score"]
     started = min(each.started for each in played)
     ended = max(each.started + each.seconds for each in played)
     task = f"{found.env} {found.method} after {checkpoint} rollouts"
-    mean = {"mean": inspect.EvalMetric(name="mean", value=fmean(scores))} if scores else {}
+    mean = {} if score is None else {"mean": inspect.EvalMetric(name="mean", value=score)}
     usage = {config.model.name: _usage(sum((each.usage for each in played), Usage()))}
     return inspect.EvalLog(
-        status="success" if len(played) >= config.run.test_episodes else "started",
+        status="success" if episodes >= config.run.test_episodes else "started",
         eval=inspect.EvalSpec(
             created=timestamp(started),
             task=task,
@@ -74,14 +80,14 @@ def _log(inspect: Any, run: RunData, checkpoint: int, played: Sequence[Trajector
             },
         ),
         results=inspect.EvalResults(
-            total_samples=len(played),
-            completed_samples=len(scores),
+            total_samples=episodes,
+            completed_samples=episodes - unscored,
             scores=[
                 inspect.EvalScore(
                     name=SCORER,
                     scorer=SCORER,
-                    scored_samples=len(scores),
-                    unscored_samples=len(played) - len(scores),
+                    scored_samples=episodes - unscored,
+                    unscored_samples=unscored,
                     metrics=mean,
                 )
             ],

@@ -18,7 +18,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
 from speedrunner.cli.export_command import Format
 from speedrunner.export.conversations import of_episode, timestamp
-from speedrunner.store.records import Termination, Trajectory
+from speedrunner.store.records import EpisodeRow, Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
@@ -49,6 +49,8 @@ def run(
         error="The world broke.\nTraceback ...",
     )
     file.write_bytes(msgspec.json.encode(broken) + b"\n" + b"".join(others))
+    rows = [EpisodeRow.of(broken, "test", 0) if row.episode == broken.episode else row for row in data.rows]
+    (data.path / "episodes.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
     return load(folder / "run")
 
 
@@ -181,7 +183,9 @@ class TestInspect:
         (broken,) = (each for each in log.samples if each.error)
         assert (broken.error and broken.error.message, broken.scores) == ("The world broke.", None)
         assert log.results is not None
-        assert log.results.scores[0].unscored_samples == 1
+        (score,) = log.results.scores
+        assert (log.results.total_samples, log.results.completed_samples) == (2, 1)
+        assert (score.scored_samples, score.unscored_samples) == (1, 1)
 
 
 @pytest.fixture(scope="module")

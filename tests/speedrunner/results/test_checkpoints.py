@@ -9,11 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from envs import Outcome
+from envs import Outcome, Task
 from serving.usage import Prices, Usage
 from speedrunner.results.checkpoints import (
     SPENT,
+    EvaluationPoint,
     average_tests,
     frame_checkpoints,
     frame_episodes,
@@ -25,7 +28,7 @@ from speedrunner.results.cost_text import notes
 from speedrunner.results.ledger import Classes, run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import PriceBook
-from speedrunner.store.records import Policy, Skill, Termination
+from speedrunner.store.records import EpisodeRow, Policy, Skill, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
@@ -322,17 +325,58 @@ def test_test_episodes_bear_no_sleep(empty: RunDirectory) -> None:
     assert rollouts(empty) == {}
 
 
-def test_points_without_a_data_frame_are_those_of_the_frame(tmp_path: Path) -> None:
+def test_without_a_ledger_tokens_are_those_of_the_turns_and_usd_are_unknown(tmp_path: Path) -> None:
+    small = SmallRun(tmp_path / "run")
+    small.policy(0, {})
+    small.train(0, (None, None))
+    small.sleep(1)
+    data = load(small.path)
+    (costs,) = run_costs([data], [BOOK])
+    pairs = [(frame_episodes(data.rows), frame_episodes(data.rows, costs))]
+    pairs.append((frame_sleeps(data, None), frame_sleeps(data, costs)))
+    for without, ledger in pairs:
+        assert without["llm_calls"].tolist() == ledger["llm_calls"].tolist()
+        for name in ("uncached", "cached", "output", "reasoning"):
+            assert without[name].tolist() == ledger[name].tolist(), name
+        assert without["usd"].isna().all()
+        assert ledger["usd"].min() > 0
+
+
+EPISODES = st.builds(
+    EpisodeRow,
+    episode=st.integers(0, 9999).map("test/0000/{:04d}".format),
+    phase=st.sampled_from(["train", "test"]),
+    checkpoint=st.sampled_from([0, 2, 4]),
+    task=st.just(Task("babyai", "go", 0)),
+    policy=st.just(0),
+    attempt=st.just(1),
+    termination=st.sampled_from(Termination),
+    score=st.none() | st.floats(0, 1),
+    success=st.none() | st.booleans(),
+    llm_calls=st.integers(0, 2),
+    actions=st.just(0),
+    skill_calls=st.just(0),
+    invalid_calls=st.just(0),
+    usage=st.builds(Usage, completion=st.integers(0, 1000)),
+    seconds=st.just(1.0),
+)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(EPISODES, max_size=12))
+def test_points_without_a_data_frame_are_those_of_the_frame(rows: list[EpisodeRow]) -> None:
+    frame = list_rows(average_tests(frame_episodes(rows)))
+    points = [msgspec.structs.asdict(each) for each in list_test_points(rows)]
+    expected = [{name: row[name] for name in EvaluationPoint.__struct_fields__} for row in frame]
+    assert points == [pytest.approx(row) for row in expected]
+
+
+def test_points_without_a_score_have_no_mean(tmp_path: Path) -> None:
     run = SmallRun(tmp_path / "run")
     run.policy(0, {})
     run.test(2, 0, [0.5, None, 1.0])
     run.test(0, 0, [None])
-    rows = load(run.path).rows
-    frame = average_tests(frame_episodes(rows))
-    points = list_test_points(rows)
-    assert [each.checkpoint for each in points] == list(frame.index) == [0, 2]
-    assert [each.score for each in points] == [None, 0.75]
-    assert [each.output for each in points] == [None, frame["output"][2]]
-    assert [(each.episodes, each.limited) for each in points] == list(
-        zip(frame["episodes"], frame["limited"], strict=True)
-    )
+    assert [(each.checkpoint, each.score) for each in list_test_points(load(run.path).rows)] == [
+        (0, None),
+        (2, 0.75),
+    ]
