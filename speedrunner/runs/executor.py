@@ -326,14 +326,13 @@ class Executor:
             record.lost = find_lost_requests(self.directory.read().ledger, record)
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
-        accepted = sum(edit.error is None for edit in tools.edits)
         kept = f"; {prefix.common} of {prefix.before} prefix tokens are unchanged" if prefix else ""
         if tools.shown is not None and tools.shown < 1:
             kept += f"; the prompt showed {tools.shown:.0%} of the batch's text"
         notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
         self.progress.say(
-            f"{name}: {len(learnt.skills)} skills{notes}; {accepted} edits accepted,"
-            f" {len(tools.edits) - accepted} refused{kept}" + (f"; {tools.error}" if tools.error else "")
+            f"{name}: {len(learnt.skills)} skills{notes}; {record.accepted} edits accepted,"
+            f" {record.refused} refused{kept}" + (f"; {tools.error}" if tools.error else "")
         )
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:

@@ -54,9 +54,8 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
 
 def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
     """Return a sleep's summary, edits and some of its cells. Raises `NotFound`."""
-    turns = sleep_turns(record)
     edits = show_edits(_definitions_before(run, record), record.edits)
-    matched = match_turns(turns, record.edits)
+    matched = match_turns(sleep_turns(record), record.edits)
     cells = list(list_cells(record, {turn: [edits[n] for n in those] for turn, those in matched.items()}))
     cell_of = {place: turn + 1 for turn, those in matched.items() for place in those}
     return {
@@ -65,10 +64,7 @@ def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
         "summary": read_summary(record),
         "numbers": {each.sleep for each in run.sleeps},
         "versions": run.policies.versions(),
-        "output_tokens": sum(turn.usage.completion for turn in turns),
-        "prompt_tokens": sum(turn.usage.prompt for turn in turns),
         "edits": [(edit, cell_of.get(place)) for place, edit in enumerate(edits)],
-        "accepted": sum(edit.error is None for edit in edits),
         "carries": bool(carried_runs(run)),
         "evidence": sleep_evidence(run, record),
         **page_part(cells, page, TURNS),
