@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from serving.admission import replicas_of
+from serving.endpoints import running_endpoint
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
@@ -21,7 +22,7 @@ from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.start_phases import list_phases
 from serving.engine.watchdog import patience_for, watch
-from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
+from serving.errors import EngineDead, ServerFailed
 from serving.gpu_check import require_gpus
 from serving.hub import found, require_hub
 from serving.meter import LedgerRow, Meter, Spending
@@ -356,49 +357,3 @@ def server_log(model_config: ModelConfig) -> Path:
     """Return the log file for a server that no run starts."""
     name = re.sub(r"[^\w.-]+", "_", model_config.name)
     return CHECKOUT / ".cache" / "servers" / f"{name}-{os.getpid()}.log"
-
-
-def check_keys(services: Iterable[tuple[ModelConfig, ServiceOptions]]) -> None:
-    """Raise `InvalidModelConfig` or `ServerFailed` if an API key is missing or invalid."""
-    for service in services:
-        running_endpoint(*service)
-
-
-def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endpoint | None:
-    """Return the address of a running server; `None` if one must be started. Sends nothing.
-
-    Raises:
-        InvalidModelConfig, ServerFailed: the address or the API key is invalid, or the key is missing.
-    """
-    if options.url is not None:
-        return Endpoint.parse(options.url, api_key=_key(model_config, options))
-    if model_config.base_url is not None:
-        return Endpoint(model_config.base_url.rstrip("/"), api_key=_key(model_config, options))
-    return None
-
-
-def _key(model_config: ModelConfig, options: ServiceOptions) -> str | None:
-    """Return the API key of a running server, from its file or from the environment."""
-    name = options.api_key_env or model_config.api_key_env
-    if options.api_key_file is not None:
-        where = f"the key file {options.api_key_file}"
-        try:
-            key = Path(options.api_key_file).expanduser().read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ServerFailed(f"{where} cannot be read: {reason}") from None
-    elif name is not None:
-        where = f"environment variable {name}"
-        key = os.environ.get(name, "").strip()
-        if not key:
-            raise InvalidModelConfig(f"model {model_config.name!r}: {where} with its API key is not set")
-    elif model_config.hosted and model_config.api == "responses":
-        raise InvalidModelConfig(
-            f"model {model_config.name!r}: `api: responses` of a hosted model needs an API key: write"
-            " the name of its environment variable into api_key_env of the model config"
-        )
-    else:
-        return None
-    if not re.fullmatch("[!-~]+", key):
-        raise ServerFailed(f"{where} contains no API key: a key is one word of printable ASCII characters")
-    return key

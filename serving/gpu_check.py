@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
-from pathlib import Path
 
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus, select_gpus, selection_problem
 from serving.engine.toolkit import Problem, Toolkit, find_toolkit
@@ -186,9 +185,9 @@ def too_small(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Problem | None:
     return None
 
 
-def cuda_major(lock: Path = LOCK) -> int | None:
+def cuda_major() -> int | None:
     """Return the major version of CUDA that the GPU build needs, according to the lock file."""
-    pin = re.search(r"^cuda-toolkit==(\d+)\.", lock.read_text("utf-8"), re.MULTILINE)
+    pin = re.search(r"^cuda-toolkit==(\d+)\.", LOCK.read_text("utf-8"), re.MULTILINE)
     return int(pin[1]) if pin else None
 
 

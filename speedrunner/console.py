@@ -98,6 +98,11 @@ def _add_notes(blocks: Sequence[Sequence[str]], notes: Sequence[str], width: flo
     return lines
 
 
+def shorten(text: str, limit: int) -> str:
+    """Return a text of at most `limit` characters; dots replace the end of a longer one."""
+    return text if len(text) <= limit else f"{text[: limit - 3].rstrip()}..."
+
+
 def short_number(value: float | None) -> str:
     """Return three digits, in thousands, millions or billions if that is shorter: `1.23M`; `-` for `None`."""
     if value is None:
@@ -106,6 +111,14 @@ def short_number(value: float | None) -> str:
         if value >= size:
             return f"{value / size:.3g}{sign}"
     return f"{value:.3g}"
+
+
+def describe_seconds(seconds: float) -> str:
+    """Return a duration for people."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
 
 
 def prefix_status(status: Status, doing: str) -> Status:

@@ -12,7 +12,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.findings import Finding
 from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.files import StorageError
-from speedrunner.store.json_records import write_record
+from speedrunner.store.json_records import own_digest, write_record
 from speedrunner.store.run_data import load
 from speedrunner.verification.subject import Subject
 from speedrunner.verification.verify import verify
@@ -40,7 +40,7 @@ def seal(run: Path) -> None:
     """Seal a run as it is now."""
     state = load(run).state
     state.checksums = ChecksumKeeper(run).checksums({})
-    state.digest = state.own_digest
+    state.digest = own_digest(state)
     write_record(run / "state.json", state)
 
 

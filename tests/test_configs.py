@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 from msgspec.structs import replace
@@ -13,6 +14,7 @@ from msgspec.structs import replace
 import envs
 from envs import InvalidOption
 from envs import env_registry as environments
+from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import CONFIGS, GROUPS, OPEN_GROUPS, compose
 from speedrunner.config.schema import (
@@ -101,6 +103,12 @@ def test_no_file_repeats_a_default_of_the_schema(file: str) -> None:
         given = {key: value for key, value in given.items() if key not in GROUPS}
     defaults, values = flat(default_mapping()), flat({section: given} if section else given)
     assert {key: value for key, value in values.items() if defaults[key] == value} == {}
+
+
+@pytest.mark.parametrize("file", [file for file in FILES if file.startswith("cluster/")])
+def test_no_cluster_repeats_a_default(file: str) -> None:
+    defaults = {each.name: each.default for each in msgspec.structs.fields(Cluster)}
+    assert {key: value for key, value in content(file).items() if defaults[key] == value} == {}
 
 
 def with_options(registry: Registry[Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@
 # mypy: disable-error-code="import-untyped, no-untyped-call"
 from __future__ import annotations
 
+import argparse
 import functools
 import itertools
 import math
@@ -341,6 +342,9 @@ def _memory() -> float:
 
 
 if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m tests.upstream_envs", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    as_object = parser.parse_args().json
     measured = compare(EFFORTS)
-    print(as_json(measured) if "--json" in sys.argv[1:] else as_text(measured))
+    print(as_json(measured) if as_object else as_text(measured))
     sys.exit(0 if measured.met else 1)

@@ -40,7 +40,7 @@ def node_arguments(nodes: int, rank: int) -> list[str]:
     if PORT not in os.environ or HEAD not in os.environ:
         raise ServerFailed(
             f"the model needs {nodes} nodes, but this is one: submit a job with `speedrunner submit"
-            " LIST cluster=...`"
+            " experiment=NAME cluster=...`"
         )
     place = ["--nnodes", str(nodes), "--node-rank", str(rank)]
     place += ["--master-addr", os.environ[HEAD], "--master-port", os.environ[PORT]]

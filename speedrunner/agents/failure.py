@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from speedrunner.agents.reading import write_call
+from speedrunner.console import shorten
 from speedrunner.store.records import Termination, Trajectory, Turn
 from speedrunner.store.repeats import list_exchanges
 
@@ -82,5 +83,4 @@ def _error_of(turn: Turn) -> str:
 
 def _shorten(text: str, limit: int) -> str:
     """Return the first line of a text with single spaces, cut to `limit` characters."""
-    line = " ".join(text.strip().partition("\n")[0].split())
-    return line if len(line) <= limit else f"{line[: limit - 3]}..."
+    return shorten(" ".join(text.strip().partition("\n")[0].split()), limit)

@@ -31,13 +31,18 @@ def headline(trajectory: Json) -> str:
     actions = sum(turn["executed"]["actions"] for turn in turns if turn["executed"] is not None)
     tokens = sum(turn["usage"]["completion"] for turn in turns)
     took = f"{len(turns)} LLM calls, {actions} actions, {tokens} output tokens"
-    task = " ".join(opening(trajectory).partition("\n\n")[0].split())
+    task = task_line(trajectory)
     more = f"; {task[:TASK_CHARS]}" + " ..." * (len(task) > TASK_CHARS) if task else ""
     place = f"{trajectory['environment']}, " if trajectory.get("environment") else ""
     return (
         f"{trajectory['episode']}: {place}policy v{trajectory['policy']:04d}, {trajectory['termination']},"
         f" {score}, {took}{more}"
     )
+
+
+def task_line(trajectory: Json) -> str:
+    """Return the task's first paragraph as the actor was shown it, in one line."""
+    return " ".join(opening(trajectory).partition("\n\n")[0].split())
 
 
 def opening(trajectory: Json) -> str:
@@ -162,7 +167,10 @@ def _silent(call: Json) -> str | None:
 
 
 def result_text(result: Any) -> str:
-    """Return a result as the actor reads it; `None` becomes "None"."""
+    """Return a result as the actor reads it.
+
+    `None` becomes "None", as Python prints it: most primitives of Crafter return it (paper, Appendix D.2).
+    """
     if result is None or isinstance(result, str):
         return str(result)
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"))

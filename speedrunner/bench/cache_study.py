@@ -101,7 +101,7 @@ class RecordedRun:
         policy = self.data.policies.load(played.policy)
         tools = setup.method.agent(policy, played.task, setup.env).list_tools(setup.env)
         replies = [turn.messages[0].content for turn in played.turns[1:]]
-        labels = {"role": "study", "episode": played.episode}
+        labels = {"role": "replay", "episode": played.episode}
         return Script(plain_messages(played.turns[0].messages), tools, replies, played.turns, labels)
 
     def check(self, played: Trajectory, tokens: int) -> None:
@@ -352,7 +352,7 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
 
     if not one.played:
         raise InvalidConfig("no answer was replayed: the recorded ones no longer fit the model's context")
-    usage = _sum_usage([row for row in one.rows if row.labels["role"] in ("study", "prefix_warm_up")])
+    usage = _sum_usage([row for row in one.rows if row.labels["role"] in ("replay", "prefix_warm_up")])
     engine = {} if one.foreign else one.engine
     times = [each.answer.first_token_s for each in one.played]
     own_times = None if None in times else np.array(times, float)

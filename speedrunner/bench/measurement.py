@@ -1,4 +1,4 @@
-"""The result of a `bench`, `probe` or `study`, as data: figures with their targets, and tables of records.
+"""The result of a benchmark or probe, as data: figures with their targets, and tables of records.
 
 A measuring function returns one `Measurement`; `as_text` and `as_json` print it.
 """

@@ -12,6 +12,7 @@ import typer
 from speedrunner.cli.command import AsJson, PriceList, RunsFolder, SweepRuns
 from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
 from speedrunner.cluster.job_size import JobSize, job_size
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import align_columns, short_number
 from speedrunner.experiments import forecast as forecasts
 from speedrunner.experiments.context_warning import warn_of_contexts
@@ -57,6 +58,10 @@ def forecast(
 
     Example: speedrunner forecast experiment=main model=qwen3.5-27b --from runs/pilot
     """
+    if (path := Path(what[0])).is_dir():
+        raise InvalidConfig(
+            f"{path} is a folder: name the planned runs first, then --from {path} for the measured ones"
+        )
     grid = grid_of(what, folder)
     runs = members(grid.runs(), plays_here=False)
     setups = [each.setup for each in runs]

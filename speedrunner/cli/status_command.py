@@ -13,7 +13,7 @@ from speedrunner.cli.command import AsJson, Trust
 from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
 from speedrunner.cluster.jobs import JobStatus, job_status
 from speedrunner.cluster.pending_reasons import explain_reason
-from speedrunner.console import align_columns
+from speedrunner.console import align_columns, describe_seconds
 from speedrunner.experiments.status import RunStatus
 from speedrunner.experiments.status import status as read_status
 from speedrunner.store.files import StorageError, open_regular
@@ -108,15 +108,8 @@ def _note(run: RunStatus) -> str:
     """Return further information about a run."""
     parts = [run.note] if run.note else []
     if run.state == "running":
-        quiet = "" if run.quiet_s is None else f", last answer {_describe_age(run.quiet_s)} ago"
+        quiet = "" if run.quiet_s is None else f", last answer {describe_seconds(run.quiet_s)} ago"
         parts.append(f"{run.owner}{quiet}")
     if run.faults:
         parts.append(f"{run.faults} ended by an infrastructure error")
     return "; ".join(parts)
-
-
-def _describe_age(seconds: float) -> str:
-    for unit, size in (("h", 3600), ("min", 60)):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.0f} {unit}"
-    return f"{seconds:.0f} s"

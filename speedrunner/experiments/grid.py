@@ -1,25 +1,7 @@
-"""Lists of runs, and the paper's experiments. Each entry is a mapping of settings; lists in it multiply it.
-
-    - env: scienceworld
-      env.family: [3, 4]
-      method: [react, asi]
-      run.seed: [0, 1, 2]          # 12 runs
-    - env: scienceworld
-      env.family: 4
-      method: asi
-      run.seed: [0, 1, 2]
-      run.start_from: {env.family: 3}    # start from the run that differs only in this; it is played first
-
-Lists in `run.start_from` multiply an entry as well. Its value `???` means a stored policy that the
-command line names; `stored_library` describes such entries.
-
-An entry may also be a text, `method=react run.seed=1`, or a list of such settings.
-"""
+"""The runs of a list or of one of the paper's experiments."""
 
 from __future__ import annotations
 
-import itertools
-import json
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +9,6 @@ from contextlib import contextmanager
 from functools import cache, partial
 from itertools import chain
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import yaml
@@ -36,14 +17,11 @@ from msgspec.structs import replace
 from speedrunner.config.compose import compose, group_choices, group_file, name_method
 from speedrunner.config.names import CONFIGS, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
+from speedrunner.experiments.grid_file import Cell, read_cells, read_yaml, setting_text, setting_texts
 from speedrunner.experiments.stored_library import GIVEN, PARTS, stored_runs
-from speedrunner.store.files import read_given, reason
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 from typed.typed_values import suggest
-
-Cell = dict[str, Any]
-"""The settings of one run, by key; `run.start_from` may be a mapping of changes."""
 
 START = "run.start_from"
 OWN_TO_A_START = (START, "run.carry_history", "run.rollouts", "library.visible_last", *PARTS)
@@ -73,7 +51,7 @@ class Grid:
     """A list of runs.
 
     Args:
-        file: YAML, a list of entries as above.
+        file: YAML, a list of entries; see `grid_file`.
         given: settings for all runs. If runs of the list have the value, only these are selected (several
             values with commas: `run.seed=0,1`); otherwise all runs get it. `method=NAME` selects by the name
             that a method has in the names of conditions: `speedrunner`, `speedrunner-no-interpreter`.
@@ -91,8 +69,8 @@ class Grid:
         self.name = f"experiment={file.stem}" if file.parent == CONFIGS / "experiment" else str(file)
         self.root = root
         self._again = partial(Grid, file, scale=scale, root=root)
-        self._forced: Cell = _content(group_file("scale", scale), dict, "a mapping of settings")
-        self._cells = list(enumerate(_cells(file), start=1))
+        self._forced: Cell = read_yaml(group_file("scale", scale), dict, "a mapping of settings")
+        self._cells = list(enumerate(read_cells(file), start=1))
         self._composed = cache(compose)
         self._given = {text.partition("=")[0] for text in given}
         for text in given:
@@ -157,12 +135,12 @@ class Grid:
         A method's name has its options, except for those that the command line selects or sets.
         """
         if key != "method":
-            return _text(key, cell[key])
+            return setting_text(key, cell[key])
         own = {key: cell[key]}
         for name, value in cell.items():
             if name.startswith("method.") and name not in self._given:
                 own[name] = value
-        return name_method(_texts(own))
+        return name_method(setting_texts(own))
 
     def _full(self, cell: Cell) -> Cell:
         """Return the cell with the forced settings; a run that only evaluates still only evaluates."""
@@ -183,7 +161,7 @@ class Grid:
             start = after = before[-1].config.run.dir
         if start is not None:
             full[START] = start
-        overrides = _texts(full)
+        overrides = setting_texts(full)
         config = self._composed(overrides)
         if "run.dir" not in full:
             config = self._placed_in_root(config)
@@ -192,7 +170,7 @@ class Grid:
     def _evaluations(self, number: int, source: str, full: Cell) -> list[GridRun]:
         """Return the runs of a cell that evaluates parts of a stored library."""
         parts = {key: full.pop(key) for key in PARTS if isinstance(full.get(key), Mapping)}
-        overrides = _texts(full)
+        overrides = setting_texts(full)
         try:
             configs = stored_runs(source, overrides, parts)
         except RunDirectoryError:
@@ -263,40 +241,10 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
     return Grid(file, rest, scale, folder or Path("runs", scale))
 
 
-def _cells(file: Path) -> Iterator[Cell]:
-    """Yield the entries of a list, one for each combination of their lists' values."""
-    entries = _content(file, list, "a list of runs, such as `- method=react run.seed=1`")
-    for number, entry in enumerate(entries, start=1):
-        own = entry.split() if isinstance(entry, str) else entry
-        if isinstance(own, list) and own and all(isinstance(each, str) and "=" in each for each in own):
-            own = dict(each.split("=", 1) for each in own)
-        if not isinstance(own, dict) or not own or not all(isinstance(key, str) for key in own):
-            raise InvalidConfig(
-                f"{file}, run {number}: {entry!r} must be a mapping of settings, or text such as KEY=VALUE"
-            )
-        try:
-            json.dumps(own, default=str)
-        except (ValueError, RecursionError):
-            raise InvalidConfig(f"{file}, run {number}: a setting contains itself") from None
-        axes = [_axis(value) for value in own.values()]
-        if empty := [key for key, axis in zip(own, axes, strict=True) if not axis]:
-            raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, so no run results")
-        for values in itertools.product(*axes):
-            yield dict(zip(own, values, strict=True))
-
-
-def _axis(value: Any) -> list[Any]:
-    """Return the values of a setting; lists in a mapping multiply it."""
-    if isinstance(value, Mapping):
-        axes = itertools.product(*map(_axis, value.values()))
-        return [dict(zip(value, values, strict=True)) for values in axes]
-    return value if isinstance(value, list) else [value]
-
-
 def _how_to_play(run: Path) -> str:
     """Return how to play a missing run: the command of an experiment that contains it, if there is one."""
     scale = run.parent.name if run.parent.name in group_choices("scale") else "paper"
-    fixed = _content(group_file("scale", scale), dict, "a mapping of settings")
+    fixed = read_yaml(group_file("scale", scale), dict, "a mapping of settings")
     files = group_choices("experiment") if re.search(r"-seed\d+$", run.name) else {}
     for name, file in sorted(files.items(), key=lambda each: each[0] != "main"):
         try:
@@ -314,18 +262,6 @@ def _how_to_play(run: Path) -> str:
     return f"name a run that was played, or play one, such as `speedrunner {shlex.join(words)}`"
 
 
-def _content(file: Path, kind: type, what: str) -> Any:
-    try:
-        content = yaml.safe_load(read_given(file))
-    except OSError as error:
-        raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(content, kind) or (kind is list and not content):
-        raise InvalidConfig(f"{file} must be {what}")
-    return content
-
-
 def _is_method(value: str) -> bool:
     return ":" in value or value in group_choices("method")
 
@@ -333,7 +269,7 @@ def _is_method(value: str) -> bool:
 def _is_value(cell: Cell, key: str, text: str) -> bool:
     if key not in cell or isinstance(cell[key], Mapping):
         return False
-    return text == _text(key, cell[key]) or _parse_yaml(text) == cell[key]
+    return text == setting_text(key, cell[key]) or _parse_yaml(text) == cell[key]
 
 
 def _parse_yaml(text: str) -> object:
@@ -341,17 +277,3 @@ def _parse_yaml(text: str) -> object:
         return yaml.safe_load(text)
     except yaml.YAMLError:
         return None
-
-
-def _texts(cell: Cell) -> tuple[str, ...]:
-    """Return settings as overrides."""
-    return tuple(f"{key}={_text(key, value)}" for key, value in cell.items())
-
-
-def _text(key: str, value: object) -> str:
-    """Return a value in the syntax of overrides."""
-    if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
-    if isinstance(value, str | int | float):
-        return str(value)
-    raise InvalidConfig(f"{key}: {value!r} must be a single value")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from serving.deployment import check_keys
+from serving.endpoints import check_keys
 from serving.errors import ServingError
 from serving.reconciliation import Reconciliation
 from speedrunner.config.schema import to_mapping

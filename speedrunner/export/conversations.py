@@ -7,14 +7,15 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import groupby
 from pathlib import Path
-from typing import get_args
+from typing import Any, Literal, get_args
 
 import msgspec
 
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
-from speedrunner.store.run_data import load
+from speedrunner.store.run_data import RunData, load
+from speedrunner.store.stored_run import sleep_key
 from typed.numbers import MOMENT_LIMIT
 
 
@@ -47,6 +48,10 @@ def run_names(runs: Sequence[Path]) -> list[str]:
 def timestamp(seconds: float) -> str:
     """Return Unix seconds in ISO 8601. Moments outside the calendar become the nearest one within it."""
     return datetime.fromtimestamp(min(max(seconds, 0.0), MOMENT_LIMIT), UTC).isoformat()
+
+
+Split = Literal[Phase, "sleep"]
+"""Where a conversation is from."""
 
 
 class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -88,6 +93,36 @@ def of_episode(trajectory: Trajectory) -> list[Conversation]:
 def of_sleep(record: SleepRecord) -> list[Conversation]:
     """Return the conversations of a sleep's agents, without those of episodes played in it."""
     return [_conversation(agent.role, number, agent.turns) for number, agent in enumerate(record.agents)]
+
+
+def iterate_conversations(run: RunData, split: Split) -> Iterator[tuple[dict[str, Any], Conversation]]:
+    """Yield the conversations of a run's training, evaluations or sleeps, with facts about their episode or
+    sleep."""
+    if split == "sleep":
+        for record in run.sleeps:
+            for agent, each in zip(record.agents, of_sleep(record), strict=True):
+                yield (
+                    {
+                        "episode": sleep_key(record.sleep),
+                        "policy": record.sleep - 1,
+                        "termination": str(agent.termination),
+                    },
+                    each,
+                )
+        return
+    for played in run.played(split):
+        outcome, task = played.outcome, played.task
+        facts = {
+            "episode": played.episode,
+            "task": task.name,
+            "task_index": task.index,
+            "policy": played.policy,
+            "termination": str(played.termination),
+            "score": outcome and outcome.score,
+            "success": outcome and outcome.success,
+        }
+        for each in of_episode(played):
+            yield facts, each
 
 
 def _conversation(role: str, number: int, turns: Sequence[Turn]) -> Conversation:

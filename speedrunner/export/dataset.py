@@ -9,20 +9,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 
 from speedrunner.config.names import condition_name
-from speedrunner.export.conversations import Conversation, of_episode, of_sleep, run_names
+from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names
 from speedrunner.export.dataset_card import dataset_card
 from speedrunner.optional import optional
 from speedrunner.store.files import explain_errors
-from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
-from speedrunner.store.stored_run import sleep_key
-
-SPLITS = ("train", "test", "sleep")
 
 ROWS = 200
 """Maximum number of conversations held in memory at a time."""
@@ -43,7 +39,7 @@ def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
     counts: dict[str, int] = {}
     with explain_errors(folder, "written"), ExitStack() as stack:
         (folder / "data").mkdir(parents=True, exist_ok=True)
-        for split in SPLITS:
+        for split in get_args(Split):
             file = folder / "data" / f"{split}-00000-of-00001.parquet"
             rows = chain.from_iterable(
                 _rows(load(path, skip_broken=True), name, split) for name, path in runs
@@ -84,35 +80,11 @@ def _schema(pyarrow: Any) -> Any:
     )
 
 
-def _rows(run: RunData, name: str, split: str) -> Iterator[dict[str, Any]]:
+def _rows(run: RunData, name: str, split: Split) -> Iterator[dict[str, Any]]:
     config = run.settings
     about = msgspec.structs.asdict(condition_name(config)) | {"run": name, "seed": config.run.seed}
-    if split == "sleep":
-        for record in run.sleeps:
-            for agent, each in zip(record.agents, of_sleep(record), strict=True):
-                own = {
-                    "episode": sleep_key(record.sleep),
-                    "policy": record.sleep - 1,
-                    "termination": agent.termination,
-                }
-                yield about | own | _row(each)
-        return
-    for trajectory in run.played("train" if split == "train" else "test"):
-        for each in of_episode(trajectory):
-            yield about | _of(trajectory) | _row(each)
-
-
-def _of(trajectory: Trajectory) -> dict[str, Any]:
-    outcome, task = trajectory.outcome, trajectory.task
-    return {
-        "episode": trajectory.episode,
-        "task": task.name,
-        "task_index": task.index,
-        "policy": trajectory.policy,
-        "termination": str(trajectory.termination),
-        "score": outcome and outcome.score,
-        "success": outcome and outcome.success,
-    }
+    for facts, each in iterate_conversations(run, split):
+        yield about | facts | _row(each)
 
 
 def _row(conversation: Conversation) -> dict[str, Any]:

@@ -7,17 +7,16 @@ One file for each conversation, in the Session Trace Simple Format
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
 from speedrunner.config.names import condition_name
-from speedrunner.export.conversations import Conversation, of_episode, of_sleep
+from speedrunner.export.conversations import Conversation, Split, iterate_conversations
 from speedrunner.store.files import explain_errors
-from speedrunner.store.records import Phase
-from speedrunner.store.run_data import RunData, load
-from speedrunner.store.stored_run import sleep_key
+from speedrunner.store.run_data import load
 
 
 def write_session_traces(path: Path, folder: Path) -> int:
@@ -33,7 +32,9 @@ def write_session_traces(path: Path, folder: Path) -> int:
     count = 0
     with explain_errors(folder, "written"):
         folder.mkdir(parents=True)
-        for key, facts, conversation in _conversations(run):
+        found = chain.from_iterable(iterate_conversations(run, split) for split in get_args(Split))
+        for facts, conversation in found:
+            key = facts["episode"]
             header = {
                 "type": "session",
                 "harness": "speedrunner",
@@ -49,26 +50,6 @@ def write_session_traces(path: Path, folder: Path) -> int:
             file.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
             count += 1
     return count
-
-
-def _conversations(run: RunData) -> Iterator[tuple[str, dict[str, Any], Conversation]]:
-    """Yield each conversation with the key of its episode or sleep, and facts about that."""
-    for phase in get_args(Phase):
-        for episode in run.played(phase):
-            outcome = episode.outcome
-            facts = {
-                "task": episode.task.name,
-                "policy": episode.policy,
-                "termination": str(episode.termination),
-                "score": outcome and outcome.score,
-                "success": outcome and outcome.success,
-            }
-            for each in of_episode(episode):
-                yield episode.episode, facts, each
-    for record in run.sleeps:
-        for agent, each in zip(record.agents, of_sleep(record), strict=True):
-            facts = {"policy": record.sleep - 1, "termination": str(agent.termination)}
-            yield sleep_key(record.sleep), facts, each
 
 
 def _messages(conversation: Conversation, times: Mapping[str, int]) -> Iterator[dict[str, Any]]:

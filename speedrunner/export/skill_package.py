@@ -22,7 +22,7 @@ import msgspec
 
 from envs import Primitive
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import visible
+from speedrunner.console import shorten, visible
 from speedrunner.library.library import Library
 from speedrunner.results.blame import format_estimate
 from speedrunner.results.inference import Estimate
@@ -85,7 +85,7 @@ def _front_matter(name: str, library: Library, label: LibraryLabel) -> Iterator[
     about = f"Skills for the text environment {label.env}, written by a model. Use them to play its tasks."
     fields = {
         "name": name,
-        "description": _shorten(f"{about} {skills}", DESCRIPTION_CHARS),
+        "description": shorten(f"{about} {skills}", DESCRIPTION_CHARS),
         "license": label.licence,
         "compatibility": "Needs SpeedRunner and its environment, which serve the skills as MCP tools.",
     }
@@ -111,10 +111,6 @@ def _front_matter(name: str, library: Library, label: LibraryLabel) -> Iterator[
 def _quoted(text: str) -> str:
     """Return a text as a YAML string in one line, without the line that ends the front matter."""
     return json.dumps(" ".join(visible(text).split()), ensure_ascii=False).replace("---", r"-\x2d-")
-
-
-def _shorten(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[: limit - 3]}..."
 
 
 def _body(library: Library, label: LibraryLabel) -> Iterator[str]:

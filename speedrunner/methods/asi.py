@@ -14,7 +14,6 @@ import msgspec
 
 from speedrunner.agents.reading import opening, turns
 from speedrunner.methods import (
-    ActorSpec,
     Edit,
     History,
     Library,
@@ -24,9 +23,7 @@ from speedrunner.methods import (
     Policy,
     Sees,
     SleepTools,
-    Task,
     Termination,
-    TextEnv,
     Trajectory,
     describe_episodes,
     headline,
@@ -75,14 +72,6 @@ class ASI(Method):
     successful: Successful = "better_half"
     overflow: PartOverflow = "skip"
     sees: Sees = "score"
-
-    def initial(self) -> Policy:
-        """Return an empty library."""
-        return Policy(version=0)
-
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """Return the policy's library as the actor's specification."""
-        return ActorSpec(Library(env.primitives).of(policy))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the inducer propose functions for each successful episode of the batch, one after another.

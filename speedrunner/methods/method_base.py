@@ -208,22 +208,22 @@ class Method(abc.ABC):
         """Return the number of new training tasks that each sleep plays (`SleepTools.fresh`), each once."""
         return 0
 
-    @abc.abstractmethod
     def initial(self) -> Policy:
-        """Return the policy before any rollout (version 0)."""
+        """Return the policy before any rollout (version 0). By default it is empty."""
+        return Policy(version=0)
 
     def check(self, env: TextEnv) -> None:  # noqa: B027 - most methods play in any environment
         """Raise `UnfitEnvironment` if the method cannot play in this environment."""
 
-    @abc.abstractmethod
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """Return the actor's specification for a task: skills, notes.
+        """Return the actor's specification for a task. By default it has the policy's skills and notes.
 
         If several tasks get the same one, their common prompt prefix is computed once.
 
         Args:
             training: whether it is for a training rollout, in which the actor may work differently.
         """
+        return ActorSpec(Library(env.primitives).of(policy), policy.notes)
 
     async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
         """Play one episode, training or held out (`EpisodeContext.training`). By default the actor plays

@@ -51,10 +51,6 @@ class OPO(Method):
         """Return the requests of one sleep: one, or more after answers without a valid call."""
         return TRIES
 
-    def initial(self) -> Policy:
-        """Return a policy without notes."""
-        return Policy(version=0)
-
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives and the notes."""
         return ActorSpec(Library(env.primitives), policy.notes)

@@ -21,10 +21,6 @@ class ReAct(Method):
         """Return 0: its sleep sends no request."""
         return 0
 
-    def initial(self) -> Policy:
-        """Return an empty policy."""
-        return Policy(version=0)
-
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return an actor with the primitives only."""
         return ActorSpec(Library(env.primitives))

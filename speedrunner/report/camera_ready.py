@@ -13,6 +13,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from speedrunner.console import shorten
 from speedrunner.report.drawing import MOST, drawable
 from speedrunner.report.panels import LABELS, OUTPUT, SCORE, USD, Figure, Line, Panel
 from speedrunner.report.printing import column_pdf
@@ -92,7 +93,7 @@ def table_text(figure: Figure) -> str:
     width = 2 * len(scaled) + 1
     body: list[str] = []
     for place, names in methods.items():
-        title = latex(_shorten(drawable(place), LONG_NAME))
+        title = latex(shorten(drawable(place), LONG_NAME))
         body += [r"\addlinespace"] if body else []
         body.append(rf"\multicolumn{{{width}}}{{@{{}}l}}{{\emph{{{title}}}}} \\")
         for name in names:
@@ -166,14 +167,10 @@ def _cell(value: tuple[float, float | None] | None) -> str:
 
 def _rows(method: str, cells: Sequence[str], width: int) -> list[str]:
     """Return a method's rows. A long name has a separate row if there are many columns."""
-    name = latex(_shorten(method, LONG_NAME))
+    name = latex(shorten(method, LONG_NAME))
     if len(method) <= NAME or len(cells) < MANY:
         return [" & ".join([name, *cells]) + r" \\"]
     return [rf"\multicolumn{{{width}}}{{@{{}}l}}{{{name}}} \\", " & ".join(["", *cells]) + r" \\"]
-
-
-def _shorten(text: str, length: int) -> str:
-    return text if len(text) <= length else f"{text[: length - 3].rstrip()}..."
 
 
 def _caption(figure: Figure) -> str:
@@ -184,7 +181,7 @@ def _caption(figure: Figure) -> str:
     by = "".join(f", by {latex(name)}" for name in names)
     end = f": final values of {seeds}{by}." if counts == [1] else rf": final mean $\pm$ sd over {seeds}{by}."
     room = CAPTION - len(end.replace(r"$\pm$", "+"))
-    return latex(_shorten(drawable(figure.title), room)) + end
+    return latex(shorten(drawable(figure.title), room)) + end
 
 
 def _split(figure: Figure) -> Iterator[Figure]:

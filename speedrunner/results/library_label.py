@@ -13,6 +13,7 @@ import msgspec
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import METRICS, SUCCESS, EvaluatedRun, Side, estimate_difference
 from speedrunner.store.checksums import find_changed, without_checksum
+from speedrunner.store.json_records import own_digest
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import RunData
@@ -148,7 +149,7 @@ def _require_unchanged(run: RunData) -> None:
     """Raise `RunDirectoryError` if the run's files differ from their checksums."""
     state = run.state
     where, what = "state.json", "does not match its own checksum"
-    if state.digest == state.own_digest:
+    if state.digest == own_digest(state):
         where, what = next(find_changed(run.path, state.checksums), ("", ""))
     if where:
         raise RunDirectoryError(

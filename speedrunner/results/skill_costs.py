@@ -123,7 +123,7 @@ def skill_costs(
     found = []
     for name, own in history.by_name.items():
         sleeps = [each.sleep for each in own if each.change != START]
-        last = own[-1]
+        last = history.total(name)
         shown = max(
             (number for number, each in history.libraries.items() if _public(each, name)), default=None
         )
@@ -137,10 +137,10 @@ def skill_costs(
                 induction_tokens=sum(shares[sleep][0] for sleep in sleeps),
                 induction_usd=None if costs.unpriced else sum(shares[sleep][1] for sleep in sleeps),
                 schema_tokens=None if shown is None else schemas.tokens(shown, name),
-                calls=sum(each.calls for each in own),
-                inner_calls=sum(each.inner_calls for each in own),
-                errors=sum(each.errors for each in own),
-                steps_saved=sum(each.steps_saved for each in own),
+                calls=last.calls,
+                inner_calls=last.inner_calls,
+                errors=last.errors,
+                steps_saved=last.steps_saved,
                 break_even=_break_even(
                     name, {sleep: shares[sleep][1] for sleep in sleeps}, worth, history, schemas
                 )

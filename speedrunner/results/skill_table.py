@@ -72,6 +72,10 @@ class SkillVersion(msgspec.Struct):
         return self.calls + self.inner_calls
 
 
+COUNTED = ("calls", "inner_calls", "errors", "actions", "episodes", "scored", "score")
+"""Attributes of a version that add up."""
+
+
 class Use(msgspec.Struct, frozen=True):
     """One episode.
 
@@ -111,6 +115,12 @@ class SkillHistory:
         for each in self.versions:
             found.setdefault(each.name, []).append(each)
         return found
+
+    def total(self, name: str) -> SkillVersion:
+        """Return a skill's newest version with the counts and scores of all its versions."""
+        own = self.by_name[name]
+        sums = {field: sum(getattr(each, field) for each in own) for field in COUNTED}
+        return msgspec.structs.replace(own[-1], **sums)
 
 
 def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:

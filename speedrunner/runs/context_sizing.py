@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from serving.deployment import running_endpoint
+from serving.endpoints import running_endpoint
 from serving.engine.gpus import GpuReport, read_gpus
 from serving.gpu_check import divide_gpus
 from serving.model_config import ModelConfig

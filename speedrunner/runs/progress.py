@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serving.meter import Meter
-from speedrunner.console import visible
+from speedrunner.console import describe_seconds, visible
 from speedrunner.runs.time_left import TimeLeft
 from speedrunner.store.records import Trajectory
 
@@ -141,7 +141,7 @@ class Progress:
             parts.append(f"{queued} queued for room in the cache")
         left_s = self._time_left.estimate(time.monotonic())
         if left_s is not None and left_s >= 1:
-            parts.append(f"{_duration(left_s)} left")
+            parts.append(f"{describe_seconds(left_s)} left")
         return " · ".join(parts)
 
 
@@ -204,9 +204,3 @@ class SweepProgress:
 def _kind(step: str) -> str:
     """Return the kind of a step: `wake`, `evaluate` or `sleep`."""
     return step.partition("/")[0]
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

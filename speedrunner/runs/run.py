@@ -11,7 +11,8 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from serving.deployment import Deployment, check_keys, deploy, server_gpus
+from serving.deployment import Deployment, deploy, server_gpus
+from serving.endpoints import check_keys
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import StartCheck

@@ -5,17 +5,13 @@ from __future__ import annotations
 import msgspec
 
 from speedrunner.methods import (
-    ActorSpec,
     Edit,
     History,
     InvalidSkill,
-    Library,
     Message,
     Method,
     Policy,
     SleepTools,
-    Task,
-    TextEnv,
     Toolbox,
     ToolError,
     function_names,
@@ -42,13 +38,8 @@ class MyMethod(Method):
     def __init__(self, *, llm_calls: int = 10) -> None:
         self._llm_calls = llm_calls
 
-    def initial(self) -> Policy:
-        """No skills, no notes. `Policy.method` holds JSON of the method's own, if it needs any."""
-        return Policy(version=0)
-
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """What the actor gets: skills beside the world's primitives, and prose at its prompt's end."""
-        return ActorSpec(Library(env.primitives).of(policy), policy.notes)
+    # `initial` and `agent` are optional. By default the first policy is empty, and the actor gets the skills
+    # and notes of the current one.
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Turn the newest batch into the next policy."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -47,9 +48,9 @@ def as_part(content: bytes, type_: type[Record], where: str) -> Record:
     return record
 
 
-def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES) -> Any:
+def read_json(path: Path, type_: Any = dict[str, Any]) -> Any:
     """Read a JSON file that has no `format`. Raises `StorageError`."""
-    content = read_content(path, limit)
+    content = read_content(path, RECORD_BYTES)
     check_content(content, str(path))
     try:
         return msgspec.json.decode(content, type=type_)
@@ -84,6 +85,11 @@ def encode(record: msgspec.Struct) -> bytes:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
         return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(record)))
+
+
+def own_digest(record: msgspec.Struct) -> str:
+    """Return the correct value of a record's field `digest`: the SHA-256 of the rest."""
+    return hashlib.sha256(encode(msgspec.structs.replace(record, digest=""))).hexdigest()
 
 
 def _without_surrogates(value: Any) -> Any:

@@ -18,7 +18,6 @@ differ. If the silent owner is a Slurm job, Slurm knows earlier whether it has e
 from __future__ import annotations
 
 import errno
-import getpass
 import os
 import shutil
 import socket
@@ -27,11 +26,9 @@ import time
 import uuid
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated
 
 import msgspec
 
-from speedrunner.slurm import has_ended, own_job
 from speedrunner.store.files import (
     FOLDER_MODE,
     StorageError,
@@ -41,6 +38,7 @@ from speedrunner.store.files import (
     sync_folder,
     temporary_name,
 )
+from speedrunner.store.lock_owner import Owner, is_alive, job_has_ended, this_process
 
 BEAT_S = 20.0
 """Seconds between two signs of life."""
@@ -61,34 +59,6 @@ class LockHeld(StorageError):
 
 class LockLost(StorageError):
     """This process has lost the lock; it must not write any more."""
-
-
-class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """A process that holds the lock.
-
-    Attributes:
-        machine: the scope of its process id: this boot of the kernel, and the container.
-        started: start of the process in clock ticks since boot, to detect a reused id.
-        job: Slurm job id.
-        restart: number of times that Slurm had restarted that job.
-        cluster: the job's Slurm cluster; several may share a file system.
-        since: Unix seconds on the owner's clock.
-    """
-
-    host: str
-    machine: str
-    pid: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
-    started: int | None
-    user: str
-    job: str | None
-    restart: Annotated[int, msgspec.Meta(ge=0)] = 0
-    cluster: str | None = None
-    since: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
-
-    def __str__(self) -> str:
-        job = f" (Slurm job {self.job})" if self.job else ""
-        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
-        return f"process {self.pid} of {self.user} on {self.host}{job}, since {since}"
 
 
 class RunLock:
@@ -178,7 +148,7 @@ class RunLock:
     def _claim(self) -> bool:
         """Try to become the owner; return whether that worked."""
         claim = temporary_name(self.path.with_name(self._token))
-        owner = msgspec.json.encode(_this_process())
+        owner = msgspec.json.encode(this_process())
         with explain_errors(self.path, "written"):
             claim.mkdir(mode=FOLDER_MODE)
             try:
@@ -199,19 +169,19 @@ class RunLock:
     def _holder(self) -> Path | None:
         with explain_errors(self.path, "read"):
             try:
-                return next((file for file in self.path.iterdir() if not file.name.startswith(".")), None)
+                return _find_holder(self.path)
             except FileNotFoundError:
                 return None
 
     def _is_stale(self, holder: Path) -> bool:
         owner = _read_owner(holder)
-        alive = None if owner is None else _is_alive(owner)
+        alive = None if owner is None else is_alive(owner)
         if alive is not None:
             return not alive
         silence_s = self._silence(holder)
-        if silence_s <= 2 * BEAT_S or owner is None or owner.job is None:
+        if silence_s <= 2 * BEAT_S or owner is None:
             return silence_s > STALE_S
-        return silence_s > STALE_S or _is_over(owner, owner.job)
+        return silence_s > STALE_S or job_has_ended(owner)
 
     def _silence(self, holder: Path) -> float:
         """Return the seconds since the last sign of life, on the file system's clock."""
@@ -228,12 +198,17 @@ class RunLock:
     def _held_by(self, holder: Path) -> LockHeld:
         owner = _read_owner(holder)
         line = f"{self.path.parent} is in use by {_describe(holder)}: wait for it or stop it"
-        if owner is None or _is_alive(owner) is None:
+        if owner is None or is_alive(owner) is None:
             line += (
                 f" (if it no longer runs, the lock expires {STALE_S:.0f} s after its last sign of life,"
                 f" which was {max(self._silence(holder), 0.0):.0f} s ago)"
             )
         return LockHeld(line)
+
+
+def _find_holder(path: Path) -> Path | None:
+    """Return the owner's file of a lock. Raises `OSError`."""
+    return next((file for file in path.iterdir() if not file.name.startswith(".")), None)
 
 
 def _describe(holder: Path) -> str:
@@ -248,75 +223,6 @@ def _read_owner(holder: Path) -> Owner | None:
         return None
 
 
-def _this_process() -> Owner:
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # the account has no name, as in containers
-        user = f"user {os.getuid()}"
-    pid = os.getpid()
-    return Owner(
-        host=socket.gethostname(),
-        machine=_machine(),
-        pid=pid,
-        started=_start(pid),
-        user=user,
-        job=own_job(),
-        restart=_restart(),
-        cluster=os.environ.get("SLURM_CLUSTER_NAME"),
-        since=time.time(),
-    )
-
-
-def _restart() -> int:
-    count = os.environ.get("SLURM_RESTART_COUNT", "")
-    return int(count) if count.isdigit() else 0
-
-
-def _is_over(owner: Owner, job: str) -> bool:
-    """Return whether the Slurm job of an owner on another machine has ended."""
-    if owner.cluster != os.environ.get("SLURM_CLUSTER_NAME"):
-        return False
-    if job == own_job():  # Slurm restarts a job only after all its processes have ended
-        return owner.restart < _restart()
-    return has_ended(job)
-
-
-def _machine() -> str:
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
-    except OSError:
-        return uuid.uuid4().hex  # not Linux: process ids cannot be checked, signs of life decide
-
-
-def _start(pid: int) -> int | None:
-    """Return the start of a process in clock ticks since boot; 0 for a zombie.
-
-    Return `None` if it is unknown: no such process, or the system hides those of other users. The value comes
-    from /proc because psutil's start times change when the wall clock is set.
-    """
-    try:
-        # The second field, the command's name in brackets, may contain any characters.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return None
-    return 0 if fields[0] in "ZX" else int(fields[19])
-
-
-def _is_alive(owner: Owner) -> bool | None:
-    """Return whether the owner's process runs; `None` if this machine's process table does not show it."""
-    if owner.machine != _machine():
-        return None
-    try:
-        os.kill(owner.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        pass  # it exists, but belongs to another user
-    started = _start(owner.pid)
-    return None if started is None else started == owner.started
-
-
 def owner_of(path: Path) -> str | None:
     """Return the process that holds the lock at `path`, if a reader can see one; `None` if it is free.
 
@@ -324,12 +230,12 @@ def owner_of(path: Path) -> str | None:
     machine's clock.
     """
     try:
-        holder = next((file for file in path.iterdir() if not file.name.startswith(".")), None)
+        holder = _find_holder(path)
         silence_s = 0.0 if holder is None else time.time() - holder.stat().st_mtime
     except OSError:
         return None
     if holder is None:
         return None
     owner = _read_owner(holder)
-    alive = None if owner is None else _is_alive(owner)
+    alive = None if owner is None else is_alive(owner)
     return _describe(holder) if (silence_s <= STALE_S if alive is None else alive) else None

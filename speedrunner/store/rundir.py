@@ -237,6 +237,6 @@ class RunDirectory:
 
     def _store(self, state: State) -> None:
         self._own()
-        state.digest = state.own_digest
+        state.digest = json_records.own_digest(state)
         json_records.write_record(self.files.state, state)
         self.state = state

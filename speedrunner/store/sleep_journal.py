@@ -6,7 +6,6 @@ on the disk before the next request. The journal is removed when the sleep is fi
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -46,11 +45,6 @@ class SleepStep(msgspec.Struct, kw_only=True):
     played: Trajectory | None = None
     digest: str = ""
 
-    @property
-    def own_digest(self) -> str:
-        """Return the correct value of `digest`."""
-        return hashlib.sha256(json_records.encode(msgspec.structs.replace(self, digest=""))).hexdigest()
-
 
 def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[SleepStep]:
     """Return the steps of an unfinished sleep; none if another sleep wrote the journal, or it cannot be read.
@@ -66,7 +60,8 @@ def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[Sleep
             first = steps[0] if steps else step
             if first.sleep != sleep:
                 break
-            if step.digest != step.own_digest or step.sleep != sleep or step.attempt != first.attempt:
+            is_sound = step.digest == json_records.own_digest(step)
+            if not is_sound or step.sleep != sleep or step.attempt != first.attempt:
                 say(f"{path}, line {line}, is damaged: the sleep ignores it and the lines after it")
                 break
             steps.append(step)
@@ -143,7 +138,7 @@ class SleepJournal:
             return
         seconds = round(self.seconds, 3)
         record = SleepStep(sleep=self._sleep, attempt=self.attempt, seconds=seconds, **step)
-        record.digest = record.own_digest
+        record.digest = json_records.own_digest(record)
         self._prepare()
         json_lines.append_record(self._path, record, durable=True)
         self._note()

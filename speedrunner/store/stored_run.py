@@ -23,7 +23,6 @@ lock/                          names the process that owns the run
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import re
 from collections.abc import Iterator
@@ -75,11 +74,6 @@ class State(msgspec.Struct):
     checksums: dict[str, Checksum] = {}
     digest: str = ""
     format: int = FORMAT
-
-    @property
-    def own_digest(self) -> str:
-        """Return the correct value of `digest`."""
-        return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(self, digest=""))).hexdigest()
 
     def skill_seed(self, task: Task) -> str:
         """Return the seed of the skills' random numbers in all episodes of a task.

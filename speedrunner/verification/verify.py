@@ -149,7 +149,7 @@ def check_files(run: RunData, deadline: float) -> Finding:
     if not text and run.episodes:
         found.differs("state.json", "is missing, although episodes were played")
         return found.finding("no checksums are stored")
-    if text != json_records.format_record(state) or (state.digest != state.own_digest):
+    if text != json_records.format_record(state) or state.digest != json_records.own_digest(state):
         found.differs("state.json", "does not match its own checksum")
     try:
         for name, what in find_changed(run.path, state.checksums, partial(check_time, deadline)):

@@ -59,7 +59,6 @@ class Row(msgspec.Struct, frozen=True):
     earlier: list[str]
     public: bool
     version: int
-    is_deleted: bool
     calls: int
     cells: list[Cell]
 
@@ -173,7 +172,6 @@ def _row(
         version=max(
             (version for version in versions if last.until is None or version < last.until), default=0
         ),
-        is_deleted=last.removed,
         calls=evolution.calls,
         cells=merged,
     )

@@ -17,7 +17,9 @@ import msgspec
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
+from speedrunner.console import describe_seconds
 from speedrunner.experiments.status import RunStatus, State, Status, status
+from speedrunner.markup.number_texts import dollars
 from speedrunner.markup.tiles import Tile
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.json_lines import read_tail
@@ -237,7 +239,7 @@ def _tiles(found: Status, runs: list[Context], servers: Mapping[tuple[str, ...],
             f"{played:,} of {known:,}",
             f"{unknown} runs without a known plan are not counted" if unknown else "of all started runs",
         ),
-        ("time left", describe_time(max(left)) if left else "–", "of the slowest run that is running"),
+        ("time left", describe_seconds(max(left)) if left else "–", "of the slowest run that is running"),
         ("output tokens/s", f"{total.output:,.0f}" if total.requests else "–", f"{total.requests} requests"),
         (
             "cached share",
@@ -246,21 +248,8 @@ def _tiles(found: Status, runs: list[Context], servers: Mapping[tuple[str, ...],
         ),
         (
             "cost",
-            describe_usd(sum(usd)) if usd else "–",
+            dollars(sum(usd)) if usd else "–",
             "finished episodes at the actor's prices",
         ),
     ]
     return [Tile(*each) for each in tiles]
-
-
-def describe_time(seconds: float) -> str:
-    """Return a duration for people."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 120 else f"{minutes // 60} h {minutes % 60:02d} min"
-
-
-def describe_usd(amount: float) -> str:
-    """Return an amount of money for people: two significant digits below a cent."""
-    return f"${amount:,.2f}" if amount >= 0.01 or not amount else f"${amount:.2g}"

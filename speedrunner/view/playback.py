@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from speedrunner.agents.reading import result_text
-from speedrunner.console import visible
+from speedrunner.console import shorten, visible
 from speedrunner.library.library import Library
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.policies import InvalidPolicy
@@ -201,12 +201,8 @@ def _functions(source: str) -> dict[str, str]:
 
 def _write_call(node: CallNode) -> str:
     """Return a call in Python syntax with short arguments."""
-    given = (f"{name}={_shorten(repr(value))}" for name, value in node.arguments.items())
+    given = (f"{name}={shorten(repr(value), ARGUMENT_CHARS)}" for name, value in node.arguments.items())
     return _cut(f"{node.name}({', '.join(given)})", CALL_CHARS)
-
-
-def _shorten(text: str) -> str:
-    return text if len(text) <= ARGUMENT_CHARS else f"{text[: ARGUMENT_CHARS - 1]}…"
 
 
 def _cut(text: str, chars: int) -> str:

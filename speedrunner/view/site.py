@@ -14,7 +14,9 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
+from speedrunner.console import describe_seconds
 from speedrunner.markup import stylesheet, templates
+from speedrunner.markup.number_texts import dollars
 from speedrunner.results.comparison import CannotCompare
 from speedrunner.results.skill_savings import SkillSaving, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
@@ -193,7 +195,7 @@ class Site:
 
     def _live(self, query: Mapping[str, str]) -> Answer:
         context = live.live_page(self._folder, self.runs())
-        return self._page("live.jinja", 0, context | {"time": live.describe_time, "usd": live.describe_usd})
+        return self._page("live.jinja", 0, context | {"time": describe_seconds, "usd": dollars})
 
     def _compare(self, query: Mapping[str, str]) -> Answer:
         found = Comparable(self.runs(), _address)

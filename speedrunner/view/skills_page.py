@@ -18,28 +18,17 @@ class SkillLine(msgspec.Struct, frozen=True):
     """One name of a skill, with all its versions.
 
     Attributes:
-        last: its newest version.
+        last: its newest version, with the counts of all versions.
         version: newest stored version of the library that has it; `None` if none is stored.
-        calls, inner_calls, errors, actions, steps_saved: sums over its versions; see `SkillVersion`.
         score: mean score of the episodes in which the actor called it; `None` without any.
         events: its changes, one line each.
     """
 
     last: SkillVersion
     version: int | None
-    calls: int
-    inner_calls: int
-    errors: int
-    actions: int
-    steps_saved: int
     score: float | None
     saving: SkillSaving
     events: list[str]
-
-    @property
-    def total(self) -> int:
-        """Return the calls by the actor and by other code."""
-        return self.calls + self.inner_calls
 
 
 def skills_page(run: RunData, history: SkillHistory, savings: Sequence[SkillSaving]) -> Context:
@@ -49,11 +38,11 @@ def skills_page(run: RunData, history: SkillHistory, savings: Sequence[SkillSavi
         savings: the result of `skill_savings`.
     """
     lines = _list_lines(run, history, savings)
-    lines.sort(key=lambda line: (-line.calls, -line.inner_calls))
+    lines.sort(key=lambda line: (-line.last.calls, -line.last.inner_calls))
     return {
         **heading(run),
-        "used": [line for line in lines if line.total],
-        "unused": [line for line in lines if not line.total],
+        "used": [line for line in lines if line.last.total],
+        "unused": [line for line in lines if not line.last.total],
         "usd_form": usd_form,
     }
 
@@ -71,20 +60,14 @@ def _list_lines(run: RunData, history: SkillHistory, savings: Sequence[SkillSavi
     events = skill_events(run, history)
     stored = run.policies.versions()
     lines = []
-    for name, versions in history.by_name.items():
-        last = versions[-1]
-        scored = sum(each.scored for each in versions)
+    for name in history.by_name:
+        last = history.total(name)
         having = (each for each in stored if each >= last.sleep and (last.until is None or each < last.until))
         lines.append(
             SkillLine(
                 last=last,
                 version=max(having, default=None),
-                calls=sum(each.calls for each in versions),
-                inner_calls=sum(each.inner_calls for each in versions),
-                errors=sum(each.errors for each in versions),
-                actions=sum(each.actions for each in versions),
-                steps_saved=sum(each.steps_saved for each in versions),
-                score=sum(each.score for each in versions) / scored if scored else None,
+                score=last.score / last.scored if last.scored else None,
                 saving=saved.get(name, SkillSaving(skill=name)),
                 events=events.get(name, []),
             )

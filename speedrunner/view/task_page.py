@@ -8,7 +8,8 @@ from itertools import groupby
 
 import msgspec
 
-from speedrunner.agents.reading import write_call
+from speedrunner.agents.reading import task_line, write_call
+from speedrunner.console import shorten
 from speedrunner.store.records import CallNode, EpisodeRow, Trajectory
 from speedrunner.store.run_data import RunData
 from speedrunner.view.pages import Context, heading
@@ -138,10 +139,7 @@ def task_page(run: RunData, number: int) -> Context:
 
 def task_text(played: Trajectory) -> str:
     """Return the first paragraph of the task as the actor read it, in one line."""
-    if not played.turns:
-        return ""
-    told = "\n".join(each.content for each in played.turns[0].messages if each.role == "user")
-    return " ".join(told.partition("\n\n")[0].split())
+    return task_line({"turns": msgspec.to_builtins(played.turns[:1])})
 
 
 def verdict(row: EpisodeRow) -> str:
@@ -222,5 +220,4 @@ def _count_below(node: CallNode) -> int:
 
 
 def _cut(text: str, chars: int) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= chars else f"{line[: chars - 1]}…"
+    return shorten(" ".join(text.split()), chars)

@@ -14,9 +14,10 @@ import msgspec
 import pytest
 
 from speedrunner.store import files, json_lines
+from speedrunner.store.lock_owner import Owner
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import Policy
-from speedrunner.store.run_lock import Owner, RunLock
+from speedrunner.store.run_lock import RunLock
 from speedrunner.store.rundir import RunDirectory
 from tests.chaos.disk import Disk, Trigger, operations, surviving, watch
 

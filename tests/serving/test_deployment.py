@@ -17,7 +17,8 @@ import pytest
 from huggingface_hub import constants
 
 from serving.admission import replicas_of
-from serving.deployment import MOST_RESTARTS, Deployment, ServiceOptions, deploy, running_endpoint
+from serving.deployment import MOST_RESTARTS, Deployment, ServiceOptions, deploy
+from serving.endpoints import running_endpoint
 from serving.engine.cache_config import CacheConfig
 from serving.engine.endpoint import Endpoint
 from serving.engine.server import VllmServer

@@ -15,6 +15,8 @@ from serving.engine.caches import USUAL, cache_settings
 from serving.hub import cache_folder
 from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.findings import Finding, failure, ok, warning
+from speedrunner.store.files import StorageError
+from speedrunner.store.stored_run import RunFiles
 
 MOUNTS = Path("/proc/self/mountinfo")
 
@@ -55,14 +57,21 @@ class Mount(msgspec.Struct, frozen=True):
 
 
 def run_folders(subject: Subject) -> Iterator[Finding]:
-    """Check that runs can be written: disk space, number of files and type of file system."""
+    """Check that runs can be written: earlier records, disk space, number of files, type of file system."""
     for folder in subject.folders:
         name, base = f"folder {folder}", _nearest(folder)
-        runs = sum(Path(each.run.dir).absolute().parent == folder for each in subject.configs)
+        paths = [Path(each.run.dir) for each in subject.configs]
+        paths = [path for path in paths if path.absolute().parent == folder]
+        runs = len(paths)
         elsewhere = "choose another folder with run.dir=..., or --dir for a list"
         if problem := _write_problem(base):
             yield failure(name, f"cannot be written ({problem})", elsewhere)
             continue
+        for path in filter(Path.exists, paths):
+            try:
+                RunFiles(path).check()
+            except (StorageError, OSError) as error:
+                yield failure(f"run {path}", str(error), elsewhere)
         mount, free_gb, free_files = mount_of(base), _free_gb(base), os.statvfs(base).f_favail
         text = f"{mount.type} at {mount.place}, {free_gb:.1f} GB free"
         if 0 < free_files < RUN_FILES * runs:  # some file systems do not count them

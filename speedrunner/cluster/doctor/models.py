@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serving import hub
-from serving.deployment import running_endpoint
+from serving.endpoints import running_endpoint
 from serving.engine.endpoint import attach
 from serving.engine.flags import flag_problems
 from serving.engine.gpus import read_gpus

@@ -137,10 +137,6 @@ class SpeedRunner(Method):
         are unknown."""
         return self.inducer_calls if self.guard == "off" else None
 
-    def initial(self) -> Policy:
-        """Return an empty library."""
-        return Policy(version=0)
-
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return the policy's library as the actor's specification."""
         return ActorSpec(Library(env.primitives).of(self._apply_visibility(policy, env)))

@@ -1,4 +1,4 @@
-"""What every bench, probe and study prints: text for people, one object for machines, an exit status."""
+"""What every benchmark and probe prints: text for people, one object for machines, an exit status."""
 
 from __future__ import annotations
 

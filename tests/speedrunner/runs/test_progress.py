@@ -66,7 +66,7 @@ def test_the_remaining_time_is_shown_once_enough_episodes_are_finished(
             for _ in range(12):
                 clock[0] += 3.0
                 progress.episode("wake/0000", trajectory())
-    assert output.getvalue().splitlines()[-1].endswith(" · 0 min 24 s left")
+    assert output.getvalue().splitlines()[-1].endswith(" · 24 s left")
 
 
 def test_of_a_finished_run_nothing_is_left(meter: Meter) -> None:

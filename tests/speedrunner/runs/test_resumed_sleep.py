@@ -21,6 +21,7 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store import files
+from speedrunner.store.json_records import own_digest
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
 from tests.scripted_engine import Answer, Request, call, refuse, say
@@ -225,7 +226,7 @@ async def test_turns_in_a_journal_count_after_the_wall_clock_too(corridor: Runs)
         await run.play()
     steps = read_steps(run.data.files.sleep_journal, 1, pytest.fail)
     steps[-1].seconds = run.data.settings.run.sleep_wall_s
-    steps[-1].digest = steps[-1].own_digest
+    steps[-1].digest = own_digest(steps[-1])
     SleepJournal(run.data.files.sleep_journal, 1, 1, steps)
     await run.play()
     (record,) = run.data.sleeps
@@ -300,7 +301,7 @@ async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(corridor: Ru
     assert steps[1].turn is not None
     assert steps[1].turn.executed is not None
     steps[1].turn.executed.result = "what an earlier version answered"
-    steps[1].digest = steps[1].own_digest
+    steps[1].digest = own_digest(steps[1])
     SleepJournal(run.data.files.sleep_journal, 1, 1, steps)
     await run.play()
     assert "sleep/0001 starts over, because a recorded turn was not repeated" in run.printed

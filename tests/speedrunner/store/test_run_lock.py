@@ -12,9 +12,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from speedrunner.store import lock_owner
 from speedrunner.store import run_lock as lock_module
 from speedrunner.store.files import StorageError
-from speedrunner.store.run_lock import STALE_S, LockHeld, LockLost, Owner, RunLock
+from speedrunner.store.lock_owner import Owner
+from speedrunner.store.run_lock import STALE_S, LockHeld, LockLost, RunLock
 from tests.processes import HANGS_S
 
 HOLD = """
@@ -225,7 +227,7 @@ class TestStaleLocks:
 
     def test_an_owner_in_another_container_is_not_looked_up_by_its_process_id(self, path, monkeypatch):
         with RunLock(path):
-            monkeypatch.setattr(lock_module, "_machine", lambda: "same boot, other container")
+            monkeypatch.setattr(lock_owner, "_machine", lambda: "same boot, other container")
             with pytest.raises(LockHeld, match="last sign of life"), RunLock(path):
                 pass
 
@@ -297,7 +299,8 @@ RACE = """
 import os, sys, time
 from pathlib import Path
 import msgspec
-from speedrunner.store.run_lock import LockHeld, Owner, RunLock
+from speedrunner.store.lock_owner import Owner
+from speedrunner.store.run_lock import LockHeld, RunLock
 path, wins, leave_stale = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3] == "stale"
 witness = path.with_name("witness")
 sys.stdin.readline()

@@ -13,6 +13,7 @@ from serving.meter import LedgerRow
 from serving.tokens.tools import InvalidCall
 from serving.usage import Usage
 from speedrunner.store import json_records
+from speedrunner.store.json_records import own_digest
 from speedrunner.store.records import AgentRecord, Termination, Turn
 from speedrunner.store.sleep_journal import SleepJournal, SleepStep, find_lost_requests, read_steps
 from tests.speedrunner.run_samples import sleep, trajectory
@@ -82,7 +83,7 @@ def test_steps_after_a_damaged_one_are_ignored(
 
 def sealed(step: SleepStep, **changes: object) -> SleepStep:
     changed = msgspec.structs.replace(step, **changes)
-    return msgspec.structs.replace(changed, digest=changed.own_digest)
+    return msgspec.structs.replace(changed, digest=own_digest(changed))
 
 
 def test_a_step_is_noted_after_its_ledger_rows_are_safe(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store import files
-from speedrunner.store.json_records import write_record
+from speedrunner.store.json_records import own_digest, write_record
 from speedrunner.store.records import FORMAT, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
@@ -149,7 +149,7 @@ class TestAnUnfinishedRun:
         last = state.finished.pop()
         assert last.startswith("evaluate/0004")
         del state.checksums["evaluations/0004.jsonl"], state.checksums["reconciliation.jsonl"]
-        state.digest = state.own_digest
+        state.digest = own_digest(state)
         write_record(run / "state.json", state)
         torn = (run / "evaluations/0004.jsonl").read_bytes()[:-100]
         (run / "evaluations/0004.jsonl").write_bytes(torn)

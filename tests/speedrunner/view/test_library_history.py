@@ -28,7 +28,7 @@ def test_a_row_has_what_each_sleep_did_and_the_calls_with_each_version(tmp_path:
     assert cells(home) == [("absent", 0, 1, 0), ("new", 1, 1, 4), ("edited", 2, 1, 2)]
     assert [each.score for each in home.cells] == [None, 0.875, 1.0]
     assert cells(step) == [("absent", 0, 1, 0), ("new", 1, 1, 2), ("deleted", 2, 1, 0)]
-    assert (step.is_deleted, step.public, step.version) == (True, False, 1)
+    assert (step.public, step.version) == (False, 1)
 
 
 def test_skills_that_the_actor_sees_come_first(tmp_path: Path) -> None:

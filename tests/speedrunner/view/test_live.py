@@ -16,7 +16,7 @@ from serving.usage import Usage
 from speedrunner.store.records import EpisodeRow, Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
-from speedrunner.view.live import describe_time, describe_usd, live_page
+from speedrunner.view.live import live_page
 from speedrunner.view.site import Site
 from tests.page_elements import HOSTILE, Elements
 from tests.speedrunner.results.ledgers import row
@@ -128,15 +128,3 @@ def test_a_damaged_run_says_why_and_hides_no_other(sweep: Path) -> None:
     text = shown(sweep.parent)
     assert "config.yaml" in text
     assert "playing" in text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(5.4, "5 s"), (90, "2 min"), (3600, "60 min"), (7500, "2 h 05 min")]
-)
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert describe_time(seconds) == text
-
-
-@pytest.mark.parametrize(("amount", "text"), [(0.0, "$0.00"), (0.00021, "$0.00021"), (1234.5, "$1,234.50")])
-def test_money_has_two_digits(amount: float, text: str) -> None:
-    assert describe_usd(amount) == text

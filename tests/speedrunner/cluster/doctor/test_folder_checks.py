@@ -85,6 +85,14 @@ class TestRunFolders:
         found = run_folder(closed / "runs")["folder"]
         assert (found.level, found.text) == ("failed", "cannot be written (Permission denied)")
 
+    def test_a_run_of_another_format_cannot_be_resumed(self, tmp_path: Path) -> None:
+        (tmp_path / "one").mkdir()
+        (tmp_path / "one/config.yaml").write_text("{}")
+        (tmp_path / "one/state.json").write_text('{"format": 1}')
+        found = run_folder(tmp_path)
+        assert {name: each.level for name, each in found.items()} == {"run": "failed", "folder": "ok"}
+        assert "state.json has format 1, but this version of SpeedRunner reads" in found["run"].text
+
     def test_one_in_memory_ends_with_the_job(self) -> None:
         found = run_folder("/dev/shm/runs")["folder"]
         assert found.level == "warning"

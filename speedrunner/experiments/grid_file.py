@@ -1,0 +1,90 @@
+"""The syntax of lists of runs. Each entry is a mapping of settings; lists in it multiply it.
+
+    - env: scienceworld
+      env.family: [3, 4]
+      method: [react, asi]
+      run.seed: [0, 1, 2]          # 12 runs
+    - env: scienceworld
+      env.family: 4
+      method: asi
+      run.seed: [0, 1, 2]
+      run.start_from: {env.family: 3}    # start from the run that differs only in this; it is played first
+
+Lists in `run.start_from` multiply an entry as well. Its value `???` means a stored policy that the
+command line names; `stored_library` describes such entries.
+
+An entry may also be a text, `method=react run.seed=1`, or a list of such settings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.store.files import read_given, reason
+
+Cell = dict[str, Any]
+"""The settings of one run, by key; `run.start_from` may be a mapping of changes."""
+
+
+def read_cells(file: Path) -> Iterator[Cell]:
+    """Yield the entries of a list, one for each combination of their lists' values."""
+    entries = read_yaml(file, list, "a list of runs, such as `- method=react run.seed=1`")
+    for number, entry in enumerate(entries, start=1):
+        own = entry.split() if isinstance(entry, str) else entry
+        if isinstance(own, list) and own and all(isinstance(each, str) and "=" in each for each in own):
+            own = dict(each.split("=", 1) for each in own)
+        if not isinstance(own, dict) or not own or not all(isinstance(key, str) for key in own):
+            raise InvalidConfig(
+                f"{file}, run {number}: {entry!r} must be a mapping of settings, or text such as KEY=VALUE"
+            )
+        try:
+            json.dumps(own, default=str)
+        except (ValueError, RecursionError):
+            raise InvalidConfig(f"{file}, run {number}: a setting contains itself") from None
+        axes = [_axis(value) for value in own.values()]
+        if empty := [key for key, axis in zip(own, axes, strict=True) if not axis]:
+            raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, so no run results")
+        for values in itertools.product(*axes):
+            yield dict(zip(own, values, strict=True))
+
+
+def _axis(value: Any) -> list[Any]:
+    """Return the values of a setting; lists in a mapping multiply it."""
+    if isinstance(value, Mapping):
+        axes = itertools.product(*map(_axis, value.values()))
+        return [dict(zip(value, values, strict=True)) for values in axes]
+    return value if isinstance(value, list) else [value]
+
+
+def read_yaml(file: Path, kind: type, what: str) -> Any:
+    """Return the content of a file that must be `what`, of this type. Raises `InvalidConfig`."""
+    try:
+        content = yaml.safe_load(read_given(file))
+    except OSError as error:
+        raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(content, kind) or (kind is list and not content):
+        raise InvalidConfig(f"{file} must be {what}")
+    return content
+
+
+def setting_texts(cell: Cell) -> tuple[str, ...]:
+    """Return settings as overrides."""
+    return tuple(f"{key}={setting_text(key, value)}" for key, value in cell.items())
+
+
+def setting_text(key: str, value: object) -> str:
+    """Return a value in the syntax of overrides."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidConfig(f"{key}: {value!r} must be a single value")
