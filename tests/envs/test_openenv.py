@@ -23,6 +23,7 @@ from envs import (
 from envs.conformance import check_env
 from envs.openenv_connection import NoServer, OpenEnvFailed
 from tests.openenv_server import Server, guessing
+from tests.processes import HANGS_S
 
 SEVEN = Task("openenv", "default", 7)
 
@@ -36,7 +37,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def env(server: Server) -> Iterator[Any]:
-    made = make("openenv", url=server.url, observation="text", timeout_s=20.0)
+    made = make("openenv", url=server.url, observation="text", timeout_s=HANGS_S)
     yield made
     made.close()
 
@@ -72,7 +73,7 @@ class TestPlay:
         env.reset(SEVEN)
         server.is_pinging = True
         env.call("act", text="3")
-        assert server.ponged.wait(20)
+        assert server.ponged.wait(HANGS_S)
 
     def test_an_episode_begins_although_the_server_ended_the_connection_after_the_last_one(
         self, env: Any, server: Server
@@ -128,7 +129,7 @@ class TestFaults:
         server.behaviour = lambda message, state: [guessing(message, state)] * 2
         server.is_pinging = True
         env.call("act", text="3")
-        assert server.ponged.wait(60)  # the client has received both
+        assert server.ponged.wait(HANGS_S)  # the client has received both
         with pytest.raises(OpenEnvFailed, match="sent a message without a request"):
             env.call("act", text="7")
         server.behaviour = guessing
