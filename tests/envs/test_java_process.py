@@ -74,10 +74,9 @@ class TestEnd:
     def test_it_ends_with_the_process_that_made_it(self, end: str) -> None:
         program = """
 import sys
-from envs import Task, make
-env = make("scienceworld")
-env.reset(Task("scienceworld", "find-plant", 0))
-print(env._simulator.pid, flush=True)
+from envs.scienceworld_jvm import Simulator
+simulator = Simulator()
+print(simulator.pid, flush=True)
 sys.stdin.read()
 """
         maker = subprocess.Popen(

@@ -28,7 +28,7 @@ from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, W
 from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
-from tests.processes import HANGS_S
+from tests.processes import GROWING_S, HANGS_S
 from tests.toy_env import Corridor
 
 ENV = "tests.toy_env:Corridor"
@@ -421,9 +421,11 @@ class TestHostileSkills:
             '''
         )
         async with episode(pool, library) as call:
-            executed = await call("skill", time_limit_s=0.3)
-            assert stopped(executed)
-            assert "TimeLimitReached: stopped at the time limit of 0.3 s" in executed.node.error
+            for limit_s in GROWING_S:
+                executed = await call("skill", time_limit_s=limit_s)
+                assert f"TimeLimitReached: stopped at the time limit of {limit_s:g} s" in executed.node.error
+                if executed.actions:
+                    break
             assert executed.outcome.score == 0.5
             assert (await call("walk", steps=5)).termination is Termination.SUCCESS
 
@@ -431,8 +433,11 @@ class TestHostileSkills:
         library = skills('def skill():\n    """Walk for ever."""\n    while True:\n        walk()')
         async with pool.worker() as worker:
             await worker.reset(Task(ENV, "slow_step", 10), library.module(), None)
-            executed = await worker.execute(ToolCall("skill", {}), 1.0)  # a step takes 0.3 s
-        assert stopped(executed)
+            for limit_s in GROWING_S:
+                executed = await worker.execute(ToolCall("skill", {}), limit_s)  # a step takes 0.3 s
+                assert stopped(executed)
+                if executed.actions:
+                    break
         steps = executed.outcome.detail["position"]
         assert steps >= 1
         assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (steps,) * 3
@@ -676,7 +681,7 @@ class TestFaults:
         self, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with pool.worker() as worker:
-            await worker.reset(Task(ENV, "slow_step", 10), skills().module(), None)
+            await worker.reset(Task(ENV, "endless_step", 10), skills().module(), None)
             await worker.execute(ToolCall("look", {}), HANGS_S)
             monkeypatch.setattr(workers, "GRACE_S", 0.05)
             with pytest.raises(WorkerTimedOut, match=r"did not answer walk within 0\.1 s and was killed"):
