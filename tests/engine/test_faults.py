@@ -194,7 +194,7 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
     # vLLM may end without an answer to any request; then only the watchdog ends the wait.
     run = start(
         *(model_config_file(tmp_path, model_config), "env=tests.odd_envs:Ring", "run.rollouts=0"),
-        "serving.hang_timeout_s=15",
+        "serving.hang_timeout_s=40",
     )
     run.requests(3)
     server = run.api_server()

@@ -147,8 +147,8 @@ class TestErrors:
         [
             ("", 0.5, r"no answer within 0\.5 s"),
             ("echo 25333", 0.5, r"no answer within 0\.5 s"),
-            ("echo Welcome to Java", 60.0, "no message"),
-            ("echo broken >&2; echo Welcome to Java", 60.0, "broken"),
+            ("echo Welcome to Java", HANGS_S, "no message"),
+            ("echo broken >&2; echo Welcome to Java", HANGS_S, "broken"),
         ],
     )
     def test_a_program_that_stays_and_is_no_java_is_ended(

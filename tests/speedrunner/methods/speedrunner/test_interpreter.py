@@ -60,6 +60,11 @@ def learnt(number: int) -> SleepRecord:
     return SleepRecord(sleep=number, rollouts=2, attempt=1, agents=agents, edits=edits, seconds=1.0)
 
 
+@pytest.fixture(autouse=True)
+def draft_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("speedrunner.methods.speedrunner.interpreter.DRAFT_WALL_S", HANGS_S)
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> Iterator[dict[str, Path]]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
