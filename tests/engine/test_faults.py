@@ -191,7 +191,8 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
     model_config = msgspec.structs.replace(
         tiny_model_config, roles=msgspec.structs.replace(tiny_model_config.roles, actor=actor)
     )
-    # vLLM may end without an answer to any request; then only the watchdog ends the wait.
+    # The API server may kill the core before its last answers are out, and then waits for them without a
+    # limit. Only our watchdog ends that.
     run = start(
         *(model_config_file(tmp_path, model_config), "env=tests.odd_envs:Ring", "run.rollouts=0"),
         "serving.hang_timeout_s=40",
