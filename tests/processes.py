@@ -13,6 +13,10 @@ from serving.model_configs import CHECKOUT
 HANGS_S = 1800.0
 """Seconds after which a process or an answer counts as missing: many times what a busy machine takes."""
 
+GROWING_S = (0.3, 3.0, 30.0, 300.0)
+"""Time limits in seconds for code that never ends. A test tries one after the other until the code gets far
+enough. The first one is too short only on a busy machine."""
+
 
 def tree(pid: int | None) -> list[psutil.Process]:
     """A process and all below it."""

@@ -27,6 +27,7 @@ from typing import Any, Literal, Self
 
 from serving.engine.endpoint import Endpoint
 from serving.tokens.tokenizer import ChatTokenizer
+from tests.processes import HANGS_S
 
 BLOCK = 32
 """Tokens per block of the prefix cache."""
@@ -513,7 +514,7 @@ class _Handler(BaseHTTPRequestHandler):
             return
         answer, content = engine.answer(self.path, body)
         if answer.after is not None:
-            answer.after.wait(60)
+            answer.after.wait(HANGS_S)
         match answer.fault:
             case "hang":
                 self.server.ended.wait()

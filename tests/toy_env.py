@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from envs import EpisodeOver, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv
 
-TASKS = ("default", "slow_step", "broken_reset", "broken_step")
+TASKS = ("default", "slow_step", "endless_step", "broken_reset", "broken_step")
 
 
 def _walk(steps: int = 1, direction: Literal["left", "right"] = "right") -> str: ...  # type: ignore[empty-body]
@@ -60,6 +60,8 @@ class Corridor(TextEnv):
             print("walking")  # environments may print; nobody must mind
             if self._task.name == "slow_step":
                 time.sleep(0.3)
+            if self._task.name == "endless_step":
+                time.sleep(1000)
             sign = 1 if arguments["direction"] == "right" else -1
             self._position += sign * arguments["steps"]
             if self._task.name == "broken_step" and self._position == 3:

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_pla
 
 from speedrunner.view.site import Site
 from speedrunner.view.static import write
+from tests.processes import HANGS_S
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -47,6 +48,7 @@ class Pages:
         context = self._browser.new_context(
             viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
         )
+        context.set_default_timeout(1000 * HANGS_S)
         self._contexts.append(context)
         context.on("request", lambda request: self._check(request, f"{origin.scheme}://{origin.netloc}/"))
         context.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))

@@ -99,7 +99,7 @@ def viewer(bundled_demo: Demo, react: subprocess.Popen[bytes]) -> Iterator[str]:
 def test_the_page_of_a_running_sweep(viewer: str, shoot: Shoot) -> None:
     def wait_for_rates(page: Page) -> None:
         rate = page.get_by_role("row", name=re.compile("^react ")).locator("td").nth(4)
-        expect(rate).to_have_text(re.compile(r"\d"), timeout=120_000)
+        expect(rate).to_have_text(re.compile(r"\d"), timeout=1000 * HANGS_S)
 
     shoot("live", urljoin(viewer, "live.html"), wait_for_rates)
 

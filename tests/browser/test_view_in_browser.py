@@ -128,14 +128,14 @@ def test_a_run_that_goes_on_grows_before_one_s_eyes(served: str, folder: Path, p
         assert "No episode is finished yet" in page.inner_text("main")
         page.locator("h2").first.click()
         append(run, trajectory())
-        page.get_by_role("region", name="Terminations").wait_for(timeout=20_000)
+        page.get_by_role("region", name="Terminations").wait_for()
 
 
 def test_words_in_the_texts_of_written_pages_are_found_without_a_server(written: str, pages: Pages) -> None:
     page = pages.open(urljoin(written, "runs/long/episodes.html"))
     for text, count in (("nothere", 0), ("needle", 1), ("thought nee", 1), ("needle!", 1), ("nee!", 0)):
         page.fill("#texts", text)
-        page.get_by_text(f"{count} of 1 episodes", exact=True).wait_for(timeout=10_000)
+        page.get_by_text(f"{count} of 1 episodes", exact=True).wait_for()
     page.fill("#texts", "needle")
     page.get_by_text(f"train/0000, turn {TURNS}").click()
     page.wait_for_url(f"**/train/0000/2.html#turn-{TURNS}")
@@ -153,7 +153,7 @@ def test_an_update_loses_nothing_that_a_person_has_open(served: str, folder: Pat
             window.before = { table: document.querySelector("#episodes"), y: scrollY };
         }""")
         append(run, trajectory())
-        page.get_by_text("1 of 1 episodes").wait_for(timeout=20_000)
+        page.get_by_text("1 of 1 episodes").wait_for()
         assert page.input_value("input[name=skill]") == "typed"
         assert page.evaluate("document.activeElement.name") == "skill"
         assert page.evaluate("document.querySelector('.wide').scrollLeft") == 60
@@ -169,7 +169,7 @@ def test_the_live_page_updates_while_a_sweep_runs(served: str, folder: Path, pag
         row = page.locator("#run-live")
         assert "running" in row.inner_text()
         append(run, trajectory())
-        row.get_by_text("1 of").wait_for(timeout=20_000)
+        row.get_by_text("1 of").wait_for()
 
 
 MERGED = """() => {

@@ -41,13 +41,11 @@ from tests.chaos.disk import (
     operations,
     surviving,
 )
+from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import LEARN, PLANNED, SCHEDULE, check_finished, roomy, script, walker
 
-PATIENCE_S = 900.0
-"""Seconds after which a process counts as hanging."""
-
-ENDING_S = 60.0
+ENDING_S = HANGS_S
 """Seconds that processes below a run may take to end."""
 
 RESUMPTIONS = 6
@@ -166,7 +164,7 @@ class Trial:
 
     def end(self, process: ForkServerProcess) -> int:
         """Wait for a process; returns its exit status."""
-        process.join(PATIENCE_S)
+        process.join(HANGS_S)
         if process.exitcode is None:
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)

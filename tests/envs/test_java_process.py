@@ -74,10 +74,9 @@ class TestEnd:
     def test_it_ends_with_the_process_that_made_it(self, end: str) -> None:
         program = """
 import sys
-from envs import Task, make
-env = make("scienceworld")
-env.reset(Task("scienceworld", "find-plant", 0))
-print(env._simulator.pid, flush=True)
+from envs.scienceworld_jvm import Simulator
+simulator = Simulator()
+print(simulator.pid, flush=True)
 sys.stdin.read()
 """
         maker = subprocess.Popen(
@@ -148,8 +147,8 @@ class TestErrors:
         [
             ("", 0.5, r"no answer within 0\.5 s"),
             ("echo 25333", 0.5, r"no answer within 0\.5 s"),
-            ("echo Welcome to Java", 60.0, "no message"),
-            ("echo broken >&2; echo Welcome to Java", 60.0, "broken"),
+            ("echo Welcome to Java", HANGS_S, "no message"),
+            ("echo broken >&2; echo Welcome to Java", HANGS_S, "broken"),
         ],
     )
     def test_a_program_that_stays_and_is_no_java_is_ended(

@@ -23,6 +23,7 @@ from envs import (
 from envs.conformance import check_env
 from envs.openenv_connection import NoServer, OpenEnvFailed
 from tests.openenv_server import Server, guessing
+from tests.processes import HANGS_S
 
 SEVEN = Task("openenv", "default", 7)
 
@@ -36,7 +37,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def env(server: Server) -> Iterator[Any]:
-    made = make("openenv", url=server.url, observation="text", timeout_s=20.0)
+    made = make("openenv", url=server.url, observation="text", timeout_s=HANGS_S)
     yield made
     made.close()
 
@@ -72,7 +73,7 @@ class TestPlay:
         env.reset(SEVEN)
         server.is_pinging = True
         env.call("act", text="3")
-        assert server.ponged.wait(20)
+        assert server.ponged.wait(HANGS_S)
 
     def test_an_episode_begins_although_the_server_ended_the_connection_after_the_last_one(
         self, env: Any, server: Server
@@ -96,7 +97,7 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("answer", "said"),
         [
-            (None, "did not answer step within 2 s"),
+            (None, "did not answer step within 0.1 s"),
             ("die", "ended the connection"),
             ("{", "sent an invalid answer"),
             ('{"type": "observation", "data": 3}', "sent an invalid answer"),
@@ -107,11 +108,13 @@ class TestFaults:
     def test_a_failure_within_an_episode_is_no_score_and_the_next_episode_works(
         self, server: Server, answer: Any, said: str
     ) -> None:
-        env = make("openenv", url=server.url, observation="text", timeout_s=2.0 if answer is None else 20.0)
+        env = make("openenv", url=server.url, observation="text", timeout_s=HANGS_S)
         opening = env.reset(SEVEN)
         env.call("act", text="3")
         before = env.outcome()
         server.behaviour = lambda message, state: answer
+        if answer is None:
+            env._connection._timeout_s = 0.1
         with pytest.raises(OpenEnvFailed, match=said):
             env.call("act", text="7")
         assert not issubclass(OpenEnvFailed, EnvironmentFault)
@@ -128,7 +131,7 @@ class TestFaults:
         server.behaviour = lambda message, state: [guessing(message, state)] * 2
         server.is_pinging = True
         env.call("act", text="3")
-        assert server.ponged.wait(60)  # the client has received both
+        assert server.ponged.wait(HANGS_S)  # the client has received both
         with pytest.raises(OpenEnvFailed, match="sent a message without a request"):
             env.call("act", text="7")
         server.behaviour = guessing

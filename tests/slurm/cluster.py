@@ -20,10 +20,11 @@ from pathlib import Path
 
 import psutil
 
+from tests.processes import HANGS_S
+
 MUNGE = Path("/run/munge/munge.socket.2")
 """Where Slurm's commands look for munge."""
 
-START_S = 300.0
 
 SETTINGS = """
 ClusterName=tests
@@ -140,10 +141,10 @@ def _output(command: Sequence[str], environment: dict[str, str]) -> str:
 
 def _until(happened: object, what: str) -> None:
     assert callable(happened)
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + HANGS_S
     while not happened():
         if time.monotonic() > deadline:
-            raise TimeoutError(f"{what} did not come within {START_S:g} s")
+            raise TimeoutError(f"{what} did not come within {HANGS_S:g} s")
         time.sleep(0.1)
 
 

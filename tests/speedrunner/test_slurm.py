@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +13,8 @@ from tests.stand_in_slurm import stand_in
 
 pytestmark = pytest.mark.process
 
+NOW = 1_800_000_000
+
 
 @pytest.fixture(autouse=True)
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,6 +22,8 @@ def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     monkeypatch.setenv("SLURM_JOB_ID", "4711")
     monkeypatch.delenv("SLURM_JOB_END_TIME", raising=False)
+    clock = SimpleNamespace(time=lambda: NOW, sleep=lambda seconds: None)
+    monkeypatch.setattr("speedrunner.slurm.time", clock)
 
 
 class TestTheTimeThatIsLeft:
@@ -28,11 +32,11 @@ class TestTheTimeThatIsLeft:
         assert time_left_s() is None
 
     def test_is_told_by_the_job_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 3600))
-        assert time_left_s() == pytest.approx(3600 - RESERVE_S, abs=5)
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(NOW + 3600))
+        assert time_left_s() == 3600 - RESERVE_S
 
     def test_is_none_after_the_end(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time())))
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(NOW))
         assert time_left_s() == 0.0
 
     @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ from serving.engine.server import COMPUTE_NICENESS, VllmServer
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
-from tests.processes import all_end, tree
+from tests.processes import HANGS_S, all_end, tree
 from tests.stand_in_server import HEALTHY
 
 # A stubborn tree: the server and its children ignore SIGINT, one of them in a session of its own.
@@ -340,7 +340,7 @@ def test_when_the_owner_ends_by_a_signal_everything_goes(
     processes = [psutil.Process(int(pid)) for pid in pids]
     assert len(processes) == size
     owner.send_signal(number)
-    assert owner.wait(timeout=30) != 0
+    assert owner.wait(HANGS_S) != 0
     owner.stdout.close()
     assert all_end(processes)
     assert not Path(sockets).exists()

@@ -98,12 +98,19 @@ async def test_one_replica_that_hangs_is_noticed_though_another_gets_on(
     with TwoReplicas(tiny_tokenizer, []) as engine:
         async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0, 1}, alarm.ring):
             await alarm.rung.wait()
-        quiet = Alarm()
-        async with watch(engine.endpoint, 0.12, lambda: {0}, quiet.ring):
-            await asyncio.sleep(0.3)
-        # A request that any replica may answer waits for none in particular.
-        async with watch(engine.endpoint, 0.12, lambda: {None}, quiet.ring):
-            await asyncio.sleep(0.3)
+        quiet, looks = Alarm(), 0
+        for replica in (0, None):  # a request that any replica may answer waits for none in particular
+            enough = asyncio.Event()
+
+            def count(replica: int | None = replica, enough: asyncio.Event = enough) -> set[int | None]:
+                nonlocal looks
+                looks += 1
+                if looks % 15 == 0:
+                    enough.set()
+                return {replica}
+
+            async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, count, quiet.ring):
+                await enough.wait()
     assert quiet.times == 0
 
 

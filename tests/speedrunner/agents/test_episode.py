@@ -9,7 +9,9 @@ import pytest
 from serving.model_config import Role, Roles
 from speedrunner.store.records import Termination
 from speedrunner.workers import env_worker as workers
+from tests.clocks import Clock
 from tests.odd_envs import FORGERY
+from tests.processes import HANGS_S
 from tests.scripted_engine import (
     HANG,
     Answer,
@@ -95,13 +97,18 @@ class TestEndings:
             3 / 7,
         )
 
-    async def test_the_wall_clock(self, corridor: Runs) -> None:
+    async def test_the_wall_clock(self, corridor: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
+        clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
+
         def actor(request: Request) -> Answer:
-            return walker(request) if request.turn < 2 else HANG
+            if request.turn < 2:
+                return walker(request)
+            clock.advance(1000.0)
+            return HANG
 
         run = corridor(
             script(actor),
-            *("run.rollouts=0", "run.test_episodes=1", "run.wall_clock_s=2", "run.wall_clock=all"),
+            *("run.rollouts=0", "run.test_episodes=1", "run.wall_clock_s=1000", "run.wall_clock=all"),
         )
         await run.play()
         (row,) = run.data.episodes
@@ -122,9 +129,13 @@ class TestEndings:
     async def test_a_world_that_does_not_open_is_a_fault_and_has_no_score(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(workers, "RESET_LIMIT_S", 2.0)
+        def actor(request: Request) -> Answer:
+            monkeypatch.setattr(workers, "RESET_LIMIT_S", 0.5)  # of the next world
+            return walker(request)
+
+        monkeypatch.setattr(workers, "RESET_LIMIT_S", HANGS_S)
         run = corridor(
-            script(),
+            script(actor),
             "env=tests.odd_envs:Sealed",
             "method=react",
             *("method.train=true", "run.rollouts=2", "run.test_episodes=0", "run.in_flight=1"),

@@ -18,6 +18,7 @@ from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.loop import AgentLimits, ToolReply, run_agent
 from speedrunner.store.records import CallNode, Message, Termination, Turn
 from speedrunner.store.repeats import count_repeats
+from tests.clocks import Clock
 from tests.scripted_engine import HANG, Answer, Request, Script, call, cut, overflow, refuse, say, two_calls
 from tests.scripted_runs import ScriptedModel, roomy, scripted_model
 
@@ -29,6 +30,7 @@ def dig(depth: int) -> str: ...  # type: ignore[empty-body]
 
 TOOLS = [ToolSpec.from_signature("dig", inspect.signature(dig, eval_str=True), "Dig.")]
 DEEPER = call("dig", depth=1)
+LIMIT_S = 60.0
 
 
 async def executed(tool: ToolCall) -> ToolReply:
@@ -36,6 +38,11 @@ async def executed(tool: ToolCall) -> ToolReply:
     node = CallNode(tool.name, "tool", tool.arguments, result="dug")
     termination = Termination.SUCCESS if tool.arguments["depth"] == 9 else None
     return ToolReply(f"You are {tool.arguments['depth']} deep.", node, termination)
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch, "speedrunner.agents.loop")
 
 
 class Work:
@@ -55,7 +62,7 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
         script: Script,
         *,
         llm_calls: int = 10,
-        seconds: float | None = None,
+        deadline: float | None = None,
         answers_count: bool = True,
         execute: Callable[[ToolCall], Awaitable[ToolReply]] = executed,
         context: int | None = None,
@@ -67,7 +74,6 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
         async with scripted_model(script, model_config, tiny_tokenizer) as engine:
             plain = [{"role": each.role, "content": each.content} for each in OPENING]
             conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
-            deadline = None if seconds is None else time.monotonic() + seconds
             limits = AgentLimits(llm_calls, deadline, answers_count)
             job = run_agent(conversation, OPENING, execute, limits, turns.append, most_repeats=most_repeats)
             if error is None:
@@ -97,36 +103,48 @@ class TestEndings:
         done = await work([], llm_calls=0)
         assert (done.termination, done.turns) == (Termination.CALL_LIMIT, [])
 
-    async def test_the_deadline_comes_while_the_model_is_asked(self, work: Any) -> None:
-        done = await work([DEEPER, HANG], seconds=0.5)
+    async def test_the_deadline_comes_while_the_model_is_asked(self, work: Any, clock: Clock) -> None:
+        def hang(request: Request) -> Answer:
+            if request.turn == 0:
+                return DEEPER
+            clock.advance(LIMIT_S)
+            return HANG
+
+        done = await work(hang, deadline=clock.monotonic() + LIMIT_S)
         assert done.termination is Termination.WALL_CLOCK
         assert len(done.turns) == 1
         assert [row.status for row in done.engine.rows] == ["ok", "aborted"]
 
-    async def test_answers_take_their_time_where_tools_alone_count(self, work: Any) -> None:
+    async def test_answers_take_their_time_where_tools_alone_count(self, work: Any, clock: Clock) -> None:
         def slow(request: Request) -> Answer:
-            time.sleep(0.2)
+            clock.advance(LIMIT_S)
             return call("dig", depth=9) if request.turn == 3 else DEEPER
 
-        done = await work(slow, seconds=0.5, answers_count=False)
+        done = await work(slow, deadline=clock.monotonic() + LIMIT_S, answers_count=False)
         assert (done.termination, len(done.turns)) == (Termination.SUCCESS, 4)
 
     @pytest.mark.parametrize("answers_count", [True, False])
-    async def test_the_deadline_comes_while_a_tool_runs(self, work: Any, answers_count: bool) -> None:
+    async def test_the_deadline_comes_while_a_tool_runs(
+        self, work: Any, clock: Clock, answers_count: bool
+    ) -> None:
         async def slow(tool: ToolCall) -> ToolReply:
-            await asyncio.sleep(0.5)
+            clock.advance(LIMIT_S)
             return await executed(tool)
 
-        done = await work([DEEPER] * 9, seconds=0.4, execute=slow, answers_count=answers_count)
+        done = await work(
+            [DEEPER] * 9, deadline=clock.monotonic() + LIMIT_S, execute=slow, answers_count=answers_count
+        )
         assert done.termination is Termination.WALL_CLOCK
         assert [turn.executed.result for turn in done.turns] == ["dug"]
 
-    async def test_what_a_tool_ended_stays_so_when_the_deadline_has_come(self, work: Any) -> None:
+    async def test_what_a_tool_ended_stays_so_when_the_deadline_has_come(
+        self, work: Any, clock: Clock
+    ) -> None:
         async def slow(tool: ToolCall) -> ToolReply:
-            await asyncio.sleep(0.5)
+            clock.advance(LIMIT_S)
             return await executed(tool)
 
-        done = await work([call("dig", depth=9)], seconds=0.4, execute=slow)
+        done = await work([call("dig", depth=9)], deadline=clock.monotonic() + LIMIT_S, execute=slow)
         assert done.termination is Termination.SUCCESS
 
     async def test_the_engine_says_that_the_context_overflows(self, work: Any) -> None:

@@ -52,7 +52,7 @@ pytestmark = pytest.mark.process
 class TestSignals:
     """To the command itself."""
 
-    def begin(self, run: ScriptedRun) -> tuple[subprocess.Popen[str], threading.Event]:
+    def begin(self, run: ScriptedRun, drain_s: float) -> tuple[subprocess.Popen[str], threading.Event]:
         """Start it; the event is set when an episode hangs in the second batch."""
         hanging = threading.Event()
 
@@ -64,7 +64,7 @@ class TestSignals:
 
         run.server.script = script(actor)
         process = subprocess.Popen(
-            command("run", *run.overrides("run.drain_s=3")),
+            command("run", *run.overrides(f"run.drain_s={drain_s}")),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -75,13 +75,13 @@ class TestSignals:
     async def test_the_first_drains(self, corridor: Runs) -> None:
         number = signal.SIGTERM  # SIGINT: tests/engine/test_run_on_engine.py
         run = corridor(script())
-        process, hanging = self.begin(run)
+        process, hanging = self.begin(run, 1)
         assert await asyncio.to_thread(hanging.wait, HANGS_S)
         process.send_signal(number)
         out, err = await asyncio.to_thread(process.communicate, timeout=HANGS_S)
         assert (process.returncode, err) == (128 + number, "")
         assert re.search(
-            rf"{number.name}: [12] in flight, waiting up to 3 s for them; send the signal again to stop",
+            rf"{number.name}: [12] in flight, waiting up to 1 s for them; send the signal again to stop",
             out,
         )
         assert re.search(r"aborted: [12] in flight \(.*train/0002", out)
@@ -94,7 +94,7 @@ class TestSignals:
 
     async def test_a_second_ends_it_at_once(self, corridor: Runs) -> None:
         run = corridor(script())
-        process, hanging = self.begin(run)
+        process, hanging = self.begin(run, HANGS_S)
         assert await asyncio.to_thread(hanging.wait, HANGS_S)
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None

@@ -77,14 +77,15 @@ def test_one_that_never_ends_is_killed_and_leaves_nothing(module: Path, tmp_path
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     before = {each.pid for each in psutil.Process().children(recursive=True)}
-    done = speedrunner(
-        *("library", "try", str(module), "stay", f"env={CORRIDOR}", "sandbox.call_wall_s=1", "--json"),
-        env={"TMPDIR": str(scratch)},
-    )
-    found = json.loads(done.stdout)
+    words = ("library", "try", str(module), "stay", f"env={CORRIDOR}", "--json")
+    for limit_s in (1, 30, 300):  # on a busy machine, the first may end before the skill has walked
+        done = speedrunner(*words, f"sandbox.call_wall_s={limit_s}", env={"TMPDIR": str(scratch)})
+        found = json.loads(done.stdout)
+        if found["actions"]:
+            break
     assert done.returncode == 1
     # The limit gives way where the machine is slow to start.
-    limit = r"TimeLimitReached: stopped at the time limit of (1|0\.\d+) s; the skill process was killed"
+    limit = r"TimeLimitReached: stopped at the time limit of [\d.]+ s; the skill process was killed"
     assert re.match(limit, found["error"]), found["error"]
     assert (found["actions"], found["done"]) == (1, False)
     assert {each.pid for each in psutil.Process().children(recursive=True)} == before

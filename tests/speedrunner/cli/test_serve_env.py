@@ -14,7 +14,7 @@ from envs import Task
 from serving.model_configs import CHECKOUT
 from speedrunner.cli.local_server import read_token
 from tests.babyai_player import next_step
-from tests.processes import all_end, tree
+from tests.processes import HANGS_S, all_end, tree
 from tests.scripted_runs import command, complaint, in_process
 
 pytestmark = pytest.mark.process
@@ -70,7 +70,7 @@ def test_our_own_client_plays_babyai_to_success(server: subprocess.Popen[str], t
     env.reset(Task("openenv", "default", SEED))
     below = tree(server.pid)
     server.terminate()
-    out, err = server.communicate(timeout=60)
+    out, err = server.communicate(timeout=HANGS_S)
     assert (server.returncode, out, err) == (0, "", "stopped by SIGTERM\n")
     assert all_end(below)
     env.close()

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from speedrunner.runs.drain import FROM_SLURM, SIGNALS, Drain, Interrupted, TimeIsUp, TimeTooShort
+from tests.clocks import Clock
 
 ABORTED = "aborted: 1 in flight (train/0007); a resumed run restarts episodes and continues sleeps"
 
@@ -43,6 +42,11 @@ class Job:
         except asyncio.CancelledError:
             self.log.append("cancelled")
             raise
+
+
+@pytest.fixture
+async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    return Clock(monkeypatch, "speedrunner.runs.drain")
 
 
 async def send(number: signal.Signals) -> None:
@@ -91,9 +95,9 @@ async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
 
 @pytest.mark.parametrize("failure", [None, ValueError("the disk is full")])
 async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_failure_is_told(
-    failure: ValueError | None,
+    failure: ValueError | None, clock: Clock
 ) -> None:
-    job = Job(patience_s=0.2)
+    job = Job(patience_s=6.0)
     put_away = False
 
     async def work() -> None:
@@ -106,7 +110,7 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_fail
                     raise failure
             job.drain.check()
         finally:
-            await asyncio.sleep(0.5)
+            await clock.sleep(10.0)
             put_away = True
 
     running = asyncio.create_task(job.drain.run(work()))
@@ -131,25 +135,25 @@ async def test_between_units_the_work_is_cancelled_at_once() -> None:
     assert job.said == []
 
 
-async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then() -> None:
+async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then(clock: Clock) -> None:
     job = Job(patience_s=0.0, time_s=60.0)
     running = asyncio.create_task(job.drain.run(job.work()))
     await job.begun.wait()
     await send(signal.SIGUSR1)
-    while not job.said:  # noqa: ASYNC110
-        await asyncio.sleep(0.001)
-    (line,) = job.said
-    assert re.fullmatch(
-        r"SIGUSR1: 1 in flight, waiting up to (60|59|58) s for them; send the signal again to stop now",
-        line,
-    )
+    while not job.said:  # noqa: ASYNC110 - the signal is on its way
+        await asyncio.sleep(0)
+    assert job.said == [
+        "SIGUSR1: 1 in flight, waiting up to 60 s for them; send the signal again to stop now"
+    ]
     job.release.set()
     with pytest.raises(Interrupted, match="stopped by SIGUSR1"):
         await running
     assert job.log == ["unit ended"]
 
 
-async def test_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_that_is_left() -> None:
+async def test_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_that_is_left(
+    clock: Clock,
+) -> None:
     job = Job(time_s=60.0)
     assert job.drain.may_begin("train")  # of which nothing is known
     job.drain.add_duration("train", 50.0)
@@ -168,13 +172,13 @@ async def test_without_a_bound_everything_may_begin() -> None:
     assert job.drain.may_begin("train")
 
 
-async def test_what_is_in_flight_when_the_time_is_over_is_given_up() -> None:
-    job = Job(time_s=0.5)
+async def test_what_is_in_flight_when_the_time_is_over_is_given_up(clock: Clock) -> None:
+    job = Job(time_s=60.0)
 
     async def work() -> None:
         with job.drain.unit("train/0006", "train"):
             pass
-        time.sleep(0.5)  # noqa: ASYNC251 - the end, which is due then, is told only after the next unit begins
+        clock.advance(60.0)  # the end, which is due then, is noticed only after the next unit begins
         await job.work()
 
     with pytest.raises(TimeIsUp, match="the time limit of the job was reached") as interrupted:
@@ -196,25 +200,32 @@ async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_ag
         await job.drain.run(cut())
 
 
-async def test_what_is_not_over_after_most_of_the_time_would_not_be_in_the_next_job() -> None:
-    job = Job(time_s=0.5)
+async def test_what_is_not_over_after_most_of_the_time_would_not_be_in_the_next_job(
+    clock: Clock,
+) -> None:
+    job = Job(time_s=60.0)
 
     async def work() -> None:
         with job.drain.unit("train/0006", "train"):
             pass
+        clock.advance(20.0)
+        asyncio.get_running_loop().call_soon(clock.advance, 40.0)
         await job.work()
 
     with pytest.raises(
-        TimeTooShort, match=r"train/0007 was still running after \d of the \d s that this job has"
+        TimeTooShort, match="train/0007 was still running after 40 of the 60 s that this job has"
     ):
         await job.drain.run(work())
 
 
-async def test_a_unit_that_can_continue_in_the_next_job_may_take_all_of_the_time() -> None:
-    job = Job(time_s=0.5)
+async def test_a_unit_that_can_continue_in_the_next_job_may_take_all_of_the_time(
+    clock: Clock,
+) -> None:
+    job = Job(time_s=60.0)
 
     async def work() -> None:
         job.drain.note_step("train/0007")
+        asyncio.get_running_loop().call_soon(clock.advance, 60.0)
         await job.work()
 
     with pytest.raises(TimeIsUp):

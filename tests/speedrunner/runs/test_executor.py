@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.engine.client import RetryPolicy
 from serving.errors import EngineDead, InvalidModelConfig, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
@@ -213,7 +214,10 @@ class TestFaults:
         await run.play()
         assert sum(row.termination.is_fault for row in run.data.episodes) == 7
 
-    async def test_a_dead_engine_stops_the_run_and_it_goes_on_with_another(self, corridor: Runs) -> None:
+    async def test_a_dead_engine_stops_the_run_and_it_goes_on_with_another(
+        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(RetryPolicy, "wait_s", lambda policy, retry: 0.0)
         run = corridor(script(walker, LEARN))
 
         def die(request: Request) -> Answer:

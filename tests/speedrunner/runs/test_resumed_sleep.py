@@ -24,6 +24,7 @@ from speedrunner.store import files
 from speedrunner.store.json_records import own_digest
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
+from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, call, refuse, say
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, command, script
 
@@ -115,7 +116,7 @@ class Moments:
     def __call__(self, request: Request) -> Answer:
         if "write_skill" in request.tools:
             if self.reached.is_set():
-                self.dead.wait(300)
+                self.dead.wait(HANGS_S)
             elif request.turn in self.left:
                 self.left.remove(request.turn)
                 self.reached.set()
@@ -124,7 +125,7 @@ class Moments:
     async def kill(self, process: asyncio.subprocess.Process, later_s: float) -> None:
         """Kill the process some seconds after the next of the requests."""
         try:
-            assert await asyncio.to_thread(self.reached.wait, 300)
+            assert await asyncio.to_thread(self.reached.wait, HANGS_S)
             await asyncio.sleep(later_s)
         finally:
             with suppress(ProcessLookupError):

@@ -34,6 +34,7 @@ from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests import babyai_player
+from tests.processes import HANGS_S
 from tests.scripted_engine import (
     Answer,
     Request,
@@ -442,7 +443,7 @@ class TestGoingOn:
         self, corridor: Runs
     ) -> None:
         run = corridor(script(walker, LEARN))
-        drain = Drain(lambda line: None, 60.0, time_s=600.0)
+        drain = Drain(lambda line: None, 60.0, time_s=HANGS_S)
         drain.add_duration(f"sleep in {run.dir}", 3600.0)
         await run.play(drain=drain)
         check_whole(run)
@@ -455,7 +456,7 @@ class TestGoingOn:
         rows = run.dir / "episodes.jsonl"
         rows.write_text(re.sub(r'"seconds":[^,]+', '"seconds":3600.0', rows.read_text()))
         with pytest.raises(TimeIsUp):
-            await run.play(drain=Drain(lambda line: None, 60.0, time_s=600.0))
+            await run.play(drain=Drain(lambda line: None, 60.0, time_s=HANGS_S))
         assert len(run.data.sleeps) == 1  # sleeps begin in any time
         assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
 

@@ -19,6 +19,7 @@ from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.sandbox.skill_process import Granted, Refused, SkillModule, Skills
+from tests.processes import HANGS_S
 from tests.speedrunner.sandbox.attacks import GONE, KILLED, PRELUDE, TIME
 
 pytestmark = pytest.mark.process
@@ -29,7 +30,6 @@ def end(value):
 """
 
 SHORT_S = 0.3
-PLENTY_S = 120.0
 
 NO_MESSAGE = {
     "no bytes": "raw(frame(body=b''))",
@@ -165,7 +165,7 @@ def played(children: ChildPool, body: str, limit_s: float) -> tuple[str | None, 
         honest = skills.run("honest", {}, SHORT_S)
         if honest.error is not None:  # what it goes on to do is found now, and once
             assert re.search(f"{KILLED}|{TIME}", honest.error)
-            honest = skills.run("honest", {}, PLENTY_S)
+            honest = skills.run("honest", {}, HANGS_S)
         assert (honest.result, world.calls) == ("a wall", ["look"])
     finally:
         skills.close()
@@ -175,7 +175,7 @@ def played(children: ChildPool, body: str, limit_s: float) -> tuple[str | None, 
 @pytest.mark.parametrize("name", [*NO_MESSAGE, *UNTIMELY])
 def test_what_is_no_message_of_a_skill_ends_its_process(children: ChildPool, name: str) -> None:
     body, never = {**NO_MESSAGE, **UNTIMELY}[name], name in UNTIMELY
-    error, _, calls = played(children, f"{body}\nlook()", SHORT_S if never else PLENTY_S)
+    error, _, calls = played(children, f"{body}\nlook()", SHORT_S if never else HANGS_S)
     assert re.search(f"{TIME}|{KILLED}" if never else KILLED, error or "")
     assert calls == []
 
@@ -183,7 +183,7 @@ def test_what_is_no_message_of_a_skill_ends_its_process(children: ChildPool, nam
 @pytest.mark.parametrize("name", TO_SKILLS)
 def test_what_a_skill_forges_does_nothing(children: ChildPool, name: str) -> None:
     body, expected = TO_SKILLS[name]
-    error, result, calls = played(children, body, PLENTY_S)
+    error, result, calls = played(children, body, HANGS_S)
     if expected is None:
         assert (error, result) == (None, "early")
     else:
@@ -204,7 +204,7 @@ async def session() -> AsyncIterator[CodeSession]:
 @pytest.mark.parametrize("name", [*NO_MESSAGE, *UNTIMELY])
 async def test_what_is_no_message_of_a_session_ends_its_process(session: CodeSession, name: str) -> None:
     body, never = {**NO_MESSAGE, **UNTIMELY}[name], name in UNTIMELY
-    executed = await session.execute(f"{body}\nprint()", SHORT_S if never else PLENTY_S)
+    executed = await session.execute(f"{body}\nprint()", SHORT_S if never else HANGS_S)
     assert re.search(f"{TIME}|{KILLED}" if never else KILLED, executed.error or "")
     assert executed.lost
 
@@ -213,7 +213,7 @@ async def test_what_is_no_message_of_a_session_ends_its_process(session: CodeSes
 @pytest.mark.parametrize("name", TO_SESSIONS)
 async def test_what_a_session_forges_is_no_answer_of_another_piece(session: CodeSession, name: str) -> None:
     body, expected = TO_SESSIONS[name]
-    limit_s = SHORT_S if expected == TIME else PLENTY_S
+    limit_s = SHORT_S if expected == TIME else HANGS_S
     executed = await session.execute(body, limit_s)
     if expected is None:
         assert executed.error is None
@@ -223,6 +223,6 @@ async def test_what_a_session_forges_is_no_answer_of_another_piece(session: Code
     honest = await session.execute("'honest'", SHORT_S)
     if honest.error is not None:  # what it goes on to do is found now, and once
         assert re.search(f"{KILLED}|{TIME}", honest.error)
-        honest = await session.execute("'honest'", PLENTY_S)
+        honest = await session.execute("'honest'", HANGS_S)
     assert honest.text.endswith("'honest'")
     assert "early" not in honest.text

@@ -52,9 +52,6 @@ SESSION_MB = MEMORY_MB + 200
 SHORT_S = 0.4
 """For those that never end."""
 
-PLENTY_S = 120.0
-"""For all others: how long they take is no matter here."""
-
 ISOLATING = ("bubblewrap", "namespaces")
 KINDS = (*ISOLATING, "rlimits")
 OTHERS = ("namespaces", "rlimits")
@@ -144,11 +141,11 @@ async def session(request: pytest.FixtureRequest, neighbour: None) -> AsyncItera
     kind: Kind = getattr(request, "param", "isolated")
     async with CodeSession(Sandbox(kind, SESSION_MB), bootstrap=PRELUDE) as started:
         yield started
-        assert (await started.execute("1 + 1", PLENTY_S)).text.endswith("2")
+        assert (await started.execute("1 + 1", HANGS_S)).text.endswith("2")
     await until(lambda: not ours(SESSION_MB))
 
 
-async def play(worker: EnvWorker, body: str, name: str = "attack", limit_s: float = PLENTY_S) -> Executed:
+async def play(worker: EnvWorker, body: str, name: str = "attack", limit_s: float = HANGS_S) -> Executed:
     await worker.reset(Task(ENV, "default", 50), unchecked(body), None)
     return await worker.execute(ToolCall(name, {}), limit_s)
 
@@ -175,7 +172,7 @@ def chosen(name: str, sandbox: Sandbox) -> Attack:
 
 
 def limit_s(attack: Attack) -> float:
-    return SHORT_S if (attack.error or "").startswith(TIME) else PLENTY_S
+    return SHORT_S if (attack.error or "").startswith(TIME) else HANGS_S
 
 
 @pytest.mark.parametrize("name", ATTACKS | ATTACKS_OF_SKILLS)
@@ -189,10 +186,10 @@ async def test_an_attack_by_a_skill_is_contained(pool: WorkerPool, name: str) ->
         assert_contained(attack, executed.node.error, executed.node.result)
         assert executed.outcome.score == (1.0 if executed.termination else 0.02)
         if executed.termination is None:  # the same episode goes on
-            walked = await worker.execute(ToolCall("honest", {}), PLENTY_S)
+            walked = await worker.execute(ToolCall("honest", {}), HANGS_S)
             if walked.node.error is not None:  # what the attack left behind is found now, and once
                 assert re.match("InvalidMessage|SkillProcessEnded", walked.node.error)
-                walked = await worker.execute(ToolCall("honest", {}), PLENTY_S)
+                walked = await worker.execute(ToolCall("honest", {}), HANGS_S)
             assert_honest(walked)
     assert len(ours()) <= 1 + 2 * 3  # the worker, and three processes of a sandbox: in use and spare
 
@@ -228,7 +225,7 @@ async def test_a_process_of_skills_knows_nothing_of_its_task_but_the_seed(pool: 
     for index, seed in ((50, "a seed"), (987_654, "a seed"), (50, "another")):
         async with pool.worker() as worker:
             await worker.reset(Task(ENV, "default", index), unchecked(KNOWN), None, seed)
-            executed = await worker.execute(ToolCall("attack", {}), PLENTY_S)
+            executed = await worker.execute(ToolCall("attack", {}), HANGS_S)
             assert executed.node.error is None
             found.append(executed.node.result)
     assert found[0] == found[1]
@@ -348,7 +345,7 @@ class TestWhatIsRecorded:
             assert (executed.outcome.score, executed.actions) == (0.1, 1)
             assert names(executed.node) == ["walk", "helper"]
             assert (
-                await worker.execute(ToolCall("walk", {"steps": 45}), PLENTY_S)
+                await worker.execute(ToolCall("walk", {"steps": 45}), HANGS_S)
             ).termination is Termination.SUCCESS
 
 
@@ -365,11 +362,11 @@ async def test_skills_stand_still_between_tool_calls(pool: WorkerPool) -> None:
 @pytest.mark.parametrize("session", KINDS, indirect=True)
 async def test_a_code_session_stands_still_between_pieces(session: CodeSession) -> None:
     forged = "say('done', 0, '', None)\nwhile True: pass"
-    assert (await session.execute(forged, PLENTY_S)).error is None
+    assert (await session.execute(forged, HANGS_S)).error is None
     await until(lambda: states(session._child._process.pid) == {"T"})
     assert (await session.execute("1 + 1", SHORT_S)).lost  # it goes on where it was, and is killed
     await until(lambda: states(session._child._process.pid) == {"T"})
-    assert (await session.execute("1 + 1", PLENTY_S)).text == "2"
+    assert (await session.execute("1 + 1", HANGS_S)).text == "2"
 
 
 def states(group: int, memory_mb: int = SESSION_MB) -> set[str]:
@@ -393,7 +390,7 @@ async def test_signals_that_it_keeps_waiting_are_not_the_users(session: CodeSess
         for _ in range(1_000): os.kill(os.getpid(), signal.SIGRTMIN)
     """
     before = waiting_signals()
-    assert (await session.execute(code, PLENTY_S)).error is None
+    assert (await session.execute(code, HANGS_S)).error is None
     assert waiting_signals() < before + 500
 
 
@@ -422,4 +419,4 @@ async def test_held_out_episodes_are_out_of_sight_of_a_session_that_reads_the_ot
         print(found)
     """
     async with CodeSession(Sandbox(), mounts={"run": tmp_path / "trajectories"}) as reading:
-        assert (await reading.execute(code, PLENTY_S)).text == "{'trajectories'}"
+        assert (await reading.execute(code, HANGS_S)).text == "{'trajectories'}"

@@ -16,11 +16,9 @@ import pytest
 from speedrunner.sandbox.isolation import ISOLATING
 from speedrunner.sandbox.settings import Level
 from speedrunner.sandbox.view import interpreter
+from tests.processes import HANGS_S
 
 pytestmark = pytest.mark.process
-
-LIMIT_S = 60.0
-"""For what takes milliseconds."""
 
 PRIVATE = ("unshare", "--user", "--map-root-user")
 """A user namespace of the test's own."""
@@ -35,7 +33,7 @@ def command(level: Level, code: str, **mounts: Path) -> list[str]:
 
 def printed(level: Level, code: str, **mounts: Path) -> str:
     done = subprocess.run(
-        command(level, code, **mounts), cwd="/", capture_output=True, text=True, timeout=LIMIT_S
+        command(level, code, **mounts), cwd="/", capture_output=True, text=True, timeout=HANGS_S
     )
     assert not done.stderr
     return done.stdout.strip()
@@ -160,7 +158,7 @@ def test_what_is_mounted_below_a_folder_is_seen_read_only_and_keeps_its_flags(
         (*PRIVATE, "--mount", "sh", "-c", f'{mount} && exec "$3" -c "$0" "$1" "$2"', *arguments),
         capture_output=True,
         text=True,
-        timeout=LIMIT_S,
+        timeout=HANGS_S,
     )
     assert done.stdout.splitlines() == [
         "['RDONLY', 'NOSUID', 'NODEV', 'NOEXEC', 'NOATIME']",
@@ -175,7 +173,7 @@ def test_what_is_mounted_below_a_folder_is_seen_read_only_and_keeps_its_flags(
     ("code", "status"), [("raise SystemExit(3)", 3), ("import os; os.kill(os.getpid(), 9)", 128 + 9), ("", 0)]
 )
 def test_how_a_command_ended_is_said_as_a_shell_does(level: Level, code: str, status: int) -> None:
-    assert subprocess.run(command(level, code), timeout=LIMIT_S).returncode == status
+    assert subprocess.run(command(level, code), timeout=HANGS_S).returncode == status
 
 
 @levels
@@ -186,7 +184,7 @@ def test_it_ends_with_its_parent(level: Level) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.kill()
-        assert process.communicate(timeout=LIMIT_S) == ("", None)  # nobody holds the pipe any more
+        assert process.communicate(timeout=HANGS_S) == ("", None)  # nobody holds the pipe any more
 
 
 def test_a_folder_may_be_reached_through_links(tmp_path: Path) -> None:
@@ -198,7 +196,7 @@ def test_a_folder_may_be_reached_through_links(tmp_path: Path) -> None:
 
 def test_what_cannot_be_shown_is_told_in_one_line(tmp_path: Path) -> None:
     done = subprocess.run(
-        command("namespaces", "", draft=tmp_path / "gone"), capture_output=True, text=True, timeout=LIMIT_S
+        command("namespaces", "", draft=tmp_path / "gone"), capture_output=True, text=True, timeout=HANGS_S
     )
     assert done.returncode == 1
     assert done.stderr == "mount: No such file or directory (/data/draft)\n"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -29,8 +30,6 @@ def endless():
     while True:
         look()
 """
-
-SLOW_S, PLENTY_S = 1.5, 60.0
 
 
 class Still:
@@ -74,16 +73,25 @@ def skills(pool: SlowPool) -> Iterator[Skills]:
 def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(
     skills: Skills, pool: SlowPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", PLENTY_S)
-    pool.pause_s = SLOW_S
-    ended = skills.run("harmless", {}, SLOW_S / 2)
+    passed_s = 0.0
+
+    def take(deadline: float) -> Child:
+        nonlocal passed_s
+        passed_s = HANGS_S
+        return ChildPool.take(pool)
+
+    clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s)
+    monkeypatch.setattr("speedrunner.sandbox.skill_process.time", clock)
+    monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", HANGS_S)
+    monkeypatch.setattr(pool, "take", take)
+    ended = skills.run("harmless", {}, HANGS_S / 2)
     assert (ended.result, ended.error) == ("a wall", None)
 
 
 def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(
     skills: Skills, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("speedrunner.sandbox.skill_process.STOP_S", PLENTY_S)
+    monkeypatch.setattr("speedrunner.sandbox.skill_process.STOP_S", HANGS_S)
     error = skills.run("endless", {}, 0.2).error or ""
     assert error.startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
     assert "killed" not in error
@@ -105,7 +113,7 @@ def test_a_library_of_four_million_characters_reaches_its_child() -> None:
     assert len(source) > 3_900_000
     pool = ChildPool(Sandbox())
     large = Skills(pool, SkillModule(source, ("harmless", "endless"), {"look": "Look."}, "seed"), Still())
-    assert large.run("harmless", {}, 60.0).result == "a wall"
+    assert large.run("harmless", {}, HANGS_S).result == "a wall"
     large.close()
     pool.close()
 

@@ -91,7 +91,7 @@ async def test_a_client_opens_no_stream_which_would_keep_its_session_from_ending
     pool = Pool()
     async with browse(pool) as (client, sessions):
         session = await begin(client)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS_S):
             answer = await client.get(PATH, headers=session)
         assert (answer.status_code, answer.headers["allow"]) == (405, "POST, DELETE")
         (transport,) = sessions._open.values()
@@ -109,7 +109,7 @@ async def test_a_session_that_fails_at_once_is_answered(
     async with browse(Pool()) as (client, _):
         with monkeypatch.context() as patch:
             patch.setattr(http_sessions, "Player", fail)
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(HANGS_S):
                 assert (await client.post(PATH, json=INITIALIZE)).status_code == 404
         assert "no player today" in caplog.text
         assert (await client.delete(PATH, headers=await begin(client))).status_code == 200

@@ -268,7 +268,7 @@ async def test_input_waits_until_its_messages_are_read() -> None:
     try:
         with os.fdopen(writer, "wb") as stream:
             stream.writelines(b"%d\n" % number for number in range(5 * QUEUED))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS_S):
             lines = [line async for line in _input_lines(reader)]
     finally:
         os.close(reader)

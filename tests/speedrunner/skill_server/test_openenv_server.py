@@ -16,6 +16,7 @@ from envs import InvalidOption, Task
 from envs.openenv_connection import NoServer, OpenEnvFailed
 from speedrunner.skill_server import openenv_server
 from speedrunner.skill_server.openenv_server import LARGEST_MESSAGE, QUEUED, make_application
+from tests.processes import HANGS_S
 from tests.speedrunner.skill_server.samples import SlowWorker, make_game
 from tests.speedrunner.skill_server.test_http_sessions import Pool
 
@@ -41,11 +42,11 @@ async def client(pool: Pool) -> AsyncIterator[Client]:
 
 async def ask(socket: Any, message: Any) -> Any:
     await socket.send_json(message)
-    return await socket.receive_json(timeout=60)
+    return await socket.receive_json(timeout=HANGS_S)
 
 
 async def until_returned(pool: Pool) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(HANGS_S):
         while pool.lender.returned < pool.lender.lent:  # noqa: ASYNC110 - the server reports no end
             await asyncio.sleep(0.01)
 
@@ -59,7 +60,7 @@ async def test_a_client_plays_with_the_token_as_a_header_or_as_a_password(
         last = await ask(socket, {"type": "step", "data": {"message": "walk 2"}})
         assert (last["data"]["reward"], last["data"]["done"]) == (1.0, True)
         await socket.send_json({"type": "close"})
-        assert (await socket.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
+        assert (await socket.receive(timeout=HANGS_S)).type is aiohttp.WSMsgType.CLOSE
     await until_returned(pool)
 
 
@@ -118,7 +119,7 @@ async def test_there_are_at_most_as_many_sessions_as_allowed(client: Client, poo
         await ask(one, RESET)
         await ask(other, RESET)
         async with client.ws_connect("/ws", headers=BEARER) as third:
-            refused = await third.receive_json(timeout=60)
+            refused = await third.receive_json(timeout=HANGS_S)
             assert refused["data"]["code"] == "CAPACITY_REACHED"
             assert "all 2 sessions are in use" in refused["data"]["message"]
     await until_returned(pool)
@@ -133,7 +134,7 @@ async def test_a_client_that_leaves_during_a_step_ends_it(client: Client, pool: 
         await socket.send_json({"type": "step", "data": {"message": "walk"}})
         worker = pool.lender.worker
         assert isinstance(worker, SlowWorker)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS_S):
             await worker.called.wait()
     await until_returned(pool)
 
@@ -146,7 +147,7 @@ async def test_pings_do_not_keep_a_session_without_messages(
         monkeypatch.setattr(openenv_server, "IDLE_S", 0.2)
         await socket.send_json({"type": "state"})
         kind = aiohttp.WSMsgType.PONG
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(HANGS_S):
             while kind in (aiohttp.WSMsgType.PONG, aiohttp.WSMsgType.TEXT):
                 await socket.ping()
                 kind = (await socket.receive()).type
@@ -159,7 +160,7 @@ async def test_messages_are_answered_in_order_and_few_may_wait(client: Client, p
         await socket.send_json(RESET)
         for steps in ("1", "0"):
             await socket.send_json({"type": "step", "data": {"message": f"walk {steps}"}})
-        answers = [await socket.receive_json(timeout=60) for _ in range(3)]
+        answers = [await socket.receive_json(timeout=HANGS_S) for _ in range(3)]
         texts = [each["data"]["observation"]["text"] for each in answers[1:]]
         assert texts == ["You are at field 1. The flag is at field 2."] * 2
     pool.lender._slow = True
@@ -167,7 +168,7 @@ async def test_messages_are_answered_in_order_and_few_may_wait(client: Client, p
         await ask(socket, RESET)
         for _ in range(QUEUED + 2):
             await socket.send_json({"type": "step", "data": {"message": "walk"}})
-        assert (await socket.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
+        assert (await socket.receive(timeout=HANGS_S)).type is aiohttp.WSMsgType.CLOSE
     await until_returned(pool)
 
 
@@ -178,7 +179,7 @@ async def test_a_large_or_binary_message_ends_the_session(
     async with client.ws_connect("/ws", headers=BEARER) as socket:
         await ask(socket, RESET)
         await (socket.send_str(message) if isinstance(message, str) else socket.send_bytes(message))
-        assert (await socket.receive(timeout=60)).type is aiohttp.WSMsgType.CLOSE
+        assert (await socket.receive(timeout=HANGS_S)).type is aiohttp.WSMsgType.CLOSE
     await until_returned(pool)
 
 

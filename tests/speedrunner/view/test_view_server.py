@@ -23,12 +23,14 @@ from tests.speedrunner.view.runs import CONFIG, append, long_run
 
 pytestmark = pytest.mark.process
 
+QUICK = "from speedrunner.view import pages; pages.SOON_S = 1; from speedrunner.__main__ import main; main()"
+
 
 class Server:
-    """A viewer of one run."""
+    """A viewer of one run, which looks for changes every second."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "speedrunner", "view", str(folder)]
+        command = [sys.executable, "-c", QUICK, "view", str(folder)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()

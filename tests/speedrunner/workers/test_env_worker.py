@@ -28,10 +28,10 @@ from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, W
 from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
+from tests.processes import GROWING_S, HANGS_S
 from tests.toy_env import Corridor
 
 ENV = "tests.toy_env:Corridor"
-PLENTY_S = 60.0
 
 
 def skills(*sources: str, private: str = "") -> Library:
@@ -52,7 +52,7 @@ def alive(pid: int) -> bool:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Wait for what is bound to happen; the limit only ends a failing test."""
-    async with asyncio.timeout(PLENTY_S):
+    async with asyncio.timeout(HANGS_S):
         while not condition():  # noqa: ASYNC110 - another process tells no event
             await asyncio.sleep(0.01)
 
@@ -80,7 +80,7 @@ async def episode(
     async with pool.worker() as worker:
         await worker.reset(Task(ENV, "default", distance), library.module(), actions)
 
-        async def call(name: str, time_limit_s: float = PLENTY_S, **arguments: Any) -> Executed:
+        async def call(name: str, time_limit_s: float = HANGS_S, **arguments: Any) -> Executed:
             return await worker.execute(ToolCall(name, arguments), time_limit_s, call_actions)
 
         yield call
@@ -136,7 +136,7 @@ class TestPrimitives:
     ) -> None:
         async with pool.worker() as worker:
             await worker.reset(Task(ENV, "default", 10), skills().module(), None)
-            executed = await worker.execute(ToolCall(name, arguments), PLENTY_S)
+            executed = await worker.execute(ToolCall(name, arguments), HANGS_S)
         assert executed.node.error is not None
         assert error in executed.node.error
         assert (executed.actions, executed.termination, executed.observation) == (0, None, None)
@@ -346,7 +346,7 @@ class TestEachKindOfHost:
             opening = await worker.reset(Task(ENV, "default", 4), library.module(), 1)
             assert opening.observation == "You are at field 0. The flag is at field 4."
             assert worker.outcome == Outcome(0.0, False, {"position": 0})
-            executed = await worker.execute(ToolCall("hop", {}), PLENTY_S)
+            executed = await worker.execute(ToolCall("hop", {}), HANGS_S)
             assert (
                 executed.node.result == executed.observation == "You are at field 2. The flag is at field 4."
             )
@@ -356,14 +356,14 @@ class TestEachKindOfHost:
     async def test_tells_faults(self, worker: EnvWorker) -> None:
         await worker.reset(Task(ENV, "broken_step", 10), skills().module(), None)
         with pytest.raises(WorkerFault, match="walk failed: RuntimeError: the floor broke") as raised:
-            await worker.execute(ToolCall("walk", {"steps": 3}), PLENTY_S)
+            await worker.execute(ToolCall("walk", {"steps": 3}), HANGS_S)
         assert "toy_env.py" in raised.value.traceback
 
     async def test_goes_on_with_other_skills_in_the_same_world(self, worker: EnvWorker) -> None:
         first = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
         await worker.reset(Task(ENV, "default", 10), first.module(), 3)
-        await worker.execute(ToolCall("hop", {}), PLENTY_S)
-        refused = await worker.execute(ToolCall("skip", {}), PLENTY_S)
+        await worker.execute(ToolCall("hop", {}), HANGS_S)
+        refused = await worker.execute(ToolCall("skip", {}), HANGS_S)
         assert "no tool 'skip'; available: walk, look, hop" in (refused.node.error or "")
         more = skills(
             'def hop() -> str:\n    """Walk."""\n    return walk(2)',
@@ -371,26 +371,26 @@ class TestEachKindOfHost:
             private="hop",
         )
         await worker.load(more.module())
-        executed = await worker.execute(ToolCall("skip", {}), PLENTY_S)
+        executed = await worker.execute(ToolCall("skip", {}), HANGS_S)
         assert executed.node.result == "You are at field 4. The flag is at field 10."
         assert [each.name for each in executed.node.calls] == ["hop"]
         assert (executed.actions, executed.outcome.score) == (2, 0.4)
-        gone = await worker.execute(ToolCall("hop", {}), PLENTY_S)
+        gone = await worker.execute(ToolCall("hop", {}), HANGS_S)
         assert "no tool 'hop'; available: walk, look, skip" in (gone.node.error or "")
-        assert (await worker.execute(ToolCall("skip", {}), PLENTY_S)).termination is Termination.ACTION_LIMIT
+        assert (await worker.execute(ToolCall("skip", {}), HANGS_S)).termination is Termination.ACTION_LIMIT
 
     async def test_takes_skills_where_there_were_none_and_gives_them_up(self, worker: EnvWorker) -> None:
         await worker.reset(Task(ENV, "default", 10), skills().module(), None)
         await worker.load(skills('def hop():\n    """Walk."""\n    walk()').module())
-        assert (await worker.execute(ToolCall("hop", {}), PLENTY_S)).node.error is None
+        assert (await worker.execute(ToolCall("hop", {}), HANGS_S)).node.error is None
         await worker.load(skills().module())
-        assert "no tool 'hop'" in ((await worker.execute(ToolCall("hop", {}), PLENTY_S)).node.error or "")
-        assert (await worker.execute(ToolCall("walk", {}), PLENTY_S)).outcome.detail == {"position": 2}
+        assert "no tool 'hop'" in ((await worker.execute(ToolCall("hop", {}), HANGS_S)).node.error or "")
+        assert (await worker.execute(ToolCall("walk", {}), HANGS_S)).outcome.detail == {"position": 2}
 
     async def test_tells_callers_what_is_wrong_with_a_module(self, worker: EnvWorker) -> None:
         await worker.reset(Task(ENV, "default", 10), skills().module(), None)
         await worker.load(Module("def hop():\n    walk()\nraise ValueError('no')", ("hop",)))
-        executed = await worker.execute(ToolCall("hop", {}), PLENTY_S)
+        executed = await worker.execute(ToolCall("hop", {}), HANGS_S)
         assert (executed.node.error or "").startswith("ValueError: no")
 
     async def test_replaces_the_process_of_loaded_skills(self, worker: EnvWorker) -> None:
@@ -398,7 +398,7 @@ class TestEachKindOfHost:
         source = 'def die():\n    """Die."""\n    import os\n    walk()\n    os._exit(1)'
         await worker.load(Module(source, ("die",)))
         for position in (1, 2):
-            executed = await worker.execute(ToolCall("die", {}), PLENTY_S)
+            executed = await worker.execute(ToolCall("die", {}), HANGS_S)
             assert (executed.node.error or "").startswith("SkillProcessEnded: ")
             assert executed.outcome.detail == {"position": position}
 
@@ -421,9 +421,11 @@ class TestHostileSkills:
             '''
         )
         async with episode(pool, library) as call:
-            executed = await call("skill", time_limit_s=0.3)
-            assert stopped(executed)
-            assert "TimeLimitReached: stopped at the time limit of 0.3 s" in executed.node.error
+            for limit_s in GROWING_S:
+                executed = await call("skill", time_limit_s=limit_s)
+                assert f"TimeLimitReached: stopped at the time limit of {limit_s:g} s" in executed.node.error
+                if executed.actions:
+                    break
             assert executed.outcome.score == 0.5
             assert (await call("walk", steps=5)).termination is Termination.SUCCESS
 
@@ -431,8 +433,11 @@ class TestHostileSkills:
         library = skills('def skill():\n    """Walk for ever."""\n    while True:\n        walk()')
         async with pool.worker() as worker:
             await worker.reset(Task(ENV, "slow_step", 10), library.module(), None)
-            executed = await worker.execute(ToolCall("skill", {}), 1.0)  # a step takes 0.3 s
-        assert stopped(executed)
+            for limit_s in GROWING_S:
+                executed = await worker.execute(ToolCall("skill", {}), limit_s)  # a step takes 0.3 s
+                assert stopped(executed)
+                if executed.actions:
+                    break
         steps = executed.outcome.detail["position"]
         assert steps >= 1
         assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (steps,) * 3
@@ -470,12 +475,12 @@ class TestHostileSkills:
         async with pool.worker() as worker:
             first = worker.pid
             await worker.reset(Task(ENV, "default", 10), library.module(), None)
-            await worker.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
+            await worker.execute(ToolCall("walk", {"steps": 5}), HANGS_S)
             executed = await worker.execute(ToolCall("skill", {}), 0.3)
             assert stopped(executed)
             assert "TimeLimitReached: stopped at the time limit of 0.3 s" in (executed.node.error or "")
             assert executed.outcome == Outcome(0.5, False, {"position": 5})
-            walked = await worker.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
+            walked = await worker.execute(ToolCall("walk", {"steps": 5}), HANGS_S)
             assert (walked.termination, walked.actions, worker.pid) == (Termination.SUCCESS, 2, first)
 
     @pytest.mark.parametrize(
@@ -665,7 +670,7 @@ class TestFaults:
         async with pool.worker() as worker:
             await worker.reset(Task(ENV, "broken_step", 10), library.module(), None)
             with pytest.raises(WorkerFault, match="walk failed: RuntimeError: the floor broke") as caught:
-                await worker.execute(ToolCall("skill", {}), PLENTY_S)
+                await worker.execute(ToolCall("skill", {}), HANGS_S)
             assert "toy_env.py" in caught.value.traceback
             assert not worker.usable
         assert not alive(worker.pid)
@@ -676,8 +681,8 @@ class TestFaults:
         self, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with pool.worker() as worker:
-            await worker.reset(Task(ENV, "slow_step", 10), skills().module(), None)
-            await worker.execute(ToolCall("look", {}), PLENTY_S)
+            await worker.reset(Task(ENV, "endless_step", 10), skills().module(), None)
+            await worker.execute(ToolCall("look", {}), HANGS_S)
             monkeypatch.setattr(workers, "GRACE_S", 0.05)
             with pytest.raises(WorkerTimedOut, match=r"did not answer walk within 0\.1 s and was killed"):
                 await worker.execute(ToolCall("walk", {}), 0.05)
@@ -706,14 +711,14 @@ class TestFaults:
         async with WorkerPool(1, ENV, log=tmp_path / "workers.log") as pool:
             async with pool.worker() as worker:
                 await worker.reset(Task(ENV, "default", 10), library.module(), None)
-                call = asyncio.create_task(worker.execute(ToolCall("skill", {}), PLENTY_S))
+                call = asyncio.create_task(worker.execute(ToolCall("skill", {}), HANGS_S))
                 await asyncio.sleep(0)  # the request is written before the first wait
                 os.kill(worker.pid, signal.SIGKILL)
                 log = tmp_path / "workers.log"
                 with pytest.raises(WorkerDied, match=f"died during skill: killed by SIGKILL; see {log}"):
                     await call
                 with pytest.raises(WorkerDied, match="is no longer usable"):
-                    await worker.execute(ToolCall("look", {}), PLENTY_S)
+                    await worker.execute(ToolCall("look", {}), HANGS_S)
             async with episode(pool, library) as call_again:
                 assert (await call_again("walk")).node.error is None
 
@@ -730,7 +735,7 @@ class TestFaults:
             await worker.reset(Task(ENV, "default", 10), skills().module(), None)
             os.kill(worker.pid, signal.SIGINT)
             os.kill(worker.pid, signal.SIGTERM)
-            assert (await worker.execute(ToolCall("look", {}), PLENTY_S)).node.error is None
+            assert (await worker.execute(ToolCall("look", {}), HANGS_S)).node.error is None
 
 
 class TestPool:
@@ -763,7 +768,7 @@ class TestPool:
             async with WorkerPool(2, ENV) as pool, pool.worker() as busy, pool.worker() as idle:
                 await busy.reset(Task(ENV, "default", 10), library.module(), None)
                 pids.extend([busy.pid, idle.pid])
-                await busy.execute(ToolCall("skill", {}), PLENTY_S)
+                await busy.execute(ToolCall("skill", {}), HANGS_S)
 
         running = asyncio.create_task(run())
         await until(lambda: len(pids) == 2)
@@ -779,7 +784,7 @@ class TestPool:
         async def run() -> None:
             async with WorkerPool(2, ENV) as pool:
                 await pool.ready()
-                await asyncio.sleep(PLENTY_S)
+                await asyncio.sleep(HANGS_S)
 
         starting = asyncio.create_task(run())
         await until(lambda: len(set(_children()) - before) >= processes)

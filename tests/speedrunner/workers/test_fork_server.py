@@ -22,8 +22,8 @@ from speedrunner.workers.env_worker import WorkerDied, WorkerFault
 from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.worker_pool import WorkerPool
-from tests.processes import words
-from tests.speedrunner.workers.test_env_worker import PLENTY_S, alive, until
+from tests.processes import HANGS_S, words
+from tests.speedrunner.workers.test_env_worker import alive, until
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -46,7 +46,7 @@ class LeavesAThread(Loaded):
     @classmethod
     def preload(cls) -> None:
         super().preload()
-        threading.Thread(target=time.sleep, args=(PLENTY_S,), daemon=True).start()
+        threading.Thread(target=time.sleep, args=(HANGS_S,), daemon=True).start()
 
 
 class CannotBeLoaded(Loaded):
@@ -113,7 +113,7 @@ async def test_workers_outlive_their_template_and_the_next_has_another() -> None
             loaded_by = int(await opened(worker, Loaded))
             os.kill(loaded_by, signal.SIGKILL)
             await until(lambda: not alive(loaded_by))
-            assert (await worker.execute(ToolCall("walk", {}), PLENTY_S)).node.error is None
+            assert (await worker.execute(ToolCall("walk", {}), HANGS_S)).node.error is None
             worker.kill()
         async with pool.worker() as worker:
             assert int(await opened(worker, Loaded)) not in (0, loaded_by)

@@ -17,12 +17,11 @@ from speedrunner.library.library import Library
 from speedrunner.workers import worker_pool as pools
 from speedrunner.workers.env_worker import EnvWorker, WorkerFault
 from speedrunner.workers.worker_pool import SKILLS_MB, TooManyWorkers, WorkerPool
-from tests.processes import runs, tree
+from tests.processes import HANGS_S, runs, tree
 
 pytestmark = pytest.mark.process
 
 CORRIDOR = "tests.toy_env:Corridor"
-PLENTY_S = 60.0
 PLANT = Task("scienceworld", "find-plant", 0)
 EMPTY = Library(ScienceWorld.primitives)
 
@@ -83,7 +82,7 @@ async def check_memory(pool: WorkerPool, task: Task) -> None:
     library = Library(made.primitives).write('def skill():\n    """Rest."""', public=True, sleep=1)
     async with pool.worker() as worker:
         await worker.reset(task, library.module(), None)
-        await worker.execute(ToolCall("skill", {}), PLENTY_S)
+        await worker.execute(ToolCall("skill", {}), HANGS_S)
         used = sum(each.memory_full_info().uss for each in tree(worker.pid))
     assert 5_000_000 < used < (made.memory_mb + SKILLS_MB) * 1_000_000
 
@@ -126,12 +125,12 @@ class TestScienceWorld:
             died = java(worker)
             died.kill()
             with pytest.raises(WorkerFault, match=rf"look_around failed: .*process {died.pid}, exit status"):
-                await worker.execute(ToolCall("look_around", {}), PLENTY_S)
+                await worker.execute(ToolCall("look_around", {}), HANGS_S)
             assert worker.outcome is not None  # as it stood
         async with pool.worker() as other:
             assert other.pid != worker.pid
             await other.reset(PLANT, EMPTY.module(), None)
-            executed = await other.execute(ToolCall("look_around", {}), PLENTY_S)
+            executed = await other.execute(ToolCall("look_around", {}), HANGS_S)
         assert executed.node.error is None
 
     @pytest.mark.slow
@@ -140,7 +139,7 @@ class TestScienceWorld:
             await worker.reset(PLANT, EMPTY.module(), None)
             process = java(worker)
             worker.kill()
-        _, alive = psutil.wait_procs([process], timeout=PLENTY_S)
+        _, alive = psutil.wait_procs([process], timeout=HANGS_S)
         assert not any(runs(each) for each in alive)
 
     @pytest.mark.slow
@@ -149,7 +148,7 @@ class TestScienceWorld:
             await worker.reset(PLANT, EMPTY.module(), None)
             java(worker).kill()
             await worker.reset(PLANT, EMPTY.module(), None)
-            assert (await worker.execute(ToolCall("look_around", {}), PLENTY_S)).node.error is None
+            assert (await worker.execute(ToolCall("look_around", {}), HANGS_S)).node.error is None
 
 
 class TestWaiting:
@@ -189,7 +188,7 @@ class TestWaiting:
                 await asyncio.sleep(0.01)
                 waiting[1].cancel()  # and the worker is given back at the same moment
             await asyncio.gather(*waiting, return_exceptions=True)
-            async with asyncio.timeout(PLENTY_S), pool.worker():
+            async with asyncio.timeout(HANGS_S), pool.worker():
                 order.append("last")
         assert order == ["train 2", "train 3", "test 1", "test 2", "last"]
 
@@ -198,7 +197,7 @@ class TestWaiting:
 
             async def play() -> None:
                 async with pool.worker():
-                    await asyncio.sleep(PLENTY_S)
+                    await asyncio.sleep(HANGS_S)
 
             for _ in range(20):
                 tasks = [asyncio.create_task(play()) for _ in range(6)]
@@ -207,5 +206,5 @@ class TestWaiting:
                     task.cancel()
                 outcomes = await asyncio.gather(*tasks, return_exceptions=True)
                 assert {type(each) for each in outcomes} == {asyncio.CancelledError}
-            async with asyncio.timeout(PLENTY_S), pool.worker(), pool.worker():
+            async with asyncio.timeout(HANGS_S), pool.worker(), pool.worker():
                 pass

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -60,7 +60,10 @@ class TestSlurm:
     def test_a_job_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SLURM_JOB_ID", "4711")
         monkeypatch.setenv("SLURMD_NODENAME", "gpu07")
-        monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 3630))
+        now = 1_800_000_000
+        clock = SimpleNamespace(time=lambda: now, sleep=lambda seconds: None)
+        monkeypatch.setattr("speedrunner.slurm.time", clock)
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(now + 3630))
         (told,) = machine_checks.slurm(subject_of([]))
         assert (told.level, told.text) == ("ok", "job 4711 on gpu07, 60 min left for work")
         monkeypatch.delenv("SLURM_JOB_END_TIME")

@@ -20,6 +20,7 @@ from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
+from tests.processes import HANGS_S
 from tests.speedrunner.run_samples import trajectory
 
 pytestmark = pytest.mark.process
@@ -35,7 +36,9 @@ SANDBOX, SMALL = Sandbox(), Sandbox(memory_mb=128)
 class Bench:
     """An interpreter and the draft that it imports."""
 
-    def __init__(self, folders: dict[str, Path], wall_s: float, sandbox: Sandbox = SANDBOX) -> None:
+    def __init__(
+        self, folders: dict[str, Path], *, wall_s: float = HANGS_S, sandbox: Sandbox = SANDBOX
+    ) -> None:
         self.draft = Library(ENV.primitives)
         self.interpreter = Interpreter(
             sandbox,
@@ -57,6 +60,11 @@ def learnt(number: int) -> SleepRecord:
     return SleepRecord(sleep=number, rollouts=2, attempt=1, agents=agents, edits=edits, seconds=1.0)
 
 
+@pytest.fixture(autouse=True)
+def draft_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("speedrunner.methods.speedrunner.interpreter.DRAFT_WALL_S", HANGS_S)
+
+
 @pytest.fixture
 def folders(tmp_path: Path) -> Iterator[dict[str, Path]]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
@@ -75,7 +83,7 @@ def folders(tmp_path: Path) -> Iterator[dict[str, Path]]:
 
 @pytest.fixture
 async def bench(folders: dict[str, Path]) -> AsyncIterator[Bench]:
-    bench = Bench(folders, wall_s=10.0)
+    bench = Bench(folders)
     async with bench.interpreter:
         yield bench
 
@@ -111,7 +119,7 @@ async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at
         size = (tmp_path / "run" / "trajectories" / "batch_0000.jsonl").stat().st_size
         assert size > SMALL.memory_mb * 2**18  # decoded, it is several times as large as its text
         with History(run.read()).files() as folders:
-            bench = Bench(folders, wall_s=300.0, sandbox=SMALL)
+            bench = Bench(folders, sandbox=SMALL)
             async with bench.interpreter:
                 (row,) = ast.literal_eval(await bench("skill_stats()"))
                 assert "MemoryError" in await bench("[*load_trajectories()]")
@@ -201,7 +209,7 @@ async def test_names_that_code_takes_are_in_nobody_s_way(bench: Bench) -> None:
 
 
 async def test_a_session_that_begins_anew_has_the_draft_again(folders: dict[str, Path]) -> None:
-    bench = Bench(folders, wall_s=0.5)
+    bench = Bench(folders)
     async with bench.interpreter:
         bench.draft = bench.draft.write(STEP, public=False, sleep=2)
         assert await bench("library._step.__doc__") == "'Go.'"
@@ -228,7 +236,7 @@ async def test_a_draft_survives_what_ended_the_process_before(bench: Bench) -> N
     child = bench.interpreter._child
     assert child is not None
     child.strike()
-    child.channel.drain(time.monotonic() + 30.0)  # until it is gone
+    child.channel.drain(time.monotonic() + HANGS_S)  # until it is gone
     assert await bench("library._step.__doc__, 'x' in globals()") == (
         "[the process ended: killed by SIGKILL; the session was restarted and all its variables are lost]\n"
         "('Go.', False)"
@@ -304,4 +312,4 @@ async def test_code_that_takes_too_long_is_stopped_and_the_next_runs(folders: di
     bench = Bench(folders, wall_s=0.3)
     async with bench.interpreter:
         assert "time limit of 0.3 s" in await bench("while True: pass")
-        assert await bench("1 + 1") == "2"
+        assert (await bench.interpreter.execute("1 + 1", HANGS_S)).text == "2"
