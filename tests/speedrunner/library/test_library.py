@@ -500,10 +500,11 @@ class TestManyFunctions:
     COUNT = 2000
 
     @pytest.fixture(scope="class")
-    def many(self) -> Library:
+    @classmethod
+    def many(cls) -> Library:
         functions = "\n\n\n".join(
             f'def step_{n}(a: int) -> str:\n    """Walk."""\n    return walk(steps=a)'
-            for n in range(self.COUNT)
+            for n in range(cls.COUNT)
         )
         return Library(Corridor().primitives).write(functions, sleep=1, limit=MODULE_BYTES)
 
