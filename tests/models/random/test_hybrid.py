@@ -12,6 +12,9 @@ from serving.model_configs import load_model_config
 from serving.weights import prepare
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def folder(hybrid_folder: Path) -> Path:
     return hybrid_folder
@@ -24,7 +27,6 @@ def tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
-@pytest.mark.slow
 def test_both_recipes_make_the_same_tokenizer_but_not_the_same_model(
     folder: Path, dense_folder: Path
 ) -> None:
@@ -32,7 +34,6 @@ def test_both_recipes_make_the_same_tokenizer_but_not_the_same_model(
     assert filecmp.cmpfiles(folder, dense_folder, names, shallow=False) == (names[:1], names[1:], [])
 
 
-@pytest.mark.slow
 def test_a_build_in_place_of_the_other_recipe_s_has_the_bytes_of_any_other_build(folder: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     other = prepare(load_model_config("tiny-hybrid"), lambda line: None)
