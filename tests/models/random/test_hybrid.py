@@ -11,7 +11,6 @@ import pytest
 from serving.model_configs import load_model_config
 from serving.weights import prepare
 
-
 pytestmark = pytest.mark.slow
 
 
