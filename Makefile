@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # In the order that tests/conftest.py gives: one worker plays the engine's tests.
 PYTEST = .venv/bin/python -m pytest --no-loadscope-reorder
-# -n: workers for two cores. Tests with processes wait for them often, so that a third worker finds time.
+# Two cores play tests that compute with two workers, and tests with processes, which mostly wait, with three.
 
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "error: SpeedRunner \
 needs Python 3.11 or newer, not $(PYTHON). Name one: make $@ PYTHON=python3.12" >&2; exit 1; }

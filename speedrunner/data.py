@@ -73,7 +73,7 @@ class Run(RunData):
 
         Raises:
             ValueError: the table is unknown.
-            StorageError: the run cannot be read.
+            StorageError: the run cannot be read; for episodes and sleeps, also if its ledger is missing.
             InvalidConfig: the price list does not exist.
         """
         if table == "episodes":
@@ -84,7 +84,9 @@ class Run(RunData):
             raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(Table))}")
         from speedrunner.store.frames import frame_records  # imports pandas
 
-        return frame_records(self, table, self._find_prices(prices).by_tokens)
+        unpriced = table in ("calls", "skills")
+        book = PriceBook(OWN, {}) if unpriced else self._find_prices(prices)
+        return frame_records(self, table, book.by_tokens)
 
     def _price_ledger(self, prices: str | None) -> RunCosts:
         (costs,) = run_costs([self], [self._find_prices(prices)])

@@ -1,4 +1,4 @@
-"""A clock of which a test lets time pass."""
+"""A clock that a test advances."""
 
 from __future__ import annotations
 

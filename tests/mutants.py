@@ -1,8 +1,8 @@
-"""How many small mistakes the tests of a room notice: `python -m tests.mutants speedrunner/results`.
+"""How many small mistakes the tests of a package notice: `python -m tests.mutants speedrunner/results`.
 
 Each mutant is one changed syntax node of one module: another comparison or operator, a constant that is off
 by one, swapped arguments, a negated condition, a removed statement, a missing result. It is killed if a test
-of the room without processes fails. What survives is printed.
+of the package without processes fails. What survives is printed.
 """
 
 from __future__ import annotations
@@ -131,34 +131,37 @@ def notices(folder: Path, tests: list[str]) -> bool:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.mutants", description=__doc__)
-    parser.add_argument("room", type=Path, help="a folder or module, such as speedrunner/results")
+    parser.add_argument("package", type=Path, help="a folder or module, such as speedrunner/results")
     parser.add_argument("--count", type=int, default=50, help="mutants, drawn at random")
     parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
-    modules = sorted(given.room.rglob("*.py")) if given.room.is_dir() else [given.room]
-    pool = [each for path in modules for each in mutants(path)]
+    room = given.package.resolve()
+    if not room.is_relative_to(CHECKOUT):
+        parser.error(f"{given.package} is not in {CHECKOUT}")
+    modules = sorted(room.rglob("*.py")) if room.is_dir() else [room]
+    pool = [each for path in modules for each in mutants(path.relative_to(CHECKOUT))]
     chosen = random.Random(given.seed).sample(pool, min(given.count, len(pool)))
     killed = 0
     with TemporaryDirectory() as place:
         folder = Path(place) / "checkout"
         shutil.copytree(CHECKOUT, folder, ignore=shutil.ignore_patterns(*NOT_COPIED))
         (folder / ".cache").symlink_to(CHECKOUT / ".cache")
-        room = "tests" / (given.room if given.room.is_dir() else given.room.parent)
-        if notices(folder, [str(room)]):
-            raise SystemExit(f"error: the tests in {room} fail without a mutant")
+        tests = "tests" / (room if room.is_dir() else room.parent).relative_to(CHECKOUT)
+        if notices(folder, [str(tests)]):
+            raise SystemExit(f"error: the tests in {tests} fail without a mutant")
         for number, each in enumerate(chosen, start=1):
             file = folder / each.path
             original = file.read_text(encoding="utf-8")
             file.write_text(each.source, encoding="utf-8")
             own = "tests" / each.path.parent / f"test_{each.path.name}"
-            stages = [[str(own)] if own.exists() else [], [str(room)]]
-            found = any(notices(folder, tests) for tests in stages if tests)
+            stages = [own, tests] if (CHECKOUT / own).exists() else [tests]
+            found = any(notices(folder, [str(stage)]) for stage in stages)
             file.write_text(original, encoding="utf-8")
             killed += found
             if not found:
                 print(f"survived: {each.path}:{each.line}: {each.before}  ->  {each.after}")
             print(f"{killed} of {number} killed ({len(pool)} possible)", file=sys.stderr)
-    print(f"{killed} of {len(chosen)} mutants of {given.room} were killed ({killed / len(chosen):.0%})")
+    print(f"{killed} of {len(chosen)} mutants of {given.package} were killed ({killed / len(chosen):.0%})")
 
 
 if __name__ == "__main__":

@@ -167,10 +167,7 @@ def _silent(call: Json) -> str | None:
 
 
 def result_text(result: Any) -> str:
-    """Return a result as the actor reads it.
-
-    `None` becomes "None", as Python prints it: most primitives of Crafter return it (paper, Appendix D.2).
-    """
+    """Return a result as the actor reads it; `None` becomes "None"."""
     if result is None or isinstance(result, str):
         return str(result)
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"))

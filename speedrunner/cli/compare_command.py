@@ -31,7 +31,7 @@ SHOWN = {
     "uncached": ("uncached", 0),
     "cached": ("cached", 0),
     "output": ("output", 0),
-    "usd": ("USD", 6),
+    "usd": ("test USD", 6),
 }
 """Each metric's name for people and its digits."""
 
@@ -52,9 +52,9 @@ def compare(
 ) -> None:
     """Draw learning curves of runs and compare each run with the first.
 
-    Curves are means over the test episodes of each checkpoint. A table follows for several runs: scores,
-    tokens, USD and their differences, paired by test task, at the checkpoints that all runs have finished.
-    --json prints the table.
+    Curves are means over the test episodes of each checkpoint; USD include a rollout's share of the sleeps.
+    A table follows for several runs: scores, tokens, USD of the test episodes alone (test USD) and their
+    differences, paired by test task, at the checkpoints that all runs have finished. --json prints the table.
 
     Example: speedrunner compare runs/react runs/speedrunner
     """

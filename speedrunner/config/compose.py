@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache, reduce
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,27 +50,33 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     Args:
         overrides: in Hydra's grammar. `env=babyai` selects a file of a group, `run.rollouts=20` sets a value,
             `env=package.module:Class` selects a user's environment (or method), with options that are set
-            like any other. A value may refer to another: `${run.seed}`.
+            like any other. Mappings are merged, lists are replaced. A value may refer to another:
+            `${run.seed}`.
         base: text of an existing run's `config.yaml`, which replaces the defaults; selecting a group
             nevertheless replaces its whole section.
 
     Raises:
         InvalidConfig: an override is invalid or has an unknown name; a value has the wrong type or makes no
-            sense. Options of environment and method are only checked when these are created.
+            sense; a file of `configs/` cannot be read. Options of environment and method are only checked
+            when these are created.
     """
     choices, settings = _read(overrides)
     if base is None:
         content = default_mapping()
-        defaults = copy.deepcopy(_content(CONFIGS / "config.yaml"))
-        choices = {group: defaults.pop(group) for group in GROUPS} | choices
+        defaults = _content(CONFIGS / "config.yaml")
+        for group in GROUPS:
+            choice = defaults.pop(group, None)
+            if group not in choices:
+                group_file(group, choice)
+                choices[group] = choice
         _merge(content, defaults)
     else:
         content = {key: part for key, part in to_mapping(from_yaml(base)).items() if key not in choices}
     for group, choice in choices.items():
         chosen = {"name": choice} if group == "model" else _content(CONFIGS / group / f"{choice}.yaml")
-        _merge(content, {group: copy.deepcopy(chosen)})
+        _merge(content, {group: chosen})
     for key, value in settings:
-        _merge(content, reduce(lambda inner, name: {name: inner}, reversed(key.split(".")), value))
+        _merge(content, _nest(key, value))
     for key in sorted(key for key, value in flat(content).items() if value == "???"):
         section = key.partition(".")[0]
         how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
@@ -114,24 +120,41 @@ def env_settings(options: Iterable[str]) -> list[str]:
     return [each if "." in each.partition("=")[0] else f"env.{each}" for each in options]
 
 
-@cache
 def _content(file: Path) -> dict[str, Any]:
     """Return the content of a file of `configs/`. Raises `InvalidConfig`."""
+    return copy.deepcopy(_read_file(file))
+
+
+@cache
+def _read_file(file: Path) -> dict[str, Any]:
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        content: Any = OmegaConf.to_container(OmegaConf.load(file))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
         raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(content, dict):
         raise InvalidConfig(f"{file} must be a mapping of settings")
     return content
 
 
-def _merge(into: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Set values in nested mappings, and return these."""
+def _nest(key: str, value: object) -> dict[str, Any]:
+    """Return nested mappings with one value, for a key with dots."""
+    first, _, rest = key.partition(".")
+    return {first: _nest(rest, value) if rest else value}
+
+
+def _merge(into: dict[str, Any], changes: Mapping[str, Any], prefix: str = "") -> None:
+    """Set values in nested mappings. Raises `InvalidConfig` where a list meets a mapping."""
     for key, value in changes.items():
         old = into.get(key)
-        into[key] = _merge(old, value) if isinstance(old, dict) and isinstance(value, Mapping) else value
-    return into
+        if isinstance(old, dict) and isinstance(value, dict):
+            _merge(old, value, f"{prefix}{key}.")
+        elif isinstance(old, dict | list) and isinstance(value, dict | list) and type(old) is not type(value):
+            raise InvalidConfig(f"{prefix}{key} takes another kind of value: a list or a mapping")
+        else:
+            into[key] = value
 
 
 def _resolve_references(content: dict[str, Any]) -> dict[str, Any]:

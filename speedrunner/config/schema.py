@@ -89,6 +89,11 @@ class RunConfig(msgspec.Struct, frozen=True):
         points = {*range(0, self.rollouts + 1, self.eval_every), self.rollouts}
         return sorted(points) if self.test_episodes else []
 
+    @property
+    def sleeps(self) -> int:
+        """Return the number of sleeps: one after every `sleep_every` rollouts, and after the last one."""
+        return -(-self.rollouts // self.sleep_every)
+
 
 class ClassConfig(msgspec.Struct, frozen=True):
     """The environment, or the method. In YAML, its options are next to its name: `env.num_dists`."""

@@ -63,7 +63,7 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
     mean = {} if score is None else {"mean": inspect.EvalMetric(name="mean", value=score)}
     usage = {config.model.name: _usage(sum((each.usage for each in played), Usage()))}
     return inspect.EvalLog(
-        status="success" if episodes >= config.run.test_episodes else "started",
+        status="success" if len(played) >= config.run.test_episodes else "started",
         eval=inspect.EvalSpec(
             created=timestamp(started),
             task=task,

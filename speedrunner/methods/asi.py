@@ -14,6 +14,7 @@ import msgspec
 
 from speedrunner.agents.reading import opening, turns
 from speedrunner.methods import (
+    ActorSpec,
     Edit,
     History,
     Library,
@@ -23,7 +24,9 @@ from speedrunner.methods import (
     Policy,
     Sees,
     SleepTools,
+    Task,
     Termination,
+    TextEnv,
     Trajectory,
     describe_episodes,
     headline,
@@ -72,6 +75,10 @@ class ASI(Method):
     successful: Successful = "better_half"
     overflow: PartOverflow = "skip"
     sees: Sees = "score"
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        """Return the policy's library as the actor's specification, without another method's notes."""
+        return ActorSpec(Library(env.primitives).of(policy))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the inducer propose functions for each successful episode of the batch, one after another.

@@ -115,8 +115,9 @@ def _canvas(figure: Figure, width: float | None = None, names: Mapping[str, str]
     canvas.align_ylabels()
     height = sum(max(map(_height, row)) for row in figure.rows)
     canvas.set_size_inches(width, height + _add_legend(canvas, handles, width))
+    # Arrange the panels once: each format would do it again, with the same result.
     canvas.draw_without_rendering()
-    canvas.set_layout_engine("none")  # each kind of file would arrange the panels anew, with the same result
+    canvas.set_layout_engine("none")
     return canvas
 
 

@@ -138,8 +138,7 @@ def find_gaps(subjects: Sequence[EvaluatedPolicy]) -> dict[str, list[str]]:
 
 
 def rate_skill(pairs: pandas.DataFrame) -> tuple[pandas.DataFrame, Estimate | None]:
-    """Return the means of the pairs of `EvaluatedPolicy.pair` by task, with the column `added`, and the mean
-    difference.
+    """Return each task's means with the column `added`, and the mean of `added`.
 
     `added` is the value with the skill minus the value without it: a skill that saves calls adds less than 0.
     """

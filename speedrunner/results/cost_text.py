@@ -143,8 +143,8 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         left_out += f" {', '.join(unreported)}."
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
-        " test episodes; USD include a rollout's share of the sleeps since the previous checkpoint. Cut: the"
-        " share of the test episodes that a limit ended."
+        " test episodes. USD per episode includes a rollout's share of the sleeps since the previous"
+        " checkpoint. Cut: the share of the test episodes that a limit ended."
         f"{left_out} USD per rollout: the training rollouts since the previous checkpoint, with"
         f" their share of the sleeps. Skills: public/all, or notes if there are none. Prices:"
         f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."

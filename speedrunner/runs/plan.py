@@ -94,8 +94,7 @@ def plan_run(
         fresh: number of new training tasks for each sleep, taken after those of the rollouts.
         ended: where training ended early; the last checkpoint moves there.
     """
-    rollouts = run.rollouts
-    sleeps = -(-rollouts // run.sleep_every)
+    rollouts, sleeps = run.rollouts, run.sleeps
     if trains and fresh * sleeps > len(split.train) - rollouts >= 0:
         raise InvalidPlan(
             f"the method takes {fresh} new training tasks in each of {sleeps} sleeps, in addition to"

@@ -19,7 +19,7 @@ _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 WRITTEN_BY = {1: "a version before 23 November 2026"}
-"""Which versions wrote the formats before today's."""
+"""The writer of each earlier format, for messages."""
 
 
 class UnknownFormat(StorageError):

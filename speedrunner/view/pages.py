@@ -68,7 +68,7 @@ def _status(run: RunData, owner: str | None) -> Context:
         # The last evaluation needs all training. Without evaluations, the last sleep is the end.
         is_finished = all(tested[each] >= plan.test_episodes for each in points)
         if not points:
-            end = run.training_end or TrainingEnd(plan.rollouts, -(-plan.rollouts // plan.sleep_every))
+            end = run.training_end or TrainingEnd(plan.rollouts, plan.sleeps)
             is_finished = trained >= end.rollouts and end.sleeps in run.policies.versions()
     except DAMAGED as error:
         return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}

@@ -98,7 +98,7 @@ def test_without_prices_usd_are_missing_and_everything_else_stays(
         pandas.testing.assert_frame_equal(without.drop(columns="usd"), usual.drop(columns="usd"))
 
 
-def test_without_a_ledger_nothing_is_priced(learnt: ScriptedRun, tmp_path: Path) -> None:
+def test_episodes_without_a_ledger_are_an_error(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "requests.jsonl").unlink()
     with pytest.raises(RunDirectoryError, match="has episodes but no ledger"):

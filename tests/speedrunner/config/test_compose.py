@@ -125,6 +125,8 @@ class TestMistakes:
             ("run.seed=1,2", ["run.seed=1,2", "give one value"]),
             ("run.dir='${env.nme}'", ["run.dir", "env.nme"]),
             ("run.dir=???", ["run.dir is missing"]),
+            ("library.hide.0=home", ["library.hide takes another kind of value: a list or a mapping"]),
+            ("run=[1]", ["run takes another kind of value"]),
         ],
     )
     def test_each_gives_one_line_that_names_the_key_and_what_there_is(
@@ -173,6 +175,9 @@ class TestExistingRun:
         ("uncached: -1", r"prices.uncached must be at least 0 \(got -1\)"),
         ("price: 3", r"unknown key `prices\.price` \(=3\)\. Did you mean `prices"),
         ("- 3", r"zero\.yaml must be a mapping of settings"),
+        ("0", r"zero\.yaml cannot be read: "),
+        ("x: &x {a: *x}", r"zero\.yaml cannot be read: "),
+        ("uncached: 1\nuncached: 2", r"zero\.yaml cannot be read: .*duplicate key"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told(
@@ -182,6 +187,26 @@ def test_a_file_that_cannot_be_used_is_told(
     (tmp_path / "configs" / "prices" / "zero.yaml").write_text(text, encoding="latin-1")
     monkeypatch.setattr(composing, "CONFIGS", tmp_path / "configs")
     assert re.search(problem, complaint("prices=zero"))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [("env: babyi\n", r"env=babyi is unknown \(did you mean babyai\?\)"), ("{}", "env=null is unknown")],
+)
+def test_a_default_that_cannot_be_chosen_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
+) -> None:
+    shutil.copytree(composing.CONFIGS, tmp_path / "configs")
+    (tmp_path / "configs" / "config.yaml").write_text(text)
+    monkeypatch.setattr(composing, "CONFIGS", tmp_path / "configs")
+    assert re.search(problem, complaint())
+
+
+def test_numbers_in_files_may_have_an_exponent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shutil.copytree(composing.CONFIGS, tmp_path / "configs")
+    (tmp_path / "configs" / "prices" / "zero.yaml").write_text("uncached: 1e-6\n")
+    monkeypatch.setattr(composing, "CONFIGS", tmp_path / "configs")
+    assert compose(["prices=zero"]).prices == PricesConfig(1e-6)
 
 
 def test_nothing_is_left_behind(

@@ -8,13 +8,14 @@ import pytest
 
 from envs import Outcome, Task
 from speedrunner.methods.append_only import TAKEN
-from speedrunner.methods.asi import Successful, select_successful
+from speedrunner.methods.asi import ASI, Successful, select_successful
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Termination, Trajectory
+from speedrunner.store.records import Policy, Termination, Trajectory
 from speedrunner.verification.policy_check import check_policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
 from tests.tampered_runs import subject
+from tests.toy_env import Corridor
 
 STRIDE = '''def stride(steps: int) -> str:
     """Walk and look.
@@ -25,6 +26,11 @@ STRIDE = '''def stride(steps: int) -> str:
 HURRY = 'def hurry(steps: int) -> str:\n    """Stride twice."""\n    stride(steps)\n    return stride(steps)'
 OTHER_STRIDE = STRIDE.replace("look()", "walk(1)")
 BROKEN = "def broken(steps):\n    return fly(steps)"
+
+
+def test_the_actor_has_no_notes_of_another_method() -> None:
+    policy = Policy(version=0, notes="Walk three fields at a time.")
+    assert ASI().agent(policy, Task(Corridor.name, "default", 3), Corridor()).notes == ""
 
 
 def inducer(*sources: str, actor: Callable[[Request], Answer] | None = None) -> Script:

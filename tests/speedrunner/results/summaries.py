@@ -81,9 +81,9 @@ def summary(
         unfinished=list(unfinished),
         episodes=episodes,
         sleeps=pandas.DataFrame(),
-        skills=NO_SKILLS,
-        savings=NO_SAVINGS,
-        skill_calls=NO_CALLS,
+        skills=NO_SKILLS.copy(),
+        savings=NO_SAVINGS.copy(),
+        skill_calls=NO_CALLS.copy(),
     )
 
 
