@@ -60,6 +60,7 @@ __all__ = [
 ]
 
 Table = Literal["episodes", "sleeps", "requests", "turns", "calls", "skills"]
+"""The tables of a run."""
 
 
 class Run(RunData):
