@@ -6,7 +6,9 @@ import asyncio
 import io
 import itertools
 import re
+import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -254,7 +256,14 @@ def at_the_same_time(*runs: Path) -> int:
 async def test_no_more_episodes_are_played_at_once_than_there_are_slots(
     sweep_of: Callable[..., Sweep], tmp_path: Path
 ) -> None:
-    one = sweep_of(script(walker))
+    arrived, two_are_there = itertools.count(1), threading.Event()
+
+    def wait_for_another(request: Request) -> Answer:
+        if next(arrived) == 2:
+            two_are_there.set()
+        return replace(walker(request), after=two_are_there)
+
+    one = sweep_of(script(wait_for_another))
     entries = [f"method=react run.rollouts=0 run.test_episodes=8 run.in_flight={many}" for many in (8, 4)]
     await one.play(*entries, at_once=2)
     assert at_the_same_time(tmp_path / "0", tmp_path / "1") == 2
