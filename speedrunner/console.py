@@ -114,7 +114,7 @@ def short_number(value: float | None) -> str:
 
 
 def describe_seconds(seconds: float) -> str:
-    """Return a duration for people."""
+    """Return a duration as `24 s`, `12 min` or `2 h 05 min`."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -67,7 +67,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
         for group in GROUPS:
             choice = defaults.pop(group, None)
             if group not in choices:
-                group_file(group, choice)
+                group_file(group, choice)  # raises if there is no such choice
                 choices[group] = choice
         _merge(content, defaults)
     else:

@@ -96,8 +96,11 @@ def of_sleep(record: SleepRecord) -> list[Conversation]:
 
 
 def iterate_conversations(run: RunData, split: Split) -> Iterator[tuple[dict[str, Any], Conversation]]:
-    """Yield the conversations of a run's training, evaluations or sleeps, with facts about their episode or
-    sleep."""
+    """Yield the conversations of a run's training, evaluations or sleeps, with facts about each.
+
+    The facts have `episode` (the key), `policy` and `termination`; those of episodes also `task`,
+    `task_index`, `score` and `success`. Conversations of one episode share them.
+    """
     if split == "sleep":
         for record in run.sleeps:
             for agent, each in zip(record.agents, of_sleep(record), strict=True):

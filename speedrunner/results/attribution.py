@@ -138,7 +138,8 @@ def find_gaps(subjects: Sequence[EvaluatedPolicy]) -> dict[str, list[str]]:
 
 
 def rate_skill(pairs: pandas.DataFrame) -> tuple[pandas.DataFrame, Estimate | None]:
-    """Return each task's means with the column `added`, and the mean of `added`.
+    """Return each task's means with the column `added`, and the mean of `added`, for pairs of
+    `EvaluatedPolicy.pair`.
 
     `added` is the value with the skill minus the value without it: a skill that saves calls adds less than 0.
     """

@@ -42,21 +42,31 @@ CUT = (Termination.WALL_CLOCK.value, Termination.CONTEXT_OVERFLOW.value)
 SPENT = ("uncached", "cached", "output", "usd")
 """Tokens by class, and USD, that an episode or a sleep takes."""
 
-COSTS = ("llm_calls", "uncached", "cached", "output", "reasoning", "usd")
-"""Values that are missing for an episode without a request. Reasoning tokens are a part of `output`."""
+TOKENS = ("uncached", "cached", "output", "reasoning")
+"""Tokens by class. Reasoning tokens are a part of `output`."""
+
+COSTS = ("llm_calls", *TOKENS, "usd")
+"""Values that are missing for an episode without a request."""
 
 EPISODE_TYPES = {
-    **{"episode": "str", "number": "int64", "phase": "str", "checkpoint": "int64", "policy": "int64"},
-    **{"attempt": "int64", "task": "object", "termination": "str", "score": "float64", "success": "float64"},
-    **{"actions": "int64", "skill_calls": "int64", "invalid_calls": "int64", "repeated_calls": "float64"},
-    **dict.fromkeys((*COSTS, "seconds"), "float64"),
-    **{"unreported": "int64", "at_most": "float64", "answers": "int64", "thought_cut": "int64"},
+    "episode": "str",
+    "number": "int64",
+    "phase": "str",
+    **dict.fromkeys(("checkpoint", "policy", "attempt"), "int64"),
+    "task": "object",
+    "termination": "str",
+    **dict.fromkeys(("score", "success"), "float64"),
+    **dict.fromkeys(("actions", "skill_calls", "invalid_calls"), "int64"),
+    **dict.fromkeys(("repeated_calls", *COSTS, "seconds"), "float64"),
+    "unreported": "int64",
+    "at_most": "float64",
+    **dict.fromkeys(("answers", "thought_cut"), "int64"),
 }
 """Columns of `frame_episodes` with their types, which an empty frame has, too."""
 
 SLEEP_TYPES = {
     **dict.fromkeys(("sleep", "rollouts", "attempt", "accepted", "refused", "replayed"), "int64"),
-    **dict.fromkeys(COSTS[:-1], "int64"),
+    **dict.fromkeys(("llm_calls", *TOKENS), "int64"),
     **dict.fromkeys(("usd", "thought_cut", "seconds"), "float64"),
     **dict.fromkeys(("prefix_before", "prefix_after", "prefix_invalidated"), "Int64"),
     "error": "str",
@@ -68,7 +78,8 @@ MEANS = ("score", "llm_calls", "actions", "repeated_calls", "uncached", "cached"
 
 
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
-    """Return one row per finished episode, by key, with the columns `EPISODE_TYPES`; unknown values are NaN.
+    """Return one row per finished episode, sorted by key, with the columns `EPISODE_TYPES`; unknown values
+    are NaN.
 
     `number` is the last part of the key, or -1. `uncached`, `cached` and `output` are tokens, and `reasoning`
     is a part of `output`. `unreported` counts requests with unknown tokens, and `at_most` is the maximum of
@@ -201,8 +212,8 @@ class EvaluationPoint(msgspec.Struct, frozen=True):
 def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
     """Return some columns of `average_tests`, ascending.
 
-    This second implementation needs no pandas, whose import alone takes longer than `status` or a list of
-    runs may. A property test compares the two.
+    This second implementation needs no pandas: importing it is too slow for `status` and for lists of runs.
+    A property test compares the two.
     """
     tests: dict[int, list[EpisodeRow]] = {}
     for row in rows:

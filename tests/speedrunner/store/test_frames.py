@@ -58,12 +58,17 @@ def test_labels_are_typed_as_the_columns_of_episodes(learnt: ScriptedRun) -> Non
     assert len(joined) == episodes["llm_calls"].sum()
 
 
-def test_usd_are_those_of_the_tokens_and_missing_if_unknown(small: RunDirectory) -> None:
+def with_a_failed_request(small: RunDirectory) -> RunData:
+    """A run with an episode, a request of it that failed, and a sleep."""
     with RunDirectory.open_for_writing(small.path) as run:
         play(run, "train/0000", Usage(9, 4, 2, 1))
         run.append_request(row(1.0, None, status="failed", episode="train/0000", attempt="1"))
         run.write_sleep(sleep())
-    data = load(small.path)
+    return load(small.path)
+
+
+def test_usd_are_those_of_the_tokens_and_missing_if_unknown(small: RunDirectory) -> None:
+    data = with_a_failed_request(small)
     assert frame(data, "requests")["usd"].dropna().tolist() == [0.02]
     turns = frame(data, "turns")
     assert turns["usd"].tolist() == (turns["usage_completion"] / 100).tolist()
@@ -117,11 +122,7 @@ def test_calls_of_any_depth_are_numbered_callers_first(small: RunDirectory) -> N
 
 
 def test_what_the_engine_did_not_tell_is_missing(small: RunDirectory) -> None:
-    with RunDirectory.open_for_writing(small.path) as run:
-        play(run, "train/0000", Usage(9, 4, 2, 1))
-        run.append_request(row(1.0, None, status="failed", episode="train/0000", attempt="1"))
-        run.write_sleep(sleep())
-    data = load(small.path)
+    data = with_a_failed_request(small)
     requests = frame(data, "requests")
     assert requests["usage_prompt"].sum() == 9
     assert requests["usage_prompt"].isna().tolist() == [False, True]
