@@ -27,10 +27,10 @@ pytestmark = pytest.mark.process
 @pytest.fixture
 def stand_in(tiny_folder: str, tmp_path: Path) -> str:
     """A folder in which a stand-in for vLLM's server is found before vLLM."""
-    module = tmp_path / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    module = tmp_path / "vllm/entrypoints/launchers/api_server/entry.py"
     module.parent.mkdir(parents=True)
     module.write_text(HEALTHY)
-    for folder in list(module.parents)[:3]:
+    for folder in list(module.parents)[:4]:
         (folder / "__init__.py").touch()
     (tmp_path / "vllm" / "platforms.py").write_text("class current_platform:\n    is_cpu = bool\n")
     return str(tmp_path)
