@@ -89,6 +89,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 LONG = (
     *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_app.py", "test_check_env.py"),
     *("test_worker_pool.py", "test_run_lock.py", "test_verify.py", "test_packages.py"),
+    *("test_jobs_on_slurm.py", "test_nodes_on_slurm.py"),
 )
 """Files that take longest without an engine: last, they would keep one worker busy while the other rests."""
 

@@ -91,7 +91,7 @@ def main() -> None:
     """The command line."""
     seed = int(sys.argv[1])
     episodes = [name.split(":") for name in sys.argv[2:]] or [
-        [name, str(variations_for_test(name)[0]), "25"] for name in VARIATIONS
+        [name, str(variations_for_test(name)[0]), "10"] for name in VARIATIONS
     ]
     random.Random(seed).shuffle(episodes)
     simulator = Simulator()

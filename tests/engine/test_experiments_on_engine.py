@@ -1,7 +1,7 @@
 """The experiments that are not in the paper at `scale=smoke`, with the random model and a real vLLM.
 
-`test_library_experiments.py` plays those with stored libraries. `open-models` and the paper's differ from
-these in methods and environments only, which `test_environments.py` plays.
+`test_library_experiments.py` plays those with stored libraries. `open-models`, `sensitivity` and the paper's
+differ from these in methods, environments and limits only, which `test_environments.py` and others play.
 """
 
 from __future__ import annotations
@@ -32,23 +32,27 @@ SHORT = (
 """Few tokens: the random model always thinks to the end of its budget, and calls tools to its limit."""
 
 
-def check_experiment(runs: Path, name: str, seed: int, *server: str) -> None:
-    """Play the runs of a seed, and check that each of them has all its evaluations."""
-    given = [f"experiment={name}", "scale=smoke", f"run.seed={seed}", *SHORT]
-    done = speedrunner("sweep", *given, *server, "--dir", str(runs))
+def check_experiment(runs: Path, *given: str, server: str = "serving.url=null") -> str:
+    """Play runs, and check that each of them has all its evaluations; returns what the command printed."""
+    done = speedrunner("sweep", *given, *SHORT, server, "--dir", str(runs))
     assert done.returncode == 0, (done.stdout[-2000:], done.stderr[-2000:])
-    for run in grid_of(given, runs).runs():
+    for run in grid_of([*given, *SHORT], runs).runs():
         config, played = run.config.run, load(run.config.run.dir)
         tests = [row.checkpoint for row in played.episodes if row.phase == "test"]
         assert sorted(tests) == sorted(config.checkpoints * config.test_episodes), config.dir
+    return done.stdout
 
 
 @pytest.mark.parametrize(("name", "seed"), [("guard", 3), ("cost-aware", 0), ("notes", 0)])
 def test_an_experiment_plays_all_its_runs_of_a_seed(
     name: str, seed: int, runs: Path, vllm_endpoint: Endpoint
 ) -> None:
-    check_experiment(runs, name, seed, f"serving.url={vllm_endpoint}")
+    given = (f"experiment={name}", "scale=smoke", f"run.seed={seed}")
+    check_experiment(runs, *given, server=f"serving.url={vllm_endpoint}")
 
 
-def test_one_with_several_contexts_starts_its_own_server(runs: Path) -> None:
-    check_experiment(runs, "sensitivity", 0)
+def test_runs_with_other_contexts_get_their_own_server(tmp_path: Path) -> None:
+    file = tmp_path / "contexts.yaml"
+    file.write_text("- {env: babyai, method: react, model.context: [8192, 16384]}")
+    printed = check_experiment(tmp_path / "runs", str(file), "scale=smoke")
+    assert printed.count("vLLM is ready") == 2

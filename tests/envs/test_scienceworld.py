@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -457,8 +457,11 @@ class TestDeterminism:
         assert all(each["hashes"] == played[0]["hashes"] for each in played)
 
     @pytest.mark.slow
-    def test_so_are_all_tasks_with_heat_and_circuits_within_480_megabytes(self) -> None:
-        played = hashes(2)
-        assert len(set(played[0]["hashes"].values())) == 30
-        assert all(each["hashes"] == played[0]["hashes"] for each in played)
-        assert max(each["peak_bytes"] for each in played) <= 480_000_000
+    def test_so_are_all_tasks_with_heat_and_circuits_within_480_megabytes(
+        self, golden: Callable[[str, str], None]
+    ) -> None:
+        """The hashes come from another process, which played in another order."""
+        (played,) = hashes(1)
+        assert len(set(played["hashes"].values())) == len(VARIATIONS) == 30
+        golden("scienceworld_plays.txt", "".join(f"{task}: {each}\n" for task, each in played["hashes"].items()))
+        assert played["peak_bytes"] <= 480_000_000
