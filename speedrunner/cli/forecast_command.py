@@ -18,7 +18,8 @@ from speedrunner.experiments import forecast as forecasts
 from speedrunner.experiments.context_warning import warn_of_contexts
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts
-from speedrunner.experiments.sweep import AT_ONCE, members
+from speedrunner.experiments.sweep import AT_ONCE
+from speedrunner.experiments.sweep_members import members
 from speedrunner.results.forecast_records import CONFIDENCE, Forecast, Sum, keep, total
 from speedrunner.results.pricing import OWN
 

@@ -18,7 +18,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import align_columns, short_number
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts
-from speedrunner.experiments.sweep import Member, is_unfinished, members
+from speedrunner.experiments.sweep_members import Member, is_unfinished, members
 from speedrunner.experiments.sweep_outline import estimate
 from speedrunner.slurm import SlurmRefused
 

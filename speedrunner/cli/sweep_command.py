@@ -18,8 +18,8 @@ from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, 
 from speedrunner.console import align_columns, short_number
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
-from speedrunner.experiments.sweep import members
 from speedrunner.experiments.sweep import sweep as play_all
+from speedrunner.experiments.sweep_members import members
 from speedrunner.experiments.sweep_outline import ConditionOutline, outline_conditions
 from speedrunner.runs.executor import RunStopped
 

@@ -13,7 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from serving.model_config import ModelConfig
-from speedrunner.experiments.sweep import AHEAD, Member
+from speedrunner.experiments.sweep import AHEAD
+from speedrunner.experiments.sweep_members import Member
 from speedrunner.experiments.sweep_outline import estimate
 from speedrunner.workers.available_memory import MB
 from speedrunner.workers.worker_pool import worker_mb

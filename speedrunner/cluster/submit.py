@@ -17,7 +17,7 @@ from speedrunner.cluster.job_size import Servers, job_size, models_to_serve, ser
 from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
 from speedrunner.cluster.partition import Node
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.experiments.sweep import Member
+from speedrunner.experiments.sweep_members import Member
 from speedrunner.slurm import run_slurm
 from speedrunner.store.files import FOLDER_MODE, explain_errors, make_folder
 

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.experiments.sweep import AHEAD, AT_ONCE, Member
+from speedrunner.experiments.sweep import AHEAD, AT_ONCE
+from speedrunner.experiments.sweep_members import Member
 
 
 class Part(NamedTuple):

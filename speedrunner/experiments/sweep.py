@@ -3,40 +3,27 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
-from itertools import groupby
-from pathlib import Path
 
 from rich.console import Console
 
-from serving.endpoints import check_keys
 from serving.errors import ServingError
 from serving.reconciliation import Reconciliation
-from speedrunner.config.schema import to_mapping
 from speedrunner.console import visible
-from speedrunner.experiments.grid import GridRun
+from speedrunner.experiments.sweep_members import Member, is_unfinished, split_by_server
 from speedrunner.methods.method_base import MethodBroke
 from speedrunner.optional import NotInstalled
 from speedrunner.runs.context_sizing import sized_setup
 from speedrunner.runs.drain import Drain, Interrupted
-from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.progress import Progress, SweepProgress
-from speedrunner.runs.run import (
-    Engines,
-    OpenRun,
-    check_configuration,
-    deploy_models,
-    identify_process,
-    open_run,
-)
-from speedrunner.runs.setup import SETUP_ERRORS, Setup, set_up
+from speedrunner.runs.run import Engines, OpenRun, deploy_models, open_run
+from speedrunner.runs.setup import SETUP_ERRORS, Setup
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
-from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
@@ -53,30 +40,6 @@ others play."""
 
 
 @dataclass(frozen=True)
-class Member:
-    """One run of a sweep: its place in the grid, and everything that it names."""
-
-    run: GridRun
-    setup: Setup
-
-    @property
-    def path(self) -> str:
-        """Return its directory."""
-        return self.setup.config.run.dir
-
-    @property
-    def name(self) -> str:
-        """Return its name, unique in the sweep."""
-        return Path(self.path).name
-
-    @property
-    def server(self) -> list[object]:
-        """Return the properties that runs on a shared server have in common."""
-        sections = to_mapping(self.setup.config)
-        return [sections["model"], sections["serving"]]
-
-
-@dataclass(frozen=True)
 class SweepResult:
     """The result of a sweep.
 
@@ -87,25 +50,6 @@ class SweepResult:
 
     failures: dict[str, str]
     reconciliations: list[Reconciliation]
-
-
-def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]:
-    """Create everything that the runs name.
-
-    Args:
-        plays_here: whether this machine is to play them.
-
-    Raises:
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig, ...: see `set_up`; the error
-        names the run.
-    """
-    found = []
-    for run in runs:
-        with _name_run(run):
-            setup = set_up(run.config, plays_here=plays_here)
-            setup.plan()
-        found.append(Member(run, setup))
-    return found
 
 
 async def sweep(
@@ -145,50 +89,6 @@ async def sweep(
             if shift.interrupted is not None:
                 raise shift.interrupted
     return SweepResult(failures, reconciliations)
-
-
-def split_by_server(runs: Sequence[Member]) -> list[list[Member]]:
-    """Return groups of runs with the same server, in an order in which each run's start is played before it.
-
-    Runs of two models may start from each other's policies; each model then has two groups. A model whose
-    groups follow one another has a single one.
-
-    Args:
-        runs: each after the run from which it starts.
-    """
-    rounds: dict[str, int] = {}
-    by_path = {each.path: each for each in runs}
-    for each in runs:
-        source = by_path.get(each.run.after or "")
-        same = source is not None and source.server == each.server
-        rounds[each.path] = rounds[source.path] + (not same) if source else 0
-    servers: list[list[object]] = []
-    for each in runs:
-        if each.server not in servers:
-            servers.append(each.server)
-
-    def place(each: Member) -> tuple[int, int]:
-        turn, server = rounds[each.path], servers.index(each.server)
-        return turn, -server if turn % 2 else server  # begin with the server that is running
-
-    return [list(group) for _, group in groupby(sorted(runs, key=place), key=lambda each: each.server)]
-
-
-def is_unfinished(member: Member) -> bool:
-    """Return whether a run has unfinished steps. Raises if it cannot start or resume; see `open_run`."""
-    path, setup = Path(member.path), member.setup
-    if not (path / "config.yaml").exists():
-        check_keys(setup.services)
-        if member.run.after is None:
-            setup.initial_policy()  # raises if it does not exist
-        return True
-    run = load(path)
-    check_configuration(run, setup)
-    left = unfinished_steps(setup.plan(run.training_end), run, retry_faults=setup.config.run.retry_faults)
-    if left:
-        check_keys(setup.services)
-        identify_process(run, setup, lambda line: None)
-    return bool(left)
 
 
 class _Shift:
@@ -366,12 +266,3 @@ class _Shift:
         self._active.clear()
         for workers in self._workers:  # a task that was cancelled before its start has closed none
             await workers.aclose()
-
-
-@contextmanager
-def _name_run(run: GridRun) -> Iterator[None]:
-    """Name the run in errors."""
-    try:
-        yield
-    except SETUP_ERRORS as error:
-        raise type(error)(f"{run.place}{error}") from None

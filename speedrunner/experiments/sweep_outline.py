@@ -9,7 +9,7 @@ import msgspec
 
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.experiments.forecast import count_steps
-from speedrunner.experiments.sweep import Member
+from speedrunner.experiments.sweep_members import Member
 from speedrunner.results.forecast_records import Forecast, Sum, read_forecasts, total
 from speedrunner.runs.outline import Outline, plan_work
 

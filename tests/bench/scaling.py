@@ -42,7 +42,8 @@ from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import Status
 from speedrunner.experiments.grid import grid_of
-from speedrunner.experiments.sweep import members, sweep
+from speedrunner.experiments.sweep import sweep
+from speedrunner.experiments.sweep_members import members
 from speedrunner.runs.drain import Drain
 from speedrunner.store.records import Module
 from speedrunner.store.run_data import load

@@ -463,5 +463,7 @@ class TestDeterminism:
         """The hashes come from another process, which played in another order."""
         (played,) = hashes(1)
         assert len(set(played["hashes"].values())) == len(VARIATIONS) == 30
-        golden("scienceworld_plays.txt", "".join(f"{task}: {each}\n" for task, each in played["hashes"].items()))
+        golden(
+            "scienceworld_plays.txt", "".join(f"{task}: {each}\n" for task, each in played["hashes"].items())
+        )
         assert played["peak_bytes"] <= 480_000_000

@@ -11,7 +11,7 @@ import pytest
 from speedrunner.cluster import job_size as sizes
 from speedrunner.cluster.job_size import JobSize, Servers, job_size, servers_of
 from speedrunner.experiments.grid import Grid
-from speedrunner.experiments.sweep import Member, members
+from speedrunner.experiments.sweep_members import Member, members
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.workers.worker_pool import worker_mb
 from tests.scripted_runs import CORRIDOR, SCHEDULE

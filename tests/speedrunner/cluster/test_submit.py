@@ -20,7 +20,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.job_size import job_size
 from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
 from speedrunner.experiments.grid import grid_of
-from speedrunner.experiments.sweep import members
+from speedrunner.experiments.sweep_members import members
 from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import SandboxUnavailable
 from tests.scripted_engine import ScriptedEngine

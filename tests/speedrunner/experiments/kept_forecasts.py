@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from speedrunner.config.names import condition_name
 from speedrunner.experiments.forecast import count_steps
-from speedrunner.experiments.sweep import Member
+from speedrunner.experiments.sweep_members import Member
 from speedrunner.results.forecast_records import MEASURES, Forecast, keep
 
 

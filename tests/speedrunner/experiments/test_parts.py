@@ -10,7 +10,7 @@ import pytest
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.parts import parsed_part, parts
-from speedrunner.experiments.sweep import Member, members
+from speedrunner.experiments.sweep_members import Member, members
 
 pytestmark = pytest.mark.process
 

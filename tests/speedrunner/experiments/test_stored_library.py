@@ -10,7 +10,8 @@ from rich.console import Console
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import group_file
 from speedrunner.experiments.grid import Grid
-from speedrunner.experiments.sweep import members, sweep
+from speedrunner.experiments.sweep import sweep
+from speedrunner.experiments.sweep_members import members
 from speedrunner.results.attribution import group_subjects, make_attribution_tables
 from speedrunner.results.read_runs import read_results
 from speedrunner.runs.drain import Drain

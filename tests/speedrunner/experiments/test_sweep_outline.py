@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from speedrunner.experiments.grid import Grid
-from speedrunner.experiments.sweep import Member, members
+from speedrunner.experiments.sweep_members import Member, members
 from speedrunner.experiments.sweep_outline import ConditionOutline, Estimate, outline_conditions
 from tests.scripted_runs import in_process
 from tests.speedrunner.experiments.kept_forecasts import keep_forecasts
