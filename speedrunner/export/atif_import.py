@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.export.atif import (
+from speedrunner.export.atif_records import (
     CONVERSATIONS,
     FORMAT,
     SCHEMA,
