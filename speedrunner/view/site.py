@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import re
-import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
+from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
@@ -18,8 +15,6 @@ from speedrunner.console import describe_seconds
 from speedrunner.markup import stylesheet, templates
 from speedrunner.markup.number_texts import dollars
 from speedrunner.results.comparison import CannotCompare
-from speedrunner.results.skill_savings import SkillSaving, skill_savings
-from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
@@ -27,14 +22,14 @@ from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import compare_page, live, most_called, pages
 from speedrunner.view.calls_page import calls_page
 from speedrunner.view.comparable import Comparable
-from speedrunner.view.episode_page import ViewedEpisode, episode_page, pictures_data
+from speedrunner.view.episode_page import episode_page, pictures_data
 from speedrunner.view.library_history import history_page
-from speedrunner.view.library_page import Calls, count_calls, library_page
+from speedrunner.view.library_page import library_page
 from speedrunner.view.pages import Context
 from speedrunner.view.paging import NotFound
-from speedrunner.view.run_page import RunNumbers, read_numbers, run_page
+from speedrunner.view.run_page import run_page
+from speedrunner.view.run_values import RunValues
 from speedrunner.view.search import InvalidQuery
-from speedrunner.view.search_index import SearchIndex, build_index
 from speedrunner.view.skills_page import skills_page
 from speedrunner.view.sleep_page import find_sleep, sleep_page
 from speedrunner.view.task_page import task_page, tasks_page
@@ -58,9 +53,6 @@ NUMBER = r"[1-9]\d{0,8}"
 EPISODE = r"(?P<episode>train/\d{4,}|test/\d{4,}/\d{4,}|sleep/\d{4,}/again/\d{4,})"
 
 
-Value = TypeVar("Value")
-
-
 class Answer(msgspec.Struct, frozen=True):
     """A page or file as it is sent.
 
@@ -74,26 +66,6 @@ class Answer(msgspec.Struct, frozen=True):
     status: int = 200
     loads: tuple[str, ...] = ()
     problem: str = ""
-
-
-@dataclass(frozen=True)
-class Derived(Generic[Value]):
-    """A value that was computed from a run's records, and the lines about broken records left out of it."""
-
-    value: Value
-    left_out: Sequence[str]
-
-    @classmethod
-    def of(cls, path: Path, compute: Callable[[RunData], Value]) -> Derived[Value]:
-        """Compute a value from the records that the run has now."""
-        run = load(path, skip_broken=True)
-        return cls(compute(run), run.left_out or ())
-
-    def shown_with(self, run: RunData) -> Value:
-        """Return the value. The page that shows `run` then names the broken records, too."""
-        if run.left_out is not None:
-            run.left_out += [line for line in self.left_out if line not in run.left_out]
-        return self.value
 
 
 class Site:
@@ -113,13 +85,7 @@ class Site:
             "capped": pages.cap_text,
             "turn_link": pages.turn_link,
         }
-        self._episodes_seen = lru_cache(maxsize=4)(ViewedEpisode.read)
-        self._numbers = lru_cache(maxsize=8)(_numbers)
-        self._histories = lru_cache(maxsize=16)(_history)
-        self._savings = lru_cache(maxsize=4)(self._compute_savings)
-        self._library_calls = lru_cache(maxsize=64)(_count_library_calls)
-        self._index = lru_cache(maxsize=1)(_index)
-        self._reading = threading.Lock()
+        self._values = RunValues()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
             (re.compile(pattern, re.ASCII), answer)
             for pattern, answer in (
@@ -186,7 +152,7 @@ class Site:
         for slug, score in best[env][: most_called.RUNS]:
             try:
                 run = self._load(slug)
-                shown.append(most_called.describe_run(slug, score, run, self._history(run)))
+                shown.append(most_called.describe_run(slug, score, run, self._values.history(run)))
             except DAMAGED as error:
                 problems.append(f"{slug}: {' '.join(str(error).split()) or type(error).__name__}")
         context = {"env": env, "shown": shown, "problems": problems, "top": most_called.TOP}
@@ -224,44 +190,42 @@ class Site:
         data = self._load(run)
         if owner_of(data.path / "lock") is None:
             _ = data.missing_rows  # reads the index of all episodes, so that the page names broken lines
-        return self._page("run.jinja", 2, run_page(data, self._read_numbers(data)))
+        return self._page("run.jinja", 2, run_page(data, self._values.numbers(data)))
 
     def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
         context = pages.episodes_page(data, query)
         if not self._static:
             return self._page("episodes.jinja", 2, context)
-        index = self._index(data.path, _stamp(data))
+        index = self._values.search_index(data)
         found = self._page("episodes.jinja", 2, context | {"index": index})
         loads = tuple(f"runs/{run}/search/{shard}.js" for shard in index.shards)
         return msgspec.structs.replace(found, loads=loads)
 
     def _search_shard(self, query: Mapping[str, str], run: str, shard: str) -> Answer:
         data = self._load(run)
-        content = self._index(data.path, _stamp(data)).shards.get(int(shard)) if self._static else None
+        content = self._values.search_index(data).shards.get(int(shard)) if self._static else None
         if content is None:
             raise NotFound("only static pages have a search index")
         return Answer(content, SCRIPT)
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
-        history = self._history(data)
+        history = self._values.history(data)
         savings, problem = [], ""
-        with self._reading:
-            try:
-                savings = self._savings(*_snapshot(data)).shown_with(data)
-            except DAMAGED as error:  # in the ledger or the prices: calls are shown nevertheless
-                problem = damage(data.path, error)
+        try:
+            savings = self._values.savings(data)
+        except DAMAGED as error:  # in the ledger or the prices: calls are shown nevertheless
+            problem = damage(data.path, error)
         return self._page("skills.jinja", 2, skills_page(data, history, savings) | {"problem": problem})
 
     def _library_history(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
-        return self._page("history.jinja", 2, history_page(data, self._history(data)))
+        return self._page("history.jinja", 2, history_page(data, self._values.history(data)))
 
     def _library(self, query: Mapping[str, str], run: str, version: str) -> Answer:
         data, number = self._load(run), int(version)
-        played = sum(row.policy == number for row in data.rows)
-        calls = self._library_calls(data.path, _stamp(data), number, played).shown_with(data)
+        calls = self._values.library_calls(data, number)
         return self._page("library.jinja", 3, library_page(data, number, calls))
 
     def _tasks(self, query: Mapping[str, str], run: str) -> Answer:
@@ -276,39 +240,20 @@ class Site:
 
     def _episode(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
         data = self._load(run)
-        context = episode_page(data, self._find_episode(data, episode), int(page), static=self._static)
+        context = episode_page(data, self._values.episode(data, episode), int(page), static=self._static)
         return self._page("episode.jinja", 3 + episode.count("/"), context)
 
     def _calls(self, query: Mapping[str, str], run: str, episode: str, turn: str, page: str) -> Answer:
         data = self._load(run)
-        context = calls_page(data, self._find_episode(data, episode), int(turn), int(page))
+        context = calls_page(data, self._values.episode(data, episode), int(turn), int(page))
         return self._page("calls.jinja", 3 + episode.count("/"), context)
 
     def _pictures(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
-        seen = self._find_episode(self._load(run), episode)
+        seen = self._values.episode(self._load(run), episode)
         return Answer(msgspec.json.encode(pictures_data(seen, int(page))), JSON)
 
     def _playback(self, query: Mapping[str, str], run: str, episode: str, piece: str) -> Answer:
-        return Answer(self._find_episode(self._load(run), episode).piece(int(piece)), SCRIPT)
-
-    def _read_numbers(self, run: RunData) -> RunNumbers:
-        with self._reading:
-            return self._numbers(*_snapshot(run)).shown_with(run)
-
-    def _history(self, run: RunData) -> SkillHistory:
-        with self._reading:  # one at a time: all episodes are read
-            return self._histories(*_snapshot(run)).shown_with(run)
-
-    def _compute_savings(self, path: Path, *snapshot: Any) -> Derived[list[SkillSaving]]:
-        history = self._histories(path, *snapshot).value
-        return Derived.of(path, lambda run: skill_savings(run, history))
-
-    def _find_episode(self, run: RunData, episode: str) -> ViewedEpisode:
-        """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
-        row = next((row for row in run.rows if row.episode == episode), None)
-        if row is None:
-            return ViewedEpisode.read(run.path, _stamp(run), episode, 0)
-        return self._episodes_seen(run.path, _stamp(run), episode, row.attempt)
+        return Answer(self._values.episode(self._load(run), episode).piece(int(piece)), SCRIPT)
 
     def _load(self, slug: str) -> RunData:
         path = self.runs().get(slug)
@@ -340,34 +285,3 @@ def _address(parts: tuple[str, ...]) -> str:
     if (slug,) != parts:
         slug += f"-{hashlib.sha256('/'.join(parts).encode(errors='surrogateescape')).hexdigest()[:8]}"
     return slug
-
-
-def _stamp(run: RunData) -> object:
-    """Return a value that changes if another run replaces a run."""
-    found = (run.path / "config.yaml").stat()
-    return found.st_ino, found.st_mtime_ns
-
-
-def _numbers(path: Path, stamp: object, episodes: int, sleeps: int) -> Derived[RunNumbers]:
-    """Return the numbers up to these numbers of episodes and sleeps; reads the ledger."""
-    return Derived.of(path, read_numbers)
-
-
-def _snapshot(run: RunData) -> tuple[Path, object, int, int]:
-    """Return a key that changes if another run replaces a run, or if the run grows."""
-    return run.path, _stamp(run), len(run.rows), len(run.sleeps)
-
-
-def _index(path: Path, stamp: object) -> SearchIndex:
-    """Return the index of a run's texts; reads all episodes."""
-    return build_index(load(path, skip_broken=True))
-
-
-def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> Derived[SkillHistory]:
-    """Return the history up to these numbers of episodes and sleeps; reads all episodes."""
-    return Derived.of(path, skill_history)
-
-
-def _count_library_calls(path: Path, stamp: object, version: int, episodes: int) -> Derived[Calls]:
-    """Return the calls in the episodes that were played with a library version."""
-    return Derived.of(path, lambda run: count_calls(run, version))
