@@ -30,7 +30,7 @@ pytestmark = pytest.mark.slow
 
 BABYAI = (
     *("env=babyai", "run.rollouts=4", "run.sleep_every=4", "run.eval_every=4", "run.test_episodes=4"),
-    "run.in_flight=4",
+    *("run.in_flight=4", "model.actor.max_calls=16", "model.inducer.max_calls=4"),
 )
 PLANNED = [
     *(f"train/{number:04d}" for number in range(4)),
@@ -306,7 +306,7 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
     """The engine's sockets and those of a simulator in Java, looked at and knocked at from outside."""
     run = start(
         *("env=scienceworld", "env.family=4", "method=react", "run.rollouts=0", "run.test_episodes=2"),
-        *("run.in_flight=2", "run.drain_s=0"),
+        *("run.in_flight=2", "run.drain_s=1", "model.actor.max_calls=1000"),
     )
     run.requests(6)  # workers play, the engine answers
     tcp: set[int] = set()  # Java's: the engine has none
