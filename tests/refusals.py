@@ -1,8 +1,9 @@
-"""Error messages of refused input, as the text of a golden file."""
+"""Tables of golden files: what each case prints, raises or returns."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from textwrap import indent
 
 import pytest
 
@@ -10,23 +11,42 @@ Golden = Callable[[str, str], None]
 """The fixture `golden`."""
 
 
-def refusals(
-    tries: Iterable[tuple[object, Callable[[], object]]], kind: type[Exception], **places: object
-) -> str:
-    """Return each input with its error message, one line each.
+def table(texts: Mapping[str, str] | Iterable[tuple[object, str]], **places: object) -> str:
+    """Return each case with its text, indented, below it.
+
+    Args:
+        texts: the case, and what was printed, raised or returned.
+        places: texts that differ between machines, such as a folder, by placeholder.
+    """
+    lines = []
+    for case, text in texts.items() if isinstance(texts, Mapping) else texts:
+        for name, place in places.items():
+            text = text.replace(str(place), name)
+        lines += [str(case), indent(text, "    ")]
+    return "\n".join([*lines, ""])
+
+
+def error_message(attempt: Callable[[], object], kind: type[Exception], one_line: bool = True) -> str:
+    """Call a function that must fail, and return the error's class and message."""
+    with pytest.raises(kind) as caught:
+        attempt()
+    message = f"{type(caught.value).__name__}: {caught.value}"
+    assert len(message.splitlines()) == 1 or not one_line, f"more than one line: {message}"
+    return message
+
+
+Tries = Mapping[str, Callable[[], object]] | Iterable[tuple[object, Callable[[], object]]]
+"""The input, and a function that passes it on and must fail."""
+
+
+def refusals(tries: Tries, kind: type[Exception], one_line: bool = True, **places: object) -> str:
+    """Return each input with its error message.
 
     Args:
         tries: the input, and a function that passes it on and must fail.
         kind: class of the errors, or their base class.
+        one_line: whether each message must be a single line.
         places: texts that differ between machines, such as a folder, by placeholder.
     """
-    lines = []
-    for what, attempt in tries:
-        with pytest.raises(kind) as caught:
-            attempt()
-        message = f"{type(caught.value).__name__}: {caught.value}"
-        for name, place in places.items():
-            message = message.replace(str(place), name)
-        lines += [str(what), f"    {message}"]
-        assert len("\n".join(lines).splitlines()) == len(lines), f"more than one line: {message}"
-    return "\n".join([*lines, ""])
+    pairs = tries.items() if isinstance(tries, Mapping) else tries
+    return table([(case, error_message(attempt, kind, one_line)) for case, attempt in pairs], **places)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -15,10 +17,10 @@ from speedrunner.library.checks import CLASS_LIMIT
 from speedrunner.library.definition import read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import DEFINITION_LIMIT, SOURCE_LIMIT, TOKEN_LIMIT, InvalidSkill
-from speedrunner.library.signature import SUPPORTED
 from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
 from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
+from tests.refusals import Golden, refusals
 from tests.toy_env import Corridor
 
 WALK_FAR = '''
@@ -58,24 +60,27 @@ def texts(library: Library) -> list[str]:
     return [library.named[each.name].source for each in library.skills]
 
 
-def refusal(library: Library, source: str, public: bool = True) -> str:
-    with pytest.raises(InvalidSkill) as caught:
-        write(library, source, public)
-    return str(caught.value)
-
-
-def visibility_refusal(library: Library) -> str:
-    with pytest.raises(InvalidSkill) as caught:
-        library.set_visibility("skill", public=True, sleep=0)
-    return str(caught.value)
-
-
 def call_graph(library: Library) -> dict[str, tuple[str, ...]]:
     return {name: library.calls(name) for name in library.by_name}
 
 
 def function(parameters: str = "", body: str = "return None", doc: str = '"""Do it."""') -> str:
     return f"def skill({parameters}):\n    {doc}\n    {body}\n"
+
+
+WALKER = "class Walker:\n    pass\n\n"
+ANYTHING = ("steps", "cells: dict[str, set[int]]", "walker: Walker", "a: dict = None, b: str | None = 'x'")
+"""Parameters that no tool can have."""
+RING = "".join(
+    function(body=f"return {called}()").replace("skill", name)
+    for name, called in [("ping", "pang"), ("pang", "pong"), ("pong", "ping")]
+)
+
+
+def walker_of(empty: Library) -> Library:
+    """A skill that the method of a class calls."""
+    walker = "class W:\n    def go(self):\n        return walk_far(2)\n"
+    return write(write(empty, WALK_FAR), walker + function(body="return W().go()"))
 
 
 class TestEdits:
@@ -131,24 +136,8 @@ class TestEdits:
     def test_deleting(self, empty: Library) -> None:
         assert write(empty, WALK_FAR).delete("walk_far") == empty
 
-    def test_what_others_call_cannot_be_deleted(self, empty: Library) -> None:
-        library = write(write(empty, WALK_FAR), RUN)
-        with pytest.raises(InvalidSkill, match=r"^walk_far is called by run; change or delete these first$"):
-            library.delete("walk_far")
-
     def test_skills_that_call_each_other_are_taken_apart_before(self, empty: Library) -> None:
-        ring = "".join(
-            function(body=f"return {called}()").replace("skill", name)
-            for name, called in [("ping", "pang"), ("pang", "pong"), ("pong", "ping")]
-        )
-        library = of_module(empty, ring)
-        with pytest.raises(InvalidSkill) as caught:
-            library.delete("ping")
-        assert str(caught.value) == (
-            "ping is called by pong; change or delete these first"
-            " (pong and ping call each other: edit pong so that it does not call ping)"
-        )
-        library = library.edit("pong", "ping()", "None", sleep=2)
+        library = of_module(empty, RING).edit("pong", "ping()", "None", sleep=2)
         assert library.delete("ping").delete("pang").delete("pong") == empty
 
     def test_a_recursive_skill_can_be_deleted(self, empty: Library) -> None:
@@ -159,12 +148,6 @@ class TestEdits:
         library = write(write(empty, WALK_FAR, public=False), RUN)
         assert library.show("walk_far") == f"# private, called by run\n{WALK_FAR.strip()}"
         assert library.show("run").startswith("# public, called by no other skill\n")
-
-    @pytest.mark.parametrize("operation", ["show", "delete"])
-    def test_a_missing_skill_is_named_with_near_matches(self, empty: Library, operation: str) -> None:
-        library = write(empty, WALK_FAR)
-        with pytest.raises(InvalidSkill, match=r"^there is no skill walk_fra; did you mean walk_far\?$"):
-            getattr(library, operation)("walk_fra")
 
 
 class TestSeveralFunctions:
@@ -180,11 +163,6 @@ class TestSeveralFunctions:
     def test_all_of_them_can_be_shown_or_hidden(self, empty: Library, public: bool) -> None:
         assert {each.public for each in write(empty, self.PAIR, public=public).skills} == {public}
 
-    def test_what_is_wrong_is_told_by_the_lines_of_the_edit(self, empty: Library) -> None:
-        assert refusal(empty, self.PAIR.replace("walk(", "wlk(")) == (
-            "line 8: wlk is not defined; did you mean walk?"
-        )
-
     def test_some_may_be_new_and_others_not(self, empty: Library) -> None:
         library = write(empty, WALK_FAR)
         library = write(library, WALK_FAR.replace("right", "flag") + RUN, sleep=2)
@@ -193,11 +171,6 @@ class TestSeveralFunctions:
             ("run", 2, 2),
         ]
 
-    def test_an_edit_of_a_piece_is_about_one(self, empty: Library) -> None:
-        library = write(empty, WALK_FAR)
-        with pytest.raises(InvalidSkill, match=r"^the edit would turn walk_far into run, walk_far"):
-            library.edit("walk_far", "def walk_far", f"{RUN.strip()}\ndef walk_far", sleep=2)
-
 
 class TestEditingByExactText:
     def test_one_piece_of_a_skill_is_replaced(self, empty: Library) -> None:
@@ -205,30 +178,6 @@ class TestEditingByExactText:
         (skill,) = library.skills
         assert texts(library) == [WALK_FAR.strip().replace("steps=steps", "steps=2")]
         assert (skill.public, skill.created, skill.edited) == (False, 1, 4)
-
-    @pytest.mark.parametrize(
-        ("old", "new", "text"),
-        [
-            (
-                "steps",
-                "n",
-                "the text to replace occurs 3 times in walk_far; include more of the text around it",
-            ),
-            ("", "n", "the text to replace does not occur in walk_far"),
-            (
-                "return walk(n=steps)",
-                "",
-                "; the nearest line is `return walk(steps=steps)` (spaces",
-            ),
-            ("zzz", "n", "the text to replace does not occur in walk_far; show walk_far first"),
-            ("def walk_far", "def far", "the edit would turn walk_far into far; rename it instead"),
-            ("walk(steps", "wlk(steps", "line 3: wlk is not defined; did you mean walk?"),
-        ],
-    )
-    def test_what_is_refused(self, empty: Library, old: str, new: str, text: str) -> None:
-        with pytest.raises(InvalidSkill) as caught:
-            write(empty, WALK_FAR).edit("walk_far", old, new, sleep=2)
-        assert text in str(caught.value)
 
     def test_a_shared_constant_can_be_edited_for_all_who_use_it(self, empty: Library) -> None:
         library = write(empty, "STEPS = 2\n" + function(body="return STEPS"))
@@ -241,8 +190,6 @@ class TestEditingByExactText:
         library = write(empty, "from math import floor as cut\n" + function(body="return cut(1.5)"))
         changed = library.edit("cut", "floor", "ceil", sleep=2)
         assert changed.shared == {"cut": "from math import ceil as cut"}
-        with pytest.raises(InvalidSkill, match=r"^line 1: math has no flor$"):
-            library.edit("cut", "floor", "flor", sleep=2)
 
     def test_an_edit_of_a_shared_constant_that_changes_nothing_is_no_edit(self, empty: Library) -> None:
         library = write(empty, "STEPS = 2\n" + function(body="return STEPS"))
@@ -252,12 +199,6 @@ class TestEditingByExactText:
         library = write(empty, POINT + function("p: Point", "return p['x']"))
         (*_, tool) = library.edit("Point", "x: int", "x: float", sleep=2).tools()
         assert tool.parameters["properties"]["p"]["properties"]["x"] == {"type": "number"}
-        with pytest.raises(InvalidSkill, match=r"^skill, line 1: the parameter p cannot be Point"):
-            library.edit("Point", "x: int", "x: set", sleep=2)
-        with pytest.raises(InvalidSkill, match=r"^line 1: Base is not defined"):
-            library.edit("Point", "(TypedDict)", "(Base)", sleep=2)
-        with pytest.raises(InvalidSkill, match=r"^the edit would turn Point into Place$"):
-            library.edit("Point", "class Point", "class Place", sleep=2)
 
 
 class TestRenaming:
@@ -287,34 +228,7 @@ class TestRenaming:
         ]
 
     def test_methods_of_shared_classes_follow_too(self, empty: Library) -> None:
-        library = write(empty, WALK_FAR)
-        walker = "class W:\n    def go(self):\n        return walk_far(2)\n"
-        library = write(library, walker + function(body="return W().go()"))
-        with pytest.raises(InvalidSkill, match=r"^walk_far is called by W; "):
-            library.delete("walk_far")
-        assert "return stride(2)" in library.rename("walk_far", "stride", sleep=2).shared["W"]
-
-    @pytest.mark.parametrize(
-        ("new", "text"),
-        [
-            ("run", "run is already in the library; choose another name"),
-            ("walk", "line 1: walk is already a primitive; choose another name"),
-            ("print", "line 1: print is already a Python builtin"),
-            ("walk far", "'walk far' is not a valid function name"),
-            ("class", "'class' is not a valid function name"),
-            ("__far", "line 1: '__far' cannot name a skill"),
-            ("steps", "walk_far also uses steps as a local name; change that first, then rename"),
-        ],
-    )
-    def test_what_is_refused(self, empty: Library, new: str, text: str) -> None:
-        with pytest.raises(InvalidSkill) as caught:
-            write(write(empty, WALK_FAR), RUN).rename("walk_far", new, sleep=2)
-        assert text in str(caught.value)
-
-    def test_a_caller_with_a_variable_of_the_old_name_is_left_to_its_author(self, empty: Library) -> None:
-        body = "def inner():\n        walk_far = 1\n        return walk_far\n    return walk_far(1)"
-        with pytest.raises(InvalidSkill, match=r"^skill also uses walk_far as a local name"):
-            write(write(empty, WALK_FAR), function(body=body)).rename("walk_far", "stride", sleep=2)
+        assert "return stride(2)" in walker_of(empty).rename("walk_far", "stride", sleep=2).shared["W"]
 
 
 class TestVisibility:
@@ -328,14 +242,6 @@ class TestVisibility:
     def test_what_it_is_already_is_no_edit(self, empty: Library) -> None:
         library = write(empty, WALK_FAR)
         assert library.set_visibility("walk_far", public=True, sleep=2) is library
-
-    def test_showing_one_checks_it(self) -> None:
-        def check(spec: ToolSpec) -> None:
-            raise InvalidTool(f"{spec.name} cannot be decoded")
-
-        library = write(Library(Corridor().primitives, check=check), WALK_FAR, public=False)
-        with pytest.raises(InvalidSkill, match="walk_far cannot be offered as a tool"):
-            library.set_visibility("walk_far", public=True, sleep=2)
 
 
 class TestClasses:
@@ -387,11 +293,6 @@ class TestClasses:
         library = write(empty, POINT + function("p: Point"))
         assert library.show("Point").startswith("# shared, used by skill\nclass Point(TypedDict):\n")
 
-    def test_the_names_in_a_class_must_exist_too(self, empty: Library) -> None:
-        assert "line 3: fly is not defined" in refusal(
-            empty, "class W:\n    def go(self):\n        fly()\n" + function(body="return W()")
-        )
-
 
 class TestWholeModules:
     MODULE = f'''"""Skills."""
@@ -422,18 +323,6 @@ def _hidden(p: Point) -> int:
     def test_functions_may_call_each_other_in_any_order(self, empty: Library) -> None:
         library = of_module(empty, RUN + WALK_FAR)
         assert call_graph(library) == {"run": ("walk_far",), "walk_far": ("walk",)}
-
-    def test_every_problem_is_told_with_its_line(self, empty: Library) -> None:
-        source = "import os\n" + function("a", body="fly()") + function() + "x = len('')\n"
-        with pytest.raises(InvalidSkill) as caught:
-            of_module(empty, source)
-        assert str(caught.value).splitlines() == [
-            "line 1: cannot import os; allowed are " + ", ".join(ALLOWED_MODULES),
-            "line 2: the parameter a needs a type: " + SUPPORTED + " are allowed",
-            "line 4: fly is not defined; available: look, os, skill, walk, x",
-            "line 5: skill is defined twice; choose another name",
-            "line 8: the constant x must be a literal value",
-        ]
 
 
 class TestStoredModules:
@@ -475,26 +364,6 @@ def walk_far(): pass
         changed = write(library, RUN, sleep=2).policy(self.POLICY)
         assert empty.of(changed).by_name["walk_far"].edited == 3
 
-    @pytest.mark.parametrize(
-        ("module", "text"),
-        [
-            ("", "its module should define walk_far, _text"),
-            (MODULE + function(), "its module should define walk_far, _text"),
-            (MODULE.replace("def _text", "def text"), "its module should define walk_far, _text"),
-            (MODULE.replace("-> str:", "-> str", 1), "line 7: expected ':': def walk_far(steps: int) -> str"),
-        ],
-    )
-    def test_a_damaged_one_is_refused_in_one_line(self, empty: Library, module: str, text: str) -> None:
-        with pytest.raises(InvalidPolicy) as caught:
-            empty.of(msgspec.structs.replace(self.POLICY, module=module))
-        assert str(caught.value) == f"policy v0001 is no valid library: {text}"
-
-    def test_one_that_is_not_trusted_is_judged(self, empty: Library) -> None:
-        strange = msgspec.structs.replace(self.POLICY, module=self.MODULE.replace("walk(", "wlk("))
-        assert empty.of(strange).skills == self.SKILLS
-        with pytest.raises(InvalidPolicy, match="walk_far, line 3: wlk is not defined; did you mean walk"):
-            empty.of(strange, trusted=False)
-
 
 class TestManyFunctions:
     COUNT = 2000
@@ -521,222 +390,8 @@ class TestManyFunctions:
         assert len(str(caught.value)) < 1_000
         assert str(caught.value).endswith("step_1040, step_1041, 1950 others")
 
-    def test_nor_all_problems(self, empty: Library) -> None:
-        body = "\n    ".join(f"xyz_{n}" for n in range(100))
-        lines = refusal(empty, function(body=body)).splitlines()
-        assert len(lines) == 21
-        assert lines[-1] == "and 80 more"
-
-
-class TestTheFunctionItself:
-    @pytest.mark.parametrize(
-        ("source", "text"),
-        [
-            ("def skill(:\n", "line 1: "),
-            ("", "the source must define a function at the top level"),
-            ("LIMIT = 1\n", "the source must define a function at the top level"),
-            (function() + function(), "line 4: skill is defined twice; choose another name"),
-            (
-                function() + "print('hello')\n",
-                "line 4: only imports, constants, classes and functions are a",
-            ),
-            ("async " + function(), "line 1: async code is not allowed in a skill; use plain def"),
-            ("import functools\n@functools.cache\n" + function(), "line 2: a skill cannot be decorated"),
-            (
-                "print('hello')\n" + function(),
-                "line 1: only imports, constants, classes and functions are a",
-            ),
-            (
-                "class Walker:\n    x = [print() for _ in 'a']\n    print()\n" + function(),
-                "line 3: a class can contain only fields and",
-            ),
-            (
-                "class Walker:\n    async def go(self): pass\n" + function(),
-                "line 2: async code is not allowed",
-            ),
-            (
-                "class Walker(metaclass=type):\n    pass\n" + function(),
-                "line 1: the only keyword that a class can have",
-            ),
-            ("@print\nclass Walker:\n    pass\n" + function(), "line 1: dataclass is the only decorator"),
-            (
-                f"class W:\n    x = '{'x' * CLASS_LIMIT}'\n" + function(),
-                "line 1: the class W has 2019 characters",
-            ),
-            (
-                "class P:\n    x: int\n" + function("p: P"),
-                "line 3: the parameter p cannot be P (P is not a TypedDict)",
-            ),
-            (
-                POINT.replace("(TypedDict)", "(TypedDict, total=open)") + function("p: Point"),
-                "line 3: the only keyword that a class can have is the total of TypedDict",
-            ),
-            (TREE + function("p: Tree"), "the parameter p cannot be Tree (Tree contains itself)"),
-            (
-                POINT.replace("x: int", "x: set") + function("p: Point"),
-                "the parameter p cannot be Point: str, int",
-            ),
-            (function("*steps: int"), "line 1: variable arguments are not allowed; name each (steps)"),
-            (function("**steps: int"), "line 1: variable arguments are not allowed; name each (steps)"),
-            (function("steps: int, /"), "line 1: steps must be passable by name"),
-            (function("steps"), "line 1: the parameter steps needs a type: str, int, float, bool, Literal"),
-            (function("a: dict"), "line 1: the parameter a cannot be dict: str, int, float, bool, Literal"),
-            (function("a: str | None = None"), "the parameter a cannot be str | None"),
-            (function("a: list"), "the parameter a cannot be list"),
-            (function("a: list[set[int]]"), "the parameter a cannot be list[set[int]]"),
-            (function("a: Literal[1.5]"), "the parameter a cannot be Literal[1.5]"),
-            (function("a: Literal[open]"), "the parameter a cannot be Literal[open]"),
-            (function("a: int = len('x')"), "line 1: the default of a must be a literal value"),
-            (function("a: int = len('x'), b: int = 1"), "line 1: the default of a must be a literal value"),
-            (function("a: int = 'x'"), "line 1: the default of a cannot be 'x': use its type or None"),
-            (function("a: float = 1e999"), "the default of a cannot be 1e999"),
-            (function("a: float = 1j"), "the default of a cannot be 1j"),
-            (function("a: list[int] = {1, 2}"), "the default of a cannot be {1, 2}"),
-            (function(doc=""), "line 1: skill needs a docstring"),
-            (function(doc='"""  """'), "line 1: skill needs a docstring"),
-            (function(body="import os"), "line 3: cannot import os; allowed are collections, copy"),
-            (function(body="from os.path import join"), "line 3: cannot import os.path"),
-            (function(body="from . import secrets"), "line 3: cannot import ."),
-            ("import sys\n" + function(), "line 1: cannot import sys"),
-            ("import os.path\n" + function(body="return os.sep"), "line 1: cannot import os.path"),
-            ("from math import *\n" + function(), "line 1: import names one by one instead of *"),
-            ("from math import pie\n" + function(), "line 1: math has no pie"),
-            (function(body="global place; place = 1"), "line 3: global is not allowed"),
-            (function(body="yield walk()"), "line 1: skill yields; a skill must return its result"),
-            (function(body="return open('x')"), "line 3: open is not available to skills"),
-            (function(body="return eval('1')"), "line 3: eval is not available to skills"),
-            ("LIMIT = len('abc')\n" + function(), "line 1: the constant LIMIT must be a literal value"),
-            (function(body="break"), "line 3: 'break' outside loop"),
-            (function(body="x = '\0'"), "cannot contain null bytes"),
-            (function(body="x = '\ud800'"), "the source is not valid Python: "),
-            (function(doc='"""\\ud800"""'), "line 1: the docstring of skill is not valid Unicode text"),
-            (function('a: str = "\\ud800"'), "line 1: the default of a must be a literal value"),
-            (function(body="return " + "(" * 500 + ")" * 500), "too many nested parentheses"),
-            (function(body="x = 1\n    return " + "-" * 5000 + "1"), "line 4: the code is nested too deeply"),
-            (function(body="return (1 +\n" + "-\\\n" * 5000 + "1)"), "line 3: the code is nested too deeply"),
-            (
-                function(body="return " + "1 + " * 400 + "1"),
-                "line 3: the code is nested too deeply; 300 levels",
-            ),
-            (function(f"a: {'list[' * 5}int{']' * 5}"), "line 1: the parameter a cannot be list[list[list["),
-            (function(f"a: {'list[' * 5}int{']' * 5}"), "(its type is nested more than 4 levels deep): str"),
-            (
-                WIDE + function("a: F4"),
-                "the parameter a cannot be F4 (its type is nested more than 4 levels deep)",
-            ),
-            (
-                WIDE + function("a: F3"),
-                "the parameter a cannot be F3 (its parameters hold more than 50 types)",
-            ),
-            (
-                function("a: Literal[0x10000000000000000]"),
-                "a cannot be Literal[0x10000000000000000] (it is of a type that is not supported)",
-            ),
-            (function(f"a: int = 0x{'f' * 9000}"), f"the default of a cannot be 0x{'f' * 78}...: use its"),
-            (function("a: (b := int)"), "line 1: 'named expression' can not be used"),
-            ("__builtins__ = {}\n" + function(), "line 1: __builtins__ is reserved by Python"),
-            ("import math as __name__\n" + function(), "line 1: __name__ is reserved by Python"),
-            ("from random import _os\n" + function(), "line 1: _os is not a public name of random"),
-            (function(body="from dataclasses import sys"), "line 3: sys is not a public name of dataclasses"),
-            (
-                function(body="del missing"),
-                "line 3: missing cannot be deleted: skill assigns no such variable",
-            ),
-            ("LIMIT = 1\n" + function(body="del LIMIT"), "line 4: LIMIT cannot be deleted: skill assigns no"),
-            (function(body=f"return '{'x' * SOURCE_LIMIT}'"), f"{SOURCE_LIMIT} are allowed"),
-            (function().replace("skill", "s" * 65), "cannot name a skill"),
-            (function().replace("skill", "schritt_für_schritt"), "cannot name a skill"),
-            (function().replace("skill", "__init__"), "cannot name a skill"),
-        ],
-    )
-    def test_what_is_refused(self, empty: Library, source: str, text: str) -> None:
-        assert text in refusal(empty, source)
-
-    @pytest.mark.parametrize(
-        "parameters",
-        ["steps", "cells: dict[str, set[int]]", "walker: Walker", "a: dict = None, b: str | None = 'x'"],
-    )
-    def test_what_skills_alone_call_takes_anything(self, empty: Library, parameters: str) -> None:
-        source = "class Walker:\n    pass\n\n" + function(parameters)
-        library = write(empty, source, public=False)
-        assert str(library.signature("skill")) == f"({parameters})"
-        assert "cannot be offered as a tool: skill." in visibility_refusal(library)
-        assert not library.can_be_tool("skill")
-        assert "line 4: the parameter" in refusal(empty, source)
-
-    @pytest.mark.parametrize(
-        ("statement", "use"),
-        [
-            ("import collections.abc", "collections.abc.Sized"),
-            ("import os.path as join", "join"),
-            ("from os import path", "path"),
-            ("from math import *", "sqrt(2)"),
-        ],
-    )
-    def test_names_of_a_refused_import_are_not_reported_too(
-        self, empty: Library, statement: str, use: str
-    ) -> None:
-        text = refusal(empty, f"{statement}\n" + function(body=f"return {use}"))
-        assert len(text.splitlines()) == 1
-        assert text.startswith("line 1: ")
-
-    def test_what_an_edit_is_too_long_for_is_too_long_in_a_module(self, empty: Library) -> None:
-        constant = f"LIMIT = '{'x' * SOURCE_LIMIT}'\n"
-        text = f"line 1: LIMIT has {SOURCE_LIMIT + 10} characters; {SOURCE_LIMIT} are allowed"
-        with pytest.raises(InvalidSkill, match=f"^{text}$"):
-            of_module(empty, constant + function(body="return LIMIT"))
-        with pytest.raises(InvalidSkill, match=r"^line 1: skill has .* characters; 20000 are allowed"):
-            of_module(empty, function(body=f"return '{'x' * SOURCE_LIMIT}'"))
-
-    def test_a_library_has_a_limit_too(self, empty: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("speedrunner.library.source.MODULE_BYTES", 200)
-        library = write(empty, WALK_FAR)
-        with pytest.raises(InvalidSkill, match=r"^the module has more than 200 bytes, the limit$"):
-            write(write(library, RUN), function())
-
-    @pytest.mark.parametrize("public", [True, False])
-    def test_an_async_function_is_refused_whoever_may_call_it(self, empty: Library, public: bool) -> None:
-        assert "not allowed in a skill; use plain def" in refusal(empty, "async " + function(), public)
-        library = write(empty, WALK_FAR, public)
-        with pytest.raises(InvalidSkill, match="not allowed in a skill; use plain def"):
-            library.edit("walk_far", "def", "async def", sleep=2)
-
-    def test_all_problems_are_told_at_once_in_the_order_of_lines(self, empty: Library) -> None:
-        source = "import os\ndef skill(a, *b: int):\n    import sys\n    return 1\n"
-        lines = refusal(empty, source).splitlines()
-        assert [line.split(":")[0] for line in lines] == ["line 1", "line 2", "line 2", "line 2", "line 3"]
-
-    @pytest.mark.parametrize("module", ALLOWED_MODULES)
-    def test_the_allowed_modules(self, empty: Library, module: str) -> None:
-        write(empty, function(body=f"import {module}"))
-
-    def test_generators_inside_a_skill_are_allowed(self, empty: Library) -> None:
-        body = "def inner():\n        yield 1\n    return sum(inner()) + sum(x for x in range(3))"
-        write(empty, function(body=body))
-
-    def test_validation_runs_nothing(self, empty: Library, capsys: pytest.CaptureFixture[str]) -> None:
-        refusal(empty, "print('ran')\n" + function("a: int = print('ran')", "print('ran')"))
-        write(empty, function(body="print('ran')"))
-        assert capsys.readouterr().out == ""
-
 
 class TestNames:
-    def test_calls_to_what_does_not_exist_name_near_matches(self, empty: Library) -> None:
-        library = write(empty, WALK_FAR)
-        text = refusal(library, function(body="walk_fat(1)\n    lok()"))
-        assert text == (
-            "line 3: walk_fat is not defined; did you mean walk_far or walk?\n"
-            "line 4: lok is not defined; did you mean look?"
-        )
-
-    def test_names_far_from_all_are_answered_with_all(self, empty: Library) -> None:
-        assert refusal(empty, function(body="teleport()")) == (
-            "line 3: teleport is not defined; available: look, skill, walk"
-        )
-
-    def test_a_name_used_as_a_value_must_exist_too(self, empty: Library) -> None:
-        assert "line 3: jump is not defined" in refusal(empty, function(body="return list(map(jump, [1]))"))
-
     def test_local_names_are_no_concern_of_the_library(self, empty: Library) -> None:
         body = (
             "def step(n):\n        return [walk(steps=i) for i in range(n)]\n"
@@ -762,59 +417,12 @@ class TestNames:
     ) -> None:
         write(empty, function(body=body))
 
-    def test_names_must_exist_even_where_an_error_is_expected(self, empty: Library) -> None:
-        body = "try:\n        fly()\n    except NameError: pass"
-        assert "line 4: fly is not defined" in refusal(empty, function(body=body))
-
     def test_annotations_that_are_never_evaluated_need_not_resolve(self, empty: Library) -> None:
         write(empty, 'def skill() -> Optional[Any]:\n    """Do it."""\n    x: Any = 1\n    return x\n')
-
-    @pytest.mark.parametrize(
-        ("name", "what"),
-        [
-            ("walk", "a primitive"),
-            ("print", "a Python builtin"),
-            ("open", "a Python builtin"),
-            ("submit_answer", "a tool of the actor"),
-        ],
-    )
-    def test_taken_names(self, empty: Library, name: str, what: str) -> None:
-        assert f"{name} is already {what}" in refusal(empty, function().replace("skill", name))
-
-    @pytest.mark.parametrize(
-        ("source", "line"),
-        [
-            (function("walk: int"), 1),
-            (function(body="walk = 1"), 3),
-            (function(body="x = 1\n    for walk in 'a': pass"), 4),
-            (function(body="def walk(): pass"), 3),
-            (function(body="class walk: pass"), 3),
-            (function(body="x = [\n        walk for walk in 'a']"), 4),
-            (function(body="x = lambda walk: 1"), 3),
-            (function(body="import math as walk"), 3),
-            (function(body="def inner(x, *walk): pass"), 3),
-            (function(body="try:\n        pass\n    except ValueError as walk: pass"), 5),
-            (function(body="match 1:\n        case walk: pass"), 4),
-            (function(body="print(walk := 1)"), 3),
-            ("class W:\n    def go(self, walk): pass\n" + function(body="return W()"), 2),
-        ],
-    )
-    def test_no_code_hides_a_primitive_from_itself(self, empty: Library, source: str, line: int) -> None:
-        assert refusal(empty, source) == f"line {line}: walk is already a primitive; choose another name"
 
     def test_fields_and_methods_hide_nothing(self, empty: Library) -> None:
         methods = "class W:\n    look: str = ''\n    def walk(self): return walk()\n"
         write(empty, methods + function(body="return W().walk()"))
-
-    @pytest.mark.parametrize("name", ["top", "skill"])
-    def test_local_names_of_a_function_of_any_name(self, empty: Library, name: str) -> None:
-        body = "def top(a):\n        b = a\n        return b, walk\n    c = top(1)\n    return c, lok()"
-        text = refusal(empty, function("d: int", body).replace("skill", name))
-        assert text == "line 7: lok is not defined; did you mean look?"
-
-    @pytest.mark.parametrize("statement", ["walk = 1", "import math as look", "skill = 2"])
-    def test_constants_and_imports_take_no_names_either(self, empty: Library, statement: str) -> None:
-        assert "choose another name" in refusal(empty, f"{statement}\n{function()}")
 
 
 class TestPreamble:
@@ -834,14 +442,6 @@ class TestPreamble:
         library = write(empty, self.MATHS + "    return STEPS\n")
         library = write(library, function(body="return STEPS").replace("skill", "other"))
         assert library.delete("skill").shared == {"STEPS": "STEPS = [1, 2]"}
-
-    def test_an_edit_cannot_change_what_others_use(self, empty: Library) -> None:
-        library = write(empty, self.MATHS + "    return STEPS\n")
-        text = refusal(library, "STEPS = 3\n" + function(body="return STEPS").replace("skill", "other"))
-        assert text == (
-            "line 1: STEPS is already `STEPS = [1, 2]`, used by skill;"
-            " choose another name, or edit STEPS itself"
-        )
 
     def test_ones_own_constant_can_be_changed(self, empty: Library) -> None:
         library = write(empty, self.MATHS + "    return STEPS\n")
@@ -870,16 +470,6 @@ class TestSignatures:
         library = write(library, function().replace("skill", "a_late"), sleep=2)
         library = write(library, function().replace("skill", "hidden"), public=False)
         assert [each.name for each in library.tools()] == ["walk", "look", "z_early", "a_late", "b_late"]
-
-    def test_public_skills_must_pass_the_check(self) -> None:
-        def check(spec: ToolSpec) -> None:
-            raise InvalidTool(f"{spec.name} cannot be decoded")
-
-        library = Library(Corridor().primitives, check=check)
-        assert refusal(library, WALK_FAR) == (
-            "walk_far cannot be offered as a tool: walk_far cannot be decoded"
-        )
-        write(library, WALK_FAR, public=False)
 
     def test_an_edited_library_keeps_its_check(self) -> None:
         checked: list[str] = []
@@ -921,6 +511,263 @@ def test_a_module_that_an_earlier_version_stored_is_read() -> None:
     library = Library(Corridor().primitives).of(policy, trusted=False)
     assert [each.name for each in library.tools()] == ["walk", "look", "far"]
     assert library.shared == {"math": "import math", "LIMIT": "LIMIT = 4"}
+
+
+class TestWhatIsAccepted:
+    @pytest.mark.parametrize("module", ALLOWED_MODULES)
+    def test_the_allowed_modules(self, empty: Library, module: str) -> None:
+        write(empty, function(body=f"import {module}"))
+
+    def test_generators_inside_a_skill_are_allowed(self, empty: Library) -> None:
+        body = "def inner():\n        yield 1\n    return sum(inner()) + sum(x for x in range(3))"
+        write(empty, function(body=body))
+
+    @pytest.mark.parametrize("parameters", ANYTHING)
+    def test_what_skills_alone_call_takes_anything(self, empty: Library, parameters: str) -> None:
+        library = write(empty, WALKER + function(parameters), public=False)
+        assert str(library.signature("skill")) == f"({parameters})"
+        assert not library.can_be_tool("skill")
+        with pytest.raises(InvalidSkill, match="cannot be offered as a tool"):
+            library.set_visibility("skill", public=True, sleep=0)
+
+    def test_validation_runs_nothing(self, empty: Library, capsys: pytest.CaptureFixture[str]) -> None:
+        with pytest.raises(InvalidSkill):
+            write(empty, "print('ran')\n" + function("a: int = print('ran')", "print('ran')"))
+        write(empty, function(body="print('ran')"))
+        assert capsys.readouterr().out == ""
+
+
+PAIR = TestSeveralFunctions.PAIR
+HIDING_WALK = {
+    "a parameter": function("walk: int"),
+    "a variable": function(body="walk = 1"),
+    "a loop variable": function(body="x = 1\n    for walk in 'a': pass"),
+    "an inner function": function(body="def walk(): pass"),
+    "an inner class": function(body="class walk: pass"),
+    "the variable of a comprehension": function(body="x = [\n        walk for walk in 'a']"),
+    "a lambda's parameter": function(body="x = lambda walk: 1"),
+    "an import": function(body="import math as walk"),
+    "an inner function's parameter": function(body="def inner(x, *walk): pass"),
+    "a caught exception": function(body="try:\n        pass\n    except ValueError as walk: pass"),
+    "a pattern": function(body="match 1:\n        case walk: pass"),
+    "a walrus": function(body="print(walk := 1)"),
+    "a method's parameter": "class W:\n    def go(self, walk): pass\n" + function(body="return W()"),
+}
+INNER = "def top(a):\n        b = a\n        return b, walk\n    c = top(1)\n    return c, lok()"
+REFUSED = {
+    "no text": "",
+    "no function": "LIMIT = 1\n",
+    "a function twice": function() + function(),
+    "a statement after the function": function() + "print('hello')\n",
+    "a statement before the function": "print('hello')\n" + function(),
+    "an async function": "async " + function(),
+    "a decorator": "import functools\n@functools.cache\n" + function(),
+    "a statement in a class": "class Walker:\n    x = [print() for _ in 'a']\n    print()\n" + function(),
+    "an async method": "class Walker:\n    async def go(self): pass\n" + function(),
+    "a metaclass": "class Walker(metaclass=type):\n    pass\n" + function(),
+    "a decorated class": "@print\nclass Walker:\n    pass\n" + function(),
+    "a class that is too long": f"class W:\n    x = '{'x' * CLASS_LIMIT}'\n" + function(),
+    "a parameter of a plain class": "class P:\n    x: int\n" + function("p: P"),
+    "a TypedDict whose total is no literal": (
+        POINT.replace("(TypedDict)", "(TypedDict, total=open)") + function("p: Point")
+    ),
+    "a TypedDict that contains itself": TREE + function("p: Tree"),
+    "a TypedDict with a set": POINT.replace("x: int", "x: set") + function("p: Point"),
+    "*steps": function("*steps: int"),
+    "**steps": function("**steps: int"),
+    "a positional parameter": function("steps: int, /"),
+    "a parameter without a type": function("steps"),
+    **{
+        f"a parameter: {kind}": function(f"a: {kind}")
+        for kind in (
+            *("dict", "str | None = None", "list", "list[set[int]]", "Literal[1.5]", "Literal[open]"),
+            "Literal[0x10000000000000000]",
+        )
+    },
+    "a default that is a call": function("a: int = len('x')"),
+    "a default that is a call, before another": function("a: int = len('x'), b: int = 1"),
+    "a default of another type": function("a: int = 'x'"),
+    "a default: 1e999": function("a: float = 1e999"),
+    "a default: 1j": function("a: float = 1j"),
+    "a default: {1, 2}": function("a: list[int] = {1, 2}"),
+    "a default with 9000 digits": function(f"a: int = 0x{'f' * 9000}"),
+    "a default that is no Unicode": function('a: str = "\\ud800"'),
+    "no docstring": function(doc=""),
+    "a docstring of spaces": function(doc='"""  """'),
+    "a docstring that is no Unicode": function(doc='"""\\ud800"""'),
+    "import os": function(body="import os"),
+    "import from os.path": function(body="from os.path import join"),
+    "import from .": function(body="from . import secrets"),
+    "import sys above": "import sys\n" + function(),
+    "import os.path above": "import os.path\n" + function(body="return os.sep"),
+    "import of all": "from math import *\n" + function(),
+    "import of what is missing": "from math import pie\n" + function(),
+    "import of a private name": "from random import _os\n" + function(),
+    "import of a module's own import": function(body="from dataclasses import sys"),
+    **{
+        f"a refused import whose name is used: {statement}": f"{statement}\n" + function(body=f"return {use}")
+        for statement, use in (
+            ("import collections.abc", "collections.abc.Sized"),
+            ("import os.path as join", "join"),
+            ("from os import path", "path"),
+            ("from math import *", "sqrt(2)"),
+        )
+    },
+    "global": function(body="global place; place = 1"),
+    "yield": function(body="yield walk()"),
+    "open": function(body="return open('x')"),
+    "eval": function(body="return eval('1')"),
+    "a constant that is a call": "LIMIT = len('abc')\n" + function(),
+    "deep code: unary": function(body="x = 1\n    return " + "-" * 5000 + "1"),
+    "deep code: unary over lines": function(body="return (1 +\n" + "-\\\n" * 5000 + "1)"),
+    "deep code: binary": function(body="return " + "1 + " * 400 + "1"),
+    "deep type: lists": function(f"a: {'list[' * 5}int{']' * 5}"),
+    "deep type: classes": WIDE + function("a: F4"),
+    "a type of too many types": WIDE + function("a: F3"),
+    "__builtins__": "__builtins__ = {}\n" + function(),
+    "__name__": "import math as __name__\n" + function(),
+    "del of what is missing": function(body="del missing"),
+    "del of a constant": "LIMIT = 1\n" + function(body="del LIMIT"),
+    "a function that is too long": function(body=f"return '{'x' * SOURCE_LIMIT}'"),
+    "a name that is too long": function().replace("skill", "s" * 65),
+    "a name that is not ASCII": function().replace("skill", "schritt_für_schritt"),
+    "a name of Python": function().replace("skill", "__init__"),
+    **{
+        f"a taken name: {name}": function().replace("skill", name)
+        for name in ("walk", "print", "open", "submit_answer")
+    },
+    **{
+        f"a taken name: {statement}": f"{statement}\n{function()}"
+        for statement in ("walk = 1", "import math as look", "skill = 2")
+    },
+    **{f"walk hidden by {what}": source for what, source in HIDING_WALK.items()},
+    "an undefined name in the second function": PAIR.replace("walk(", "wlk("),
+    "an undefined name far from all": function(body="teleport()"),
+    "an undefined name as a value": function(body="return list(map(jump, [1]))"),
+    "an undefined name in a class": "class W:\n    def go(self):\n        fly()\n"
+    + function(body="return W()"),
+    "an undefined name where its error is caught": (
+        function(body="try:\n        fly()\n    except NameError: pass")
+    ),
+    "an undefined name after local ones": function("d: int", INNER),
+    "an undefined name after local ones of a function called as the inner one": (
+        function("d: int", INNER).replace("skill", "top")
+    ),
+    **{f"a public skill: ({parameters})": WALKER + function(parameters) for parameters in ANYTHING},
+    "five problems": "import os\ndef skill(a, *b: int):\n    import sys\n    return 1\n",
+    "100 problems": function(body="\n    ".join(f"xyz_{n}" for n in range(100))),
+}
+"""Sources by what is wrong with them."""
+
+
+class TestRefusals:
+    def test_every_problem_of_a_source_has_a_line(self, empty: Library, golden: Golden) -> None:
+        tries = {what: partial(write, empty, source) for what, source in REFUSED.items()}
+        golden("library/refused_sources.txt", refusals(tries, InvalidSkill, one_line=False))
+
+    @pytest.mark.parametrize(
+        ("source", "text"),
+        [
+            ("def skill(:\n", "^line 1: "),
+            (function(body="break"), "^line 3: 'break' outside loop"),
+            (function(body="x = '\0'"), "cannot contain null bytes"),
+            (function(body="x = '\ud800'"), "the source is not valid Python: "),
+            (function(body="return " + "(" * 500 + ")" * 500), "too many nested parentheses"),
+            (function("a: (b := int)"), "^line 1: 'named expression' can not be used"),
+        ],
+    )
+    def test_python_s_own_messages_are_passed_on(self, empty: Library, source: str, text: str) -> None:
+        with pytest.raises(InvalidSkill, match=text):
+            write(empty, source)
+
+    def test_edits_that_do_not_suit_the_library(self, empty: Library, golden: Golden) -> None:
+        library = write(write(empty, WALK_FAR), RUN)
+        shadow = "def inner():\n        walk_far = 1\n        return walk_far\n    return walk_far(1)"
+        steps = write(empty, "STEPS = [1, 2]\n" + function(body="return STEPS"))
+        cut = write(empty, "from math import floor as cut\n" + function(body="return cut(1.5)"))
+        point = write(empty, POINT + function("p: Point", "return p['x']"))
+        edit = partial(library.edit, "walk_far", sleep=2)
+        rename = partial(library.rename, "walk_far", sleep=2)
+        taken = ("run", "walk", "print", "walk far", "class", "__far", "steps")
+        tries: dict[str, Callable[[], object]] = {
+            "call what is almost there": partial(write, library, function(body="walk_fat(1)\n    lok()")),
+            "show what is missing": partial(library.show, "walk_fra"),
+            "delete what is missing": partial(library.delete, "walk_fra"),
+            "delete what another skill calls": partial(library.delete, "walk_far"),
+            "delete what a class calls": partial(walker_of(empty).delete, "walk_far"),
+            "delete one of a ring": partial(of_module(empty, RING).delete, "ping"),
+            "edit: three places": partial(edit, "steps", "n"),
+            "edit: no text": partial(edit, "", "n"),
+            "edit: other spaces": partial(edit, "return walk(n=steps)", ""),
+            "edit: no such text": partial(edit, "zzz", "n"),
+            "edit: another name": partial(edit, "def walk_far", "def far"),
+            "edit: a second function": partial(edit, "def walk_far", f"{RUN.strip()}\ndef walk_far"),
+            "edit: an undefined name": partial(edit, "walk(steps", "wlk(steps"),
+            "edit: async": partial(edit, "def", "async def"),
+            "edit a private skill: async": partial(
+                write(empty, WALK_FAR, public=False).edit, "walk_far", "def", "async def", sleep=2
+            ),
+            "write a private skill: async": partial(write, empty, "async " + function(), public=False),
+            "edit an import: a missing name": partial(cut.edit, "cut", "floor", "flor", sleep=2),
+            "edit a class: a type no tool has": partial(point.edit, "Point", "x: int", "x: set", sleep=2),
+            "edit a class: an undefined base": partial(point.edit, "Point", "(TypedDict)", "(Base)", sleep=2),
+            "edit a class: another name": partial(point.edit, "Point", "class Point", "class Place", sleep=2),
+            **{f"rename to {name}": partial(rename, name) for name in taken},
+            "rename where a caller has such a variable": partial(
+                write(library, function(body=shadow)).rename, "walk_far", "stride", sleep=2
+            ),
+            "write another value of a constant in use": partial(
+                write, steps, "STEPS = 3\n" + function(body="return STEPS").replace("skill", "other")
+            ),
+            "write a module of five problems": partial(
+                of_module, empty, "import os\n" + function("a", body="fly()") + function() + "x = len('')\n"
+            ),
+        }
+        golden("library/refused_edits.txt", refusals(tries, InvalidSkill, one_line=False))
+
+    def test_a_tool_must_pass_the_check_when_it_is_written_and_when_it_is_shown(self) -> None:
+        def check(spec: ToolSpec) -> None:
+            raise InvalidTool(f"{spec.name} cannot be decoded")
+
+        library = Library(Corridor().primitives, check=check)
+        hidden = write(library, WALK_FAR, public=False)
+        show = partial(hidden.set_visibility, "walk_far", public=True, sleep=2)
+        for attempt in (partial(write, library, WALK_FAR), show):
+            with pytest.raises(InvalidSkill) as caught:
+                attempt()
+            text = "walk_far cannot be offered as a tool: walk_far cannot be decoded"
+            assert str(caught.value) == text
+
+    def test_a_stored_policy_that_is_no_library(self, empty: Library, golden: Golden) -> None:
+        policy, module = TestStoredModules.POLICY, TestStoredModules.MODULE
+
+        def read(text: str, trusted: bool = True) -> None:
+            empty.of(msgspec.structs.replace(policy, module=text), trusted=trusted)
+
+        strange = module.replace("walk(", "wlk(")
+        read(strange)
+        tries = {
+            "an empty module": partial(read, ""),
+            "a function that is no skill": partial(read, module + function()),
+            "a function of another name": partial(read, module.replace("def _text", "def text")),
+            "no valid Python": partial(read, module.replace("-> str:", "-> str", 1)),
+            "an undefined name, not trusted": partial(read, strange, trusted=False),
+        }
+        golden("library/refused_policies.txt", refusals(tries, InvalidPolicy))
+
+    def test_what_an_edit_is_too_long_for_is_too_long_in_a_module(self, empty: Library) -> None:
+        constant = f"LIMIT = '{'x' * SOURCE_LIMIT}'\n"
+        text = f"line 1: LIMIT has {SOURCE_LIMIT + 10} characters; {SOURCE_LIMIT} are allowed"
+        with pytest.raises(InvalidSkill, match=f"^{text}$"):
+            of_module(empty, constant + function(body="return LIMIT"))
+        with pytest.raises(InvalidSkill, match=r"^line 1: skill has .* characters; 20000 are allowed"):
+            of_module(empty, function(body=f"return '{'x' * SOURCE_LIMIT}'"))
+
+    def test_a_library_has_a_limit_too(self, empty: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("speedrunner.library.source.MODULE_BYTES", 200)
+        library = write(empty, WALK_FAR)
+        with pytest.raises(InvalidSkill, match=r"^the module has more than 200 bytes, the limit$"):
+            write(write(library, RUN), function())
 
 
 @pytest.mark.parametrize(
