@@ -26,7 +26,10 @@ def table(texts: Mapping[str, str] | Iterable[tuple[object, str]], **places: obj
     return "\n".join([*lines, ""])
 
 
-def error_message(attempt: Callable[[], object], kind: type[Exception], one_line: bool = True) -> str:
+Kind = type[Exception] | tuple[type[Exception], ...]
+
+
+def error_message(attempt: Callable[[], object], kind: Kind, one_line: bool = True) -> str:
     """Call a function that must fail, and return the error's class and message."""
     with pytest.raises(kind) as caught:
         attempt()
@@ -39,12 +42,12 @@ Tries = Mapping[str, Callable[[], object]] | Iterable[tuple[object, Callable[[],
 """The input, and a function that passes it on and must fail."""
 
 
-def refusals(tries: Tries, kind: type[Exception], one_line: bool = True, **places: object) -> str:
+def refusals(tries: Tries, kind: Kind, one_line: bool = True, **places: object) -> str:
     """Return each input with its error message.
 
     Args:
         tries: the input, and a function that passes it on and must fail.
-        kind: class of the errors, or their base class.
+        kind: class of the errors, or their base class, or several.
         one_line: whether each message must be a single line.
         places: texts that differ between machines, such as a folder, by placeholder.
     """

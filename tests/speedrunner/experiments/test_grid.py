@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.experiments.grid import Grid, GridRun, grid_of
 from speedrunner.store.stored_run import RunDirectoryError
+from tests.refusals import Golden, error_message, refusals
 from tests.speedrunner.results.small_runs import SmallRun
 
 SEEDS = """
@@ -119,8 +121,6 @@ class TestThatBeginsWithAnother_sPolicy:
         runs = [run for run in listed(tmp_path, text) if run.asked]
         assert len({run.config.run.dir for run in runs}) == 2 * 3 * 2
         assert len({run.config.run.start_from for run in runs}) == 3 * 2
-        with pytest.raises(InvalidConfig, match=r"run 1: run\.start_from is an empty list"):
-            listed(tmp_path, "- {method: asi, run.start_from: {run.seed: []}}")
 
 
 SOURCES = {"_step": "return go_forward()", "home": "return _step()", "far": "return home()"}
@@ -138,7 +138,6 @@ def stored(tmp_path: Path) -> Path:
 
 class TestPartsOfAStoredLibrary:
     EACH = "- {run.start_from: '???', run.rollouts: 0, run.seed: [0, 1], library.hide: {public: each}}"
-    REMOVE = EACH.replace("hide", "remove")
 
     def test_one_public_skill_at_a_time_is_hidden(self, tmp_path: Path, stored: Path) -> None:
         runs = listed(tmp_path, self.EACH, f"run.start_from={stored}")
@@ -167,56 +166,6 @@ class TestPartsOfAStoredLibrary:
         runs = grid_of(["experiment=shapley", f"run.start_from={stored}", "run.seed=0"]).runs()
         assert [run.config.library.hide for run in runs] == [[], ["home"], ["far"], ["far", "home"]]
 
-    def test_a_skill_that_others_call_cannot_be_removed(self, tmp_path: Path, stored: Path) -> None:
-        with pytest.raises(InvalidConfig) as error:
-            listed(tmp_path, self.REMOVE, f"run.start_from={stored}")
-        assert str(error.value) == (
-            "1 of 2 skills cannot be removed, because others call them: home (called by far)."
-            " Use library.hide, which leaves them callable by other skills"
-        )
-
-    def test_without_public_skills_there_is_nothing_to_hide(self, tmp_path: Path, stored: Path) -> None:
-        with pytest.raises(InvalidConfig, match=r"source:0: the policy has no public skill"):
-            listed(tmp_path, self.EACH, f"run.start_from={stored}:0")
-
-    def test_an_unknown_set_is_refused(self, tmp_path: Path, stored: Path) -> None:
-        text = self.EACH.replace("each", "some")
-        with pytest.raises(InvalidConfig, match=r"library\.hide=.*some.* is not one of {public: each}, {pub"):
-            listed(tmp_path, text, f"run.start_from={stored}")
-
-    @pytest.mark.parametrize("name", ["attribution", "shapley"])
-    def test_the_experiment_needs_a_policy(self, name: str) -> None:
-        with pytest.raises(InvalidConfig, match=r"name the policy to evaluate with run\.start_from=RUN"):
-            experiment(name)
-
-
-class TestAMissingSource:
-    def test_names_the_command_of_the_experiment_that_plays_it(self) -> None:
-        with pytest.raises(RunDirectoryError) as error:
-            experiment("attribution", "run.start_from=runs/pilot/babyai-asi-gpt-5.4-mini-seed1:3")
-        assert str(error.value) == (
-            "runs/pilot/babyai-asi-gpt-5.4-mini-seed1 does not exist: `speedrunner sweep experiment=main"
-            " scale=pilot env=babyai method=asi model=gpt-5.4-mini run.seed=1` plays it"
-        )
-
-    def test_that_no_experiment_plays_has_an_example(self) -> None:
-        with pytest.raises(RunDirectoryError) as error:
-            experiment("attribution", "run.start_from=runs/none:3")
-        assert str(error.value) == (
-            "runs/none does not exist: name a run that was played, or play one, such as"
-            " `speedrunner run run.dir=runs/none env=babyai method=speedrunner model=tiny`"
-        )
-
-    def test_in_another_folder_has_that_in_the_command(self, tmp_path: Path) -> None:
-        with pytest.raises(
-            RunDirectoryError, match=f"method=asi model=gpt-5.4-mini .* --dir={tmp_path}` plays"
-        ):
-            experiment("attribution", f"run.start_from={tmp_path}/babyai-asi-gpt-5.4-mini-seed1")
-
-    def test_a_missing_version_is_named(self, stored: Path) -> None:
-        with pytest.raises(RunDirectoryError, match="source has no policy v0009; it has v0000 to v0001"):
-            experiment("attribution", f"run.start_from={stored}:9")
-
 
 class TestWhatIsGivenForAll:
     def test_chooses_among_runs_of_which_some_have_it(self, tmp_path: Path) -> None:
@@ -224,10 +173,6 @@ class TestWhatIsGivenForAll:
         assert len(listed(tmp_path, SEEDS, "run.seed=0,2")) == 4
         (run,) = listed(tmp_path, SEEDS, "env.family=4")
         assert run.config.env.options["family"] == 4
-
-    def test_of_several_values_each_must_be_there(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidConfig, match=r"runs\.yaml has method=voyager; choices: react, asi$"):
-            listed(tmp_path, SEEDS, "method=react,voyager")
 
     def test_holds_for_all_where_none_has_it(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, SEEDS, "run.rollouts=5", "run.test_episodes=2", "run.seed=7")
@@ -272,16 +217,6 @@ class TestSelectingMethods:
         assert {run.config.method.name for run in runs} == {"asi"}
         assert len(runs) == 3
 
-    def test_an_unknown_name_is_refused_with_the_nearest_one_or_all(self) -> None:
-        with pytest.raises(InvalidConfig) as error:
-            experiment("ablations", "method=speedrunner-no-interpretr")
-        assert str(error.value) == (
-            "no run of experiment=ablations has method=speedrunner-no-interpretr"
-            " (did you mean speedrunner-no-interpreter?)"
-        )
-        with pytest.raises(InvalidConfig, match=r"; choices: react, opo, asi, voyager, speedrunner$"):
-            experiment("main", "method=xyz")
-
     def test_a_method_that_the_experiment_lacks_replaces_all(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, SEEDS, "method=opo", "run.seed=0")
         assert {run.config.method.name for run in runs} == {"opo"}
@@ -292,90 +227,90 @@ class TestSelectingMethods:
         assert run.config.method.name == "my:Diary"
 
 
-class TestAnErrorOfTheCommandLine:
-    @pytest.mark.parametrize(
-        ("given", "line"),
-        [
-            ("run.rollouts=-1", "run.rollouts must be at least 0 (got -1)"),
-            ("run.rollouts=many", "run.rollouts must be an integer, at least 0, at most 1000000 (got many)"),
-            ("run.rolouts=3", "unknown key `run.rolouts` (=3). Did you mean `run.rollouts`?"),
-            ("verbosity=loud", "verbosity must be debug or info or warning or error (got loud)"),
-            (
-                "env=babay",
-                "env=babay is unknown (did you mean babyai?); choices: babyai, crafter, openenv,",
+class TestRefusals:
+    @pytest.mark.parametrize("text", ["{", "- " + "[" * 3000])
+    def test_what_is_no_yaml_is_told_in_one_line(self, tmp_path: Path, text: str) -> None:
+        assert "runs.yaml cannot be read: " in error_message(partial(listed, tmp_path, text), InvalidConfig)
+
+    def test_a_list_names_its_file_and_the_run(self, tmp_path: Path, golden: Golden) -> None:
+        os.mkfifo(tmp_path / "pipe")
+        texts = {
+            "no text": "",
+            "a mapping": "a: b",
+            "a number": "- 3",
+            "a list of numbers": "- [1, 2]",
+            "a word": "- word",
+            "no runs": "[]",
+            "an empty run": "- {}",
+            "one folder for two runs": "- method=react run.dir=a\n- method=asi run.dir=a\n",
+            "an unknown method": "- method=react\n- method=nope\n",
+            "a mapping as a value": "- {method: {a: 1}}",
+            "an unknown method to start from": "- {run.start_from: {method: nope}}",
+            "a run that starts from itself": "- &a\n  method: asi\n  run.start_from: *a\n",
+            "an empty list": "- {env: babyai, method: []}",
+            "an empty list to start from": "- {method: asi, run.start_from: {run.seed: []}}",
+        }
+        tries: dict[str, Callable[[], object]] = {
+            **{what: partial(listed, tmp_path, text) for what, text in texts.items()},
+            "an unknown method, with a setting": partial(
+                listed, tmp_path, "- method=nope\n", "run.rollouts=3"
             ),
-            (
-                "model=large",
-                "model=large is unknown; choices: `speedrunner list models`, or model=PATH/TO/MODEL.",
-            ),
-            (
-                "run.dir=x",
-                "run.dir=x is one directory for several runs: select one run, or use `speedrunner sweep",
-            ),
-        ],
-    )
-    def test_names_only_what_was_typed(self, given: str, line: str) -> None:
-        with pytest.raises(InvalidConfig) as error:
-            experiment("main", given)
-        assert str(error.value).startswith(line)
-        assert len(str(error.value)) <= 130
+            "a value that no run has": partial(listed, tmp_path, SEEDS, "method=react,voyager"),
+            "a pipe": partial(Grid, tmp_path / "pipe"),
+        }
+        golden("lists/refused_lists.txt", refusals(tries, InvalidConfig, HERE=tmp_path))
 
-    def test_is_told_apart_from_one_of_the_file(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidConfig, match=r"runs\.yaml, run 1 \(method=nope\): method=nope is unknown"):
-            listed(tmp_path, "- method=nope\n", "run.rollouts=3")
+    def test_a_command_line_names_only_what_was_typed(self, golden: Golden) -> None:
+        words = (
+            "",
+            "scale=smoke",
+            "runs.yaml experiment=main",
+            "experiment=main experiment=demo",
+            "experiment=mian",
+            "experiment=main scale=smokey",
+            "experiment=attribution",
+            "experiment=shapley",
+            "experiment=ablations method=speedrunner-no-interpretr",
+            "experiment=main method=xyz",
+            "experiment=main run.rollouts=-1",
+            "experiment=main run.rollouts=many",
+            "experiment=main run.rolouts=3",
+            "experiment=main verbosity=loud",
+            "experiment=main env=babay",
+            "experiment=main model=large",
+            "experiment=main run.dir=x",
+            "experiment=attribution run.start_from=runs/pilot/babyai-asi-gpt-5.4-mini-seed1:3",
+            "experiment=attribution run.start_from=runs/none:3",
+            "experiment=attribution run.start_from=/else/where/babyai-asi-gpt-5.4-mini-seed1",
+        )
 
+        def read(line: str) -> None:
+            grid_of(line.split()).runs()
 
-@pytest.mark.parametrize(
-    "text", ["", "a: b", "- 3", "- [1, 2]", "- word", "{", "[]", "- {}", "- " + "[" * 3000]
-)
-def test_what_is_no_list_of_runs_is_refused(tmp_path: Path, text: str) -> None:
-    with pytest.raises(InvalidConfig, match=r"runs\.yaml") as error:
-        listed(tmp_path, text)
-    assert "\n" not in str(error.value)
+        tries = [(f"sweep {line}", partial(read, line)) for line in words]
+        golden("lists/refused_words.txt", refusals(tries, (InvalidConfig, RunDirectoryError)))
 
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (
-            "- method=react run.dir=a\n- method=asi run.dir=a\n",
-            "run 2 .*another run has the directory a .*method.name: react -> asi",
-        ),
-        ("- method=react\n- method=nope\n", r"runs.yaml, run 2 \(method=nope\): method=nope is unknown"),
-        ("- {method: {a: 1}}", "run 1 .*method: {'a': 1} must be a single value"),
-        ("- {run.start_from: {method: nope}}", "run 1 .*method=nope is unknown"),
-        ("- &a\n  method: asi\n  run.start_from: *a\n", "run 1: a setting contains itself"),
-        ("- {env: babyai, method: []}", "run 1: method is an empty list, so no run results"),
-    ],
-)
-def test_an_error_names_the_run(tmp_path: Path, text: str, words: str) -> None:
-    with pytest.raises(InvalidConfig, match=words) as error:
-        listed(tmp_path, text)
-    assert "\n" not in str(error.value)
-
-
-def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "runs.yaml")
-    with pytest.raises(InvalidConfig, match=r"runs\.yaml cannot be read"):
-        Grid(tmp_path / "runs.yaml")
+    def test_a_stored_library_must_have_what_is_hidden_or_removed(
+        self, tmp_path: Path, stored: Path, golden: Golden
+    ) -> None:
+        each = TestPartsOfAStoredLibrary.EACH
+        texts = {
+            "remove a skill that another calls": (each.replace("hide", "remove"), ""),
+            "hide one of no skills": (each, ":0"),
+            "hide an unknown set": (each.replace("each", "some"), ""),
+            "hide one of a missing version": (each, ":9"),
+        }
+        tries = {
+            what: partial(listed, tmp_path, text, f"run.start_from={stored}{version}")
+            for what, (text, version) in texts.items()
+        }
+        golden(
+            "lists/refused_parts.txt",
+            refusals(tries, (InvalidConfig, RunDirectoryError), SOURCE=stored, HERE=tmp_path),
+        )
 
 
 class TestTheCommandLine:
-    @pytest.mark.parametrize(
-        ("given", "words"),
-        [
-            ([], "name one list of runs"),
-            (["scale=smoke"], "name one list of runs"),
-            (["runs.yaml", "experiment=main"], "not experiment=main and runs.yaml"),
-            (["experiment=main", "experiment=demo"], "not experiment=main and experiment=demo"),
-            (["experiment=mian"], "did you mean main"),
-            (["experiment=main", "scale=smokey"], "did you mean smoke"),
-        ],
-    )
-    def test_names_one_list(self, given: list[str], words: str) -> None:
-        with pytest.raises(InvalidConfig, match=words):
-            grid_of(given)
-
     def test_a_scale_has_a_folder_of_its_own(self, tmp_path: Path) -> None:
         (run,) = experiment("main", "env=babyai", "method=asi", "run.seed=2", scale="pilot")
         assert run.config.run.dir == "runs/pilot/babyai-asi-gpt-5.4-mini-seed2"
