@@ -18,6 +18,7 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Edit
+from tests.refusals import Golden, table
 
 SKILL = '''def advance() -> str:
     """Go two steps forward."""
@@ -27,6 +28,27 @@ CALLER = '''def advance_twice() -> str:
     """Go four steps forward."""
     advance()
     return advance()'''
+
+
+GO = 'def go() -> str:\n    """Go."""\n    return str()'
+REFUSED = {
+    "write nothing": ("write", "", True),
+    "write a constant": ("write", "x = 1", True),
+    "write a primitive": ("write", GO.replace("go()", "go_forward()"), True),
+    "write a tool of the actor": ("write", GO.replace("go()", "submit_answer()"), True),
+    "write without a docstring": ("write", "def go() -> str:\n    return ''", True),
+    "write a parameter without a type": ("write", GO.replace("go()", "go(far)"), True),
+    "write a call of what is missing": ("write", GO.replace("str", "fly"), True),
+    "write an import of os": ("write", f"import os\n\n{GO}".replace("str", "os.getcwd"), True),
+    "write a call of open": ("write", GO.replace("str()", 'open("x").read()'), True),
+    "write 80,000 spaces": ("write", "def go() -> str:\n" + "    " * 20_000, True),
+    "delete what another skill calls": ("delete", "advance"),
+    "delete what is missing": ("delete", "retreat"),
+    "delete a primitive": ("delete", "go_forward"),
+    "rename to a primitive": ("rename", "advance", "go_forward"),
+    "edit text of two places": ("edit", "advance", "go_forward", "fly"),
+}
+"""Edits by what is wrong with them."""
 
 
 @pytest.fixture(scope="module")
@@ -54,27 +76,22 @@ def draft(babyai: envs.TextEnv, edits: list[Edit]) -> Drafts:
 
 
 class TestReading:
-    async def test_skills_are_listed_with_parameters_and_calls(self, draft: Drafts) -> None:
+    async def test_what_is_shown(self, draft: Drafts, edits: list[Edit], golden: Golden) -> None:
         writing = draft(SKILL)
         await writing.write_skill(CALLER.replace("()", "(way: str = 'left')", 1), public=False)
-        assert writing.list_skills().splitlines() == [
-            "public advance(), calls go_forward",
-            "private advance_twice(way: str = 'left'), calls advance",
-        ]
-        assert writing.list_skills(first=1).splitlines() == writing.list_skills().splitlines()[1:]
-        assert writing.list_skills(first=2) == "There are no further lines."
-
-    def test_an_empty_library_says_so(self, draft: Drafts) -> None:
-        assert draft().list_skills() == "The library is empty."
-
-    def test_a_skill_is_shown_with_its_callers(self, draft: Drafts) -> None:
-        writing = draft(SKILL, CALLER)
-        assert writing.show_skill("advance") == f"# public, called by advance_twice\n{SKILL}"
-        assert writing.show_skill("advance", 4) == "    return go_forward()"
-
-    def test_a_skill_that_there_is_not(self, draft: Drafts, edits: list[Edit]) -> None:
-        with pytest.raises(ToolError, match="there is no skill advanse; did you mean advance"):
-            draft(SKILL).show_skill("advanse")
+        shown = {
+            "list": writing.list_skills(),
+            "list from line 1": writing.list_skills(first=1),
+            "list from line 2": writing.list_skills(first=2),
+            "list no skills": draft().list_skills(),
+            "show": writing.show_skill("advance"),
+            "show from line 4": writing.show_skill("advance", 4),
+            "show a page of 10 characters": draft(SKILL, page_chars=10).show_skill("advance", 1),
+        }
+        edits.clear()
+        with pytest.raises(ToolError) as error:
+            writing.show_skill("advanse")
+        golden("library/shown_drafts.txt", table({**shown, "show what is missing": str(error.value)}))
         assert edits == []
 
     def test_pages_follow_each_other_without_gap_or_overlap(self, draft: Drafts) -> None:
@@ -92,64 +109,52 @@ class TestReading:
                 assert last == f"[lines {first} to {end - 1} of {len(whole)}; continue with from_line={end}]"
         assert read == whole
 
-    def test_a_line_that_is_too_long_is_cut_and_says_so(self, draft: Drafts) -> None:
-        page = draft(SKILL, page_chars=10).show_skill("advance", 1)
-        assert page == (
-            "def advanc [cut after 10 of 21 characters]\n[lines 1 to 1 of 5; continue with from_line=2]"
-        )
-
 
 class TestEditing:
-    async def test_a_new_skill(self, draft: Drafts, edits: list[Edit]) -> None:
+    async def test_each_edit_is_recorded_and_reported(
+        self, draft: Drafts, edits: list[Edit], golden: Golden
+    ) -> None:
         writing = draft()
-        assert (
-            await writing.write_skill(SKILL, True) == "advance was added. The library has 1 skill; 1 public."
-        )
-        assert edits == [Edit("write", "advance", source=SKILL)]
+        report = {"write a skill": await writing.write_skill(SKILL, True)}
         (skill,) = writing.library.skills
         assert (skill.name, skill.public, skill.created, skill.edited) == ("advance", True, 3, 3)
 
-    async def test_a_skill_with_its_helper(self, draft: Drafts, edits: list[Edit]) -> None:
-        writing = draft(CALLER.replace("advance()", "go_forward()"))
-        helper = SKILL.replace("advance", "_step")
-        source = f"{helper}\n\n{CALLER}".replace("advance()", "_step()")
-        said = await writing.write_skill(source, True)
-        assert said == ("_step was added, advance_twice was replaced. The library has 2 skills; 1 public.")
-        assert edits == [Edit("write", "_step, advance_twice", source=source)]
-
-    async def test_replacing_one(self, draft: Drafts, edits: list[Edit]) -> None:
-        writing = draft(SKILL, CALLER)
-        assert await writing.write_skill(SKILL.replace("two", "2"), False) == (
-            "advance was replaced. The library has 2 skills; 1 public."
-        )
-        assert edits == [Edit("write", "advance", source=SKILL.replace("two", "2"), public=False)]
-
-    async def test_the_other_edits(self, draft: Drafts, edits: list[Edit]) -> None:
-        writing = draft(SKILL, CALLER)
-        assert (await writing.edit_skill("advance", "two", "2")).startswith("advance was changed. ")
-        assert (await writing.rename_skill("advance", "_step")).startswith("advance was renamed to _step. ")
-        assert (await writing.set_visibility("_step", False)).startswith("_step is now private. ")
-        assert (await writing.delete_skill("advance_twice")).startswith("advance_twice was deleted. ")
+        pair = f"{SKILL.replace('advance', '_go')}\n\n{CALLER.replace('advance()', '_go()')}"
+        longer = SKILL.replace("two", "2")
+        report |= {
+            "write another": await writing.write_skill(CALLER, True),
+            "write it with a helper": await writing.write_skill(pair, True),
+            "write it again, private": await writing.write_skill(longer, False),
+            "edit": await writing.edit_skill("advance", "2", "II"),
+            "rename": await writing.rename_skill("advance", "_step"),
+            "show": await writing.set_visibility("_step", True),
+            "delete": await writing.delete_skill("advance_twice"),
+        }
         assert edits == [
-            Edit("edit", "advance", old="two", new="2"),
+            Edit("write", "advance", source=SKILL),
+            Edit("write", "advance_twice", source=CALLER),
+            Edit("write", "_go, advance_twice", source=pair),
+            Edit("write", "advance", source=longer, public=False),
+            Edit("edit", "advance", old="2", new="II"),
             Edit("rename", "advance", new_name="_step"),
-            Edit("visibility", "_step", public=False),
+            Edit("visibility", "_step", public=True),
             Edit("delete", "advance_twice"),
         ]
-        (skill,) = writing.library.skills
-        assert (skill.name, skill.public) == ("_step", False)
-        assert "Go 2 steps" in writing.library.source
+        assert [(skill.name, skill.public) for skill in writing.library.skills] == [
+            ("_step", True),
+            ("_go", False),
+        ]
+        assert "Go II steps" in writing.library.source
 
-    async def test_what_changes_nothing_is_no_edit(self, draft: Drafts, edits: list[Edit]) -> None:
-        writing = draft(SKILL)
-        before = writing.library
-        for said in (
-            await writing.write_skill(SKILL, True),
-            await writing.set_visibility("advance", True),
-            await writing.edit_skill("advance", "two", "two"),
-        ):
-            assert said == "Nothing changed: the library is already like this."
+        edits.clear()
+        before, helper = writing.library, writing.library.named["_go"].source
+        report |= {
+            "write the same": await writing.write_skill(helper, True),
+            "show what is public": await writing.set_visibility("_step", True),
+            "edit to the same": await writing.edit_skill("_step", "II", "II"),
+        }
         assert (edits, writing.library) == ([], before)
+        golden("library/reported_edits.txt", table(report))
 
     async def test_another_value_of_its_constant_is_an_edit(self, draft: Drafts, edits: list[Edit]) -> None:
         source = 'STEPS = 2\n\ndef advance() -> str:\n    """Go."""\n    return str(STEPS)'
@@ -198,56 +203,31 @@ class TestEditing:
             ("edit", "Area", False),
         ]
 
-    @pytest.mark.parametrize(
-        ("source", "reason"),
-        [
-            ("", "function"),
-            ("def advance(:", "syntax"),
-            ("x = 1", "function"),
-            ('def go_forward() -> str:\n    """Go."""\n    return ""', "already a primitive"),
-            ('def submit_answer() -> str:\n    """Go."""\n    return ""', "already a tool of the actor"),
-            ("def go() -> str:\n    return ''", "docstring"),
-            ('def go(far) -> str:\n    """Go."""\n    return ""', "far"),
-            ('def go() -> str:\n    """Go."""\n    return fly()', "fly is not defined"),
-            ('import os\n\ndef go() -> str:\n    """Go."""\n    return os.getcwd()', "os"),
-            ('def go() -> str:\n    """Go."""\n    return open("x").read()', "open is not available"),
-            ("def go() -> str:\n" + "    " * 20_000, "characters"),
-            ("\x00", ""),
-            ("\udcff", ""),
-            ("(" * 5000, ""),
-        ],
-    )
-    async def test_a_refused_source_is_an_edit_with_an_error_and_changes_nothing(
-        self, draft: Drafts, edits: list[Edit], source: str, reason: str
+    async def test_a_refused_edit_is_recorded_with_its_error_and_changes_nothing(
+        self, draft: Drafts, edits: list[Edit], golden: Golden
+    ) -> None:
+        messages: dict[str, str] = {}
+        for what, (action, *arguments) in REFUSED.items():
+            writing = draft(SKILL, CALLER)
+            before = writing.library
+            with pytest.raises(ToolError) as error:
+                await getattr(writing, f"{action}_skill")(*arguments)
+            messages[what] = str(error.value)
+            refused = edits.pop()
+            name = refused.name if action == "write" else arguments[0]
+            assert (refused.action, refused.name, refused.error) == (action, name, messages[what])
+            assert (writing.library, edits) == (before, [])
+        golden("library/refused_drafts.txt", table(messages))
+
+    @pytest.mark.parametrize("source", ["def advance(:", "\x00", "\udcff", "(" * 5000])
+    async def test_so_is_text_that_python_refuses(
+        self, draft: Drafts, edits: list[Edit], source: str
     ) -> None:
         writing = draft(SKILL)
         before = writing.library
         with pytest.raises(ToolError) as error:
             await writing.write_skill(source, public=True)
-        assert reason.lower() in str(error.value).lower()
-        (refused,) = edits
-        assert (refused.action, refused.error) == ("write", str(error.value))
-        assert writing.library is before
-
-    @pytest.mark.parametrize(
-        ("action", "arguments", "reason"),
-        [
-            ("delete", ("advance",), "advance is called by advance_twice; change or delete these first"),
-            ("delete", ("retreat",), "there is no skill retreat"),
-            ("delete", ("go_forward",), "there is no skill go_forward"),
-            ("rename", ("advance", "go_forward"), "go_forward is already a primitive"),
-            ("edit", ("advance", "go_forward", "fly"), "occurs 2 times in advance"),
-        ],
-    )
-    async def test_so_are_other_refused_edits(
-        self, draft: Drafts, edits: list[Edit], action: str, arguments: tuple[str, ...], reason: str
-    ) -> None:
-        writing = draft(SKILL, CALLER)
-        before = writing.library
-        with pytest.raises(ToolError, match=reason) as error:
-            await getattr(writing, f"{action}_skill")(*arguments)
-        (refused,) = edits
-        assert (refused.action, refused.name, refused.error) == (action, arguments[0], str(error.value))
+        assert [(edit.action, edit.error) for edit in edits] == [("write", str(error.value))]
         assert writing.library is before
 
     async def test_what_the_model_in_use_could_not_call_is_refused(
