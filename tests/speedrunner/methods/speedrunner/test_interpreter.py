@@ -21,6 +21,7 @@ from speedrunner.store.history import History
 from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
 from tests.processes import HANGS_S
+from tests.refusals import Golden, table
 from tests.speedrunner.run_samples import trajectory
 
 pytestmark = pytest.mark.process
@@ -88,23 +89,30 @@ async def bench(folders: dict[str, Path]) -> AsyncIterator[Bench]:
         yield bench
 
 
-async def test_trajectories_are_loaded_by_batch_and_by_the_policy_that_played_them(bench: Bench) -> None:
-    assert await bench("batches(), versions()") == "([0, 1], [0, 1])"
-    names = "[each['episode'] for each in load_trajectories({})]"
-    assert await bench(names.format("")) == "['train/0000', 'train/0001', 'train/0002']"
-    assert await bench(names.format("batch=0")) == "['train/0000', 'train/0001']"
-    assert await bench(names.format("policy=1")) == "['train/0002']"
+NAMES = "[each['episode'] for each in load_trajectories({})]"
+READING = (
+    "batches(), versions()",
+    *map(NAMES.format, ("", "batch=0", "policy=1")),
+    "t = load_trajectories(); t",
+    "t[-1]['episode'], t[:2], t[0:2][1]['episode']",
+    "len(t + t), len(t + [1]), [each['policy'] for each in reversed(t)]",
+    "sleeps()",
+    "skill_stats()",
+    "for turn, depth, call in calls(t[0]): print(turn, depth, call['name'])",
+    "opening(t[0])",
+    "show(t[0])",
+    "show(t[0], 2)",
+    "x = 'y' * 1000",
+    "print(x)",
+    "print(library_source(1))",
+    "old = load_library(1); old._step.__doc__, old.skills_index[0]['public']",
+    "old.aim.__doc__",
+)
+"""Code that reads what the run has recorded."""
 
 
-async def test_trajectories_are_used_like_a_list(bench: Bench) -> None:
-    assert await bench("t = load_trajectories(); t") == "<3 recorded episodes>"
-    assert await bench("t[-1]['episode'], t[:2], t[0:2][1]['episode']") == (
-        "('train/0002', <2 recorded episodes>, 'train/0001')"
-    )
-    assert (
-        await bench("len(t + t), len(t + [1]), [each['policy'] for each in reversed(t)]")
-        == "(6, 4, [1, 0, 0])"
-    )
+async def test_code_reads_the_recorded_episodes_sleeps_and_libraries(bench: Bench, golden: Golden) -> None:
+    golden("interpreter.txt", table([(code, await bench(code)) for code in READING]))
 
 
 async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at_a_time(
@@ -124,64 +132,6 @@ async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at
                 (row,) = ast.literal_eval(await bench("skill_stats()"))
                 assert "MemoryError" in await bench("[*load_trajectories()]")
     assert (row["episodes"], row["calls"]) == (30, 30 * 2_000)
-
-
-async def test_earlier_sleeps_say_what_they_did_and_what_was_refused(bench: Bench) -> None:
-    told = {
-        "sleep": 1,
-        "rollouts": 2,
-        "accepted": ["write aim"],
-        "refused": [{"action": "delete", "name": "fly", "error": "there is no skill 'fly'"}],
-        "error": None,
-        "summary": "Aim first.",
-    }
-    assert ast.literal_eval(await bench("sleeps()")) == [told]
-
-
-async def test_the_use_of_each_skill_is_one_call(bench: Bench) -> None:
-    per_episode = {"successes": 1, "actions": 3, "output_tokens": 30}
-    assert ast.literal_eval(await bench("skill_stats()")) == [
-        {"skill": "walk", "version": version, "calls": count, "errors": 0, "episodes": count}
-        | {name: count * value for name, value in per_episode.items()}
-        | {"score": 1.0}
-        for version, count in ((0, 2), (1, 1))
-    ]
-
-
-async def test_every_call_of_an_episode_can_be_walked(bench: Bench) -> None:
-    code = "t = load_trajectories()[0]\nfor turn, depth, call in calls(t): print(turn, depth, call['name'])"
-    assert await bench(code) == "1 0 walk\n" + "\n".join(["1 1 go_forward"] * 3)
-    assert await bench("opening(t)") == "'go'"
-
-
-async def test_an_episode_is_printed_for_reading(bench: Bench) -> None:
-    assert (await bench("show(load_trajectories()[0])")).splitlines() == [
-        "train/0000: policy v0000, success, score 1, 2 LLM calls, 3 actions, 30 output tokens; go",
-        "go",
-        "[1]",
-        "  text: hm",
-        "  walk(steps=3)",
-        *["    go_forward() -> a wall"] * 3,
-        "    -> done",
-        "[2]",
-        "  no valid call: no call; written: nothing",
-    ]
-    assert (await bench("show(load_trajectories()[0], 2)")).splitlines()[1] == "[2]"
-
-
-async def test_variables_last_and_outputs_are_cut(bench: Bench) -> None:
-    assert await bench("x = 'y' * 1000") == "(no output)"
-    text = await bench("print(x)")
-    assert 400 < len(text) < 500
-    assert "601 of 1001 characters are not shown" in text
-
-
-async def test_past_libraries_can_be_read_and_imported(bench: Bench) -> None:
-    assert "def _step() -> str:" in await bench("print(library_source(1))")
-    assert await bench("old = load_library(1); old._step.__doc__, old.skills_index[0]['public']") == (
-        "('Go.', False)"
-    )
-    assert await bench("old.aim.__doc__") == "'Turn.'"
 
 
 async def test_the_draft_is_imported_as_it_stands(bench: Bench) -> None:
