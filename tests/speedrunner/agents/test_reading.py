@@ -15,6 +15,7 @@ from speedrunner.agents.actor import actor_view
 from speedrunner.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
 from speedrunner.workers.worker_messages import Executed
+from tests.refusals import Golden, table
 from tests.speedrunner.run_samples import trajectory
 
 NOOP = CallNode("noop", "primitive", {}, actions=1)
@@ -40,82 +41,36 @@ def headline(played: Trajectory) -> str:
     return reading.headline(msgspec.to_builtins(played))
 
 
-class TestCalls:
-    def test_what_a_call_called_is_indented_under_it_and_its_result_follows(self) -> None:
-        step = CallNode("walk", "primitive", {"steps": 1, "direction": "left"}, result="A wall.")
-        look = CallNode("look", "primitive", {}, result="A wall.\nA door.")
-        node = CallNode("fetch", "skill", {"thing": "a key"}, result=["a key"], calls=[step, look])
-        assert call_lines(node) == [
-            "fetch(thing='a key')",
-            "  walk(steps=1, direction='left') -> A wall.",
-            "  look()",
-            "    -> A wall.",
-            "    A door.",
-            '  -> ["a key"]',
-        ]
-
-    def test_errors_stand_where_results_would(self) -> None:
-        node = CallNode("go", "skill", {}, error="ValueError: no door\nTraceback:\n  go, line 3")
-        assert call_lines(node) == [
-            "go()",
-            "  error: ValueError: no door",
-            "  Traceback:",
-            "    go, line 3",
-        ]
-
-    def test_what_was_not_recorded_is_said(self) -> None:
-        node = CallNode("go", "skill", {}, result="", omitted=12)
-        assert call_lines(node) == ["go()", "  [12 further calls were not recorded]", "  -> "]
-
-    def test_a_result_of_nothing_is_not_said_and_equal_moves_in_a_row_are_one_line(self) -> None:
-        north = CallNode("move", "primitive", {"to": "north"})
-        refused = CallNode("noop", "primitive", {}, error="ActionLimitReached: stopped")
-        node = CallNode("rest", "skill", {}, calls=[*[NOOP] * 37, north, NOOP, NOOP, refused])
-        assert call_lines(NOOP) == ["noop()"]
-        assert call_lines(node) == [
-            "rest()",
-            "  noop() x37",
-            "  move(to='north')",
-            "  noop() x2",
-            "  noop() error: ActionLimitReached: stopped",
-            "  -> None",
-        ]
+def called(name: str, result: Any = None, error: str | None = None, **more: Any) -> CallNode:
+    return CallNode(name, "skill", more.pop("arguments", {}), result, error, **more)
 
 
-class TestTurns:
-    def test_the_thought_comes_before_the_call(self) -> None:
-        made = turn(
-            reasoning="A door?\nThrough it.",
-            call=ToolCall("go", {}),
-            executed=CallNode("go", "primitive", {}, result="A hall."),
-        )
-        assert turn_lines(3, made) == [
-            "[3]",
-            "  thought: A door?",
-            "    Through it.",
-            "  go() -> A hall.",
-        ]
+STEP = CallNode("walk", "primitive", {"steps": 1, "direction": "left"}, result="A wall.")
+LOOK = CallNode("look", "primitive", {}, result="A wall.\nA door.")
+NORTH = CallNode("move", "primitive", {"to": "north"})
+REFUSED = CallNode("noop", "primitive", {}, error="ActionLimitReached: stopped")
+HALL = CallNode("go", "primitive", {}, result="A hall.")
+CALLS = {
+    "calls of a skill": called("fetch", ["a key"], arguments={"thing": "a key"}, calls=[STEP, LOOK]),
+    "an error": called("go", error="ValueError: no door\nTraceback:\n  go, line 3"),
+    "calls that were not recorded": called("go", "", omitted=12),
+    "a primitive that returns nothing": NOOP,
+    "equal calls in a row": called("rest", calls=[*[NOOP] * 37, NORTH, NOOP, NOOP, REFUSED]),
+}
+TURNS = {
+    "a thought": turn(reasoning="A door?\nThrough it.", call=ToolCall("go", {}), executed=HALL),
+    "text with the call": turn(text="Through the door.", call=ToolCall("go", {}), executed=NOOP),
+    "a call as text": turn(text='<tool_call>\n{"name": "go"}', call=ToolCall("go", {}), executed=NOOP),
+    "a call as JSON": turn(text='\n{"name": "go", "arguments": {}}', call=ToolCall("go", {}), executed=NOOP),
+    "no call": turn(error="the answer is not one tool call", text="Let's\ngo"),
+    "a call that was interrupted": turn(call=ToolCall("go", {"far": True})),
+}
 
-    @pytest.mark.parametrize("text", ['<tool_call>\n{"name": "go"}', '\n{"name": "go", "arguments": {}}'])
-    def test_so_does_what_was_said_beside_it_but_not_the_call_as_text(self, text: str) -> None:
-        made = turn(text="Through the door.", call=ToolCall("go", {}), executed=NOOP)
-        assert turn_lines(1, made, "") == ["[1]", "  text: Through the door.", "  noop()"]
-        made.text = text
-        assert turn_lines(1, made, "") == ["[1]", "  noop()"]
 
-    def test_an_answer_without_a_call_is_quoted(self) -> None:
-        made = turn(error="the answer is not one tool call", text="Let's\ngo")
-        assert turn_lines(1, made) == [
-            "[1]",
-            "  no valid call: the answer is not one tool call; written: Let's",
-            "    go",
-        ]
-
-    def test_a_call_that_was_interrupted(self) -> None:
-        assert turn_lines(1, turn(call=ToolCall("go", {"far": True}))) == [
-            "[1]",
-            "  go({'far': True}) was not completed",
-        ]
+def test_calls_and_turns_are_indented_lines(golden: Golden) -> None:
+    lines = {name: call_lines(node) for name, node in CALLS.items()}
+    lines |= {name: turn_lines(1, made, "") for name, made in TURNS.items()}
+    golden("actor/read_turns.txt", table({name: "\n".join(shown) for name, shown in lines.items()}))
 
 
 class TestWhatTheActorWasTold:
@@ -174,6 +129,10 @@ class TestWhatTheActorWasTold:
         ]
 
 
+def task(text: str) -> Trajectory:
+    return trajectory(turns=[turn(messages=[Message("user", text)])])
+
+
 class TestEpisodes:
     PLAYED = trajectory(
         turns=[
@@ -193,33 +152,14 @@ class TestEpisodes:
         ]
     )
 
-    def test_it_begins_with_the_task_as_the_actor_was_shown_it_and_without_the_rules(self) -> None:
-        assert trajectory_lines(self.PLAYED) == [
-            'train/0000: policy v0000, success, score 1 {"steps": 3}, 2 LLM calls, 2 actions,'
-            " 17 output tokens; Your task: dig.",
-            "Your task: dig.",
-            "",
-            "You see mud.",
-            "[1]",
-            "  dig() -> You see a bone.",
-            "[2]",
-            "  take() -> Taken.",
-        ]
-
-    def test_an_episode_without_a_turn(self) -> None:
-        assert len(trajectory_lines(trajectory(turns=[]))) == 1
-
-    def test_the_headline_names_the_end_the_score_and_what_it_took(self) -> None:
+    def test_it_begins_with_a_headline_and_the_task_and_without_the_rules(self, golden: Golden) -> None:
         half = trajectory(termination=Termination.CALL_LIMIT, outcome=Outcome(0.5, False, {}), policy=12)
-        took = "2 LLM calls, 3 actions, 30 output tokens; go"
-        assert headline(half) == f"train/0000: policy v0012, call_limit, score 0.5, {took}"
-        broken = trajectory(termination=Termination.ENGINE_ERROR, outcome=None)
-        assert headline(broken) == f"train/0000: policy v0000, engine_error, unscored, {took}"
-
-    def test_of_the_task_it_shows_the_first_paragraph_in_a_line(self) -> None:
-        made = [turn(messages=[Message("user", "Your task: Task description:\nDig.\n\nYou see mud.")])]
-        assert headline(trajectory(turns=made)).endswith("; Your task: Task description: Dig.")
-
-    def test_of_a_long_task_it_shows_the_beginning(self) -> None:
-        made = [turn(messages=[Message("user", "x" * 1000)])]
-        assert headline(trajectory(turns=made)).endswith(f"; {'x' * reading.TASK_CHARS} ...")
+        shown = {
+            "two turns": "\n".join(trajectory_lines(self.PLAYED)),
+            "no turn": "\n".join(trajectory_lines(trajectory(turns=[]))),
+            "half the score": headline(half),
+            "no score": headline(trajectory(termination=Termination.ENGINE_ERROR, outcome=None)),
+            "a task of two paragraphs": headline(task("Your task: Task description:\nDig.\n\nYou see mud.")),
+            "a long task": headline(task("x" * 1000)),
+        }
+        golden("actor/read_episodes.txt", table(shown))
