@@ -60,6 +60,8 @@ def import_run(source: Path, out: Path) -> RunData:
             refuses.
         InvalidConfig: the run's configuration cannot be read.
     """
+    with files.explain_errors(source, "read"):
+        source.stat()
     if not (source / "records" / "config.yaml").is_file():
         raise files.StorageError(
             f"{source} is no exported run: it has no records/config.yaml. Trajectories of other tools have no"
