@@ -4,44 +4,37 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from speedrunner.config.compose import compose
 from speedrunner.config.names import ConditionName, condition_name, run_name
+from tests.refusals import Golden, table
 
 SCIENCE = ("env=scienceworld", "env.family=4")
 
 
-@pytest.mark.parametrize(
-    ("overrides", "name"),
-    [
-        ((), "babyai-speedrunner-tiny-random-seed0"),
-        (("run.seed=2", "method=react"), "babyai-react-tiny-random-seed2"),
-        (SCIENCE, "scienceworld-family4-speedrunner-tiny-random-seed0"),
-        (("env=crafter", "run.seed=1"), "crafter-speedrunner-tiny-random-seed1"),
-        (
-            ("env=crafter", "env.zombie_frequency=0"),
-            "crafter-zombie_frequency0-speedrunner-tiny-random-seed0",
-        ),
-        (("env=crafter", "env.zombie_frequency=1"), "crafter-speedrunner-tiny-random-seed0"),
-        (("method.interpreter=off",), "babyai-speedrunner-no-interpreter-tiny-random-seed0"),
-        (("model.inducer_name=qwen3.5-27b",), "babyai-speedrunner-tiny-random+qwen3.5-27b-seed0"),
-        (("model.prefix_caching=false",), "babyai-speedrunner-tiny-random-uncached-seed0"),
-        (("model.context=8192",), "babyai-speedrunner-tiny-random-context8192-seed0"),
-        (
-            ("model.actor.thinking_tokens=64", "model.actor.max_calls=5"),
-            "babyai-speedrunner-tiny-random-actor_thinking64-seed0",
-        ),
-        (("model.name=/models/my.yaml",), "babyai-speedrunner-my-seed0"),
-        (
-            ("env=tests.toy_env:Corridor", "env.pit=-3", "run.rollouts=5"),
-            "tests.toy_env_Corridor-pit-3-speedrunner-tiny-random-seed0",
-        ),
-    ],
+OVERRIDES = (
+    "",
+    "run.seed=2 method=react",
+    " ".join(SCIENCE),
+    "env=crafter run.seed=1",
+    "env=crafter env.zombie_frequency=0",
+    "env=crafter env.zombie_frequency=1",
+    "method.interpreter=off",
+    "model.inducer_name=qwen3.5-27b",
+    "model.prefix_caching=false",
+    "model.context=8192",
+    "model.actor.thinking_tokens=64 model.actor.max_calls=5",
+    "model.name=/models/my.yaml",
+    "env=tests.toy_env:Corridor env.pit=-3 run.rollouts=5",
 )
-def test_a_run_is_named_by_what_differs_from_the_defaults(overrides: tuple[str, ...], name: str) -> None:
-    assert run_name(compose(overrides)) == name
-    assert compose(overrides).run.dir == f"runs/{name}"
+
+
+def test_a_run_is_named_by_what_differs_from_the_defaults(golden: Golden) -> None:
+    names = {}
+    for given in OVERRIDES:
+        config = compose(given.split())
+        names[f"speedrunner run {given}"] = run_name(config)
+        assert config.run.dir == f"runs/{run_name(config)}"
+    golden("config/run_names.txt", table(names))
 
 
 class TestOfARunThatBeginsWithAnother_s:

@@ -14,6 +14,7 @@ from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.subject import OutOfTime
+from tests.refusals import Golden, table
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
 from tests.tampered_runs import change, copy_of, seal, subject, told
@@ -120,88 +121,53 @@ def argument(number: int, **values: Any) -> Callable[[Path], None]:
     return edits(lambda all_: all_[number].update(values))
 
 
-CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a text": (
-        text("Step twice.", "Step twice!"),
-        "twice is not as its accepted edits leave it: recorded is",
-    ),
-    "a shared constant": (text("LONG = 1", "LONG = 3"), "LONG is not as its accepted edits leave it"),
-    "a visibility": (skill("twice", public=False), "twice, public: recorded is 'false'"),
-    "an age": (skill("spare", created=0), "spare, created: recorded is '0', and it should be '1'"),
-    "an edit's age": (skill("pace", edited=1), "pace, edited: recorded is '1', and it should be '2'"),
-    "a function that no edit adds": (
-        lambda run: add_skill(run, "more"),
-        "more is there, and no accepted edit adds it",
-    ),
-    "a rename that is left out": (
-        edits(lambda all_: all_.pop(0)),
-        "accepted edit 1 (edit of pace) changes a definition that does not exist",
-    ),
-    "another new name": (
-        argument(0, new_name="go"),
-        "(edit of pace) changes a definition that does not exist",
-    ),
-    "another text": (argument(1, new='"""Walk far."""'), "pace is not as its accepted edits leave it"),
-    "an old text that does not occur": (
-        argument(1, old="Run."),
-        "accepted edit 2 (edit of pace) is refused:",
-    ),
-    "another source": (argument(4, source=BACK.replace("left", "right")), "back is not as its accepted"),
-    "another visibility": (argument(4, public=False), "back, public: recorded is 'true'"),
-    "an edit that is left out": (edits(lambda all_: all_.pop(1)), "pace is not as its accepted edits leave"),
-    "no visibility": (edits(lambda all_: all_.pop(2)), "spare, public: recorded is 'false'"),
-    "no write": (edits(lambda all_: all_.pop(4)), "back is there, and no accepted edit adds it"),
-    "no deletion": (edits(lambda all_: all_.pop(3)), "accepted edit 4 (write of back) changes nothing"),
-    "an edit too many": (
-        edits(lambda all_: all_.append(NO_CHANGE)),
-        "accepted edit 7 (edit of twice) changes nothing",
-    ),
-    "of what is not there": (
-        edits(lambda all_: all_[-1].update(error=None)),
-        "accepted edit 7 (delete of nothing) changes a definition that does not exist",
-    ),
-    "another order": (swap_functions, "the order of its definitions: recorded is"),
-    "a version": (
-        lambda run: change(run, "policies/v0002/library.json", lambda it: it.update(version=3)),
-        "its library.json says that it is version 3",
-    ),
+def write(file: str, content: str) -> Callable[[Path], object]:
+    """Another content of a file, whose checksum stays."""
+    return lambda run: (run / file).write_text(content)
+
+
+def drop_arguments(record: Any) -> None:
+    """Remove the arguments of each edit."""
+    record["edits"] = [{name: edit[name] for name in ("action", "name", "error")} for edit in record["edits"]]
+
+
+CHANGES: dict[str, Callable[[Path], object]] = {
+    "a text": text("Step twice.", "Step twice!"),
+    "a shared constant": text("LONG = 1", "LONG = 3"),
+    "a visibility": skill("twice", public=False),
+    "an age": skill("spare", created=0),
+    "an edit's age": skill("pace", edited=1),
+    "a function that no edit adds": lambda run: add_skill(run, "more"),
+    "a rename that is left out": edits(lambda all_: all_.pop(0)),
+    "another new name": argument(0, new_name="go"),
+    "another text": argument(1, new='"""Walk far."""'),
+    "an old text that does not occur": argument(1, old="Run."),
+    "another source": argument(4, source=BACK.replace("left", "right")),
+    "another visibility": argument(4, public=False),
+    "an edit that is left out": edits(lambda all_: all_.pop(1)),
+    "no visibility": edits(lambda all_: all_.pop(2)),
+    "no write": edits(lambda all_: all_.pop(4)),
+    "no deletion": edits(lambda all_: all_.pop(3)),
+    "an edit too many": edits(lambda all_: all_.append(NO_CHANGE)),
+    "an edit of what is not there": edits(lambda all_: all_[-1].update(error=None)),
+    "edits without their arguments": lambda run: change(run, "sleeps/0002.json", drop_arguments),
+    "another order": swap_functions,
+    "a version": lambda run: change(run, "policies/v0002/library.json", lambda it: it.update(version=3)),
+    "a version that is missing": lambda run: shutil.rmtree(run / "policies/v0001"),
+    "a version that no sleep has made": lambda run: (run / "sleeps/0001.json").unlink(),
+    "a module that is no Python": write("policies/v0001/skills.py", "def ("),
+    "notes in the first version": write("policies/v0000/notes.md", "Run."),
 }
+"""Changes of a run by what they change."""
 
 
-@pytest.mark.parametrize("name", CHANGES)
-def test_one_that_was_changed_is_found(edited: Path, tmp_path: Path, name: str) -> None:
-    edit, expected = CHANGES[name]
-    run = copy_of(edited, tmp_path)
-    edit(run)
-    found = told(check_policies(subject(run)))
-    assert any(expected in each for each in found), found
-    assert all(each.startswith("policies/v0002: ") for each in found)
-
-
-def test_a_version_that_is_missing(edited: Path, tmp_path: Path) -> None:
-    run = copy_of(edited, tmp_path)
-    shutil.rmtree(run / "policies/v0001")
-    assert told(check_policies(subject(run)))[0] == "policies: the versions have gaps: 0, 2"
-
-
-def test_one_that_no_sleep_has_made(edited: Path, tmp_path: Path) -> None:
-    run = copy_of(edited, tmp_path)
-    (run / "sleeps/0001.json").unlink()
-    assert told(check_policies(subject(run))) == ["policies/v0001: sleep/0001, which made it, is missing"]
-
-
-def test_a_module_that_is_none(edited: Path, tmp_path: Path) -> None:
-    run = copy_of(edited, tmp_path)
-    (run / "policies/v0001/skills.py").write_text("def (")
-    (difference,) = told(check_policies(subject(run)))
-    assert "is no valid library" in difference
-
-
-def test_a_first_version_that_is_not_the_method_s(edited: Path, tmp_path: Path) -> None:
-    run = copy_of(edited, tmp_path)
-    (run / "policies/v0000/notes.md").write_text("Run.")
-    (difference,) = told(check_policies(subject(run)))
-    assert difference == "policies/v0000: it is not the initial policy of speedrunner"
+def test_each_change_is_found(edited: Path, tmp_path: Path, golden: Golden) -> None:
+    found = {}
+    for number, (name, edit) in enumerate(CHANGES.items()):
+        run = copy_of(edited, tmp_path / str(number))
+        edit(run)
+        found[name] = "\n".join(told(check_policies(subject(run))))
+    golden("verification/changed_policies.txt", table(found))
 
 
 async def test_a_library_of_another_run_of_which_the_method_shows_every_skill(corridor: Runs) -> None:
@@ -213,19 +179,6 @@ async def test_a_library_of_another_run_of_which_the_method_shows_every_skill(co
     before, after = (run.data.policies.load(version).skills[0] for version in (0, 1))
     assert (before.public, after.public) == (False, True)
     assert told(check_policies(subject(run.dir))) == []
-
-
-def drop_arguments(record: Any) -> None:
-    """Remove the arguments of each edit."""
-    record["edits"] = [{name: edit[name] for name in ("action", "name", "error")} for edit in record["edits"]]
-
-
-def test_an_edit_without_its_arguments(edited: Path, tmp_path: Path) -> None:
-    run = copy_of(edited, tmp_path)
-    change(run, "sleeps/0002.json", drop_arguments)
-    (difference,) = told(check_policies(subject(run)))
-    assert difference.startswith("policies/v0002: accepted edit 1 (")
-    assert difference.endswith(") has no arguments")
 
 
 def test_a_replay_stops_when_the_time_is_over(edited: Path) -> None:
