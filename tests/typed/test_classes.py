@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import re
 from functools import partial
 from pathlib import Path
 
@@ -78,20 +79,10 @@ def test_options_are_checked_and_those_that_it_takes_passed_on() -> None:
     assert ANIMALS.call(Dog, Dog.paint, {"age": 3, "colour": "blue"}, whose="dog", own=Own) == "blue"
 
 
-@pytest.mark.parametrize(
-    ("given", "kind", "text"),
-    [
-        ({"agge": 3}, Invalid, "dog has no option 'agge' (did you mean age?)"),
-        ({"size": 3}, Invalid, "dog has no option 'size'; its options: age, colour"),
-        ({"age": "3"}, Invalid, "option 'age' of dog must be int, not '3'"),
-        ({"colour": 3}, Invalid, "option 'colour' of dog must be str, not 3"),
-        ({"age": 31}, Invalid, "dog cannot be created: RuntimeError: no dog (test_classes.py, line "),
-        ({"age": -1}, Own, "not born"),
-    ],
-)
-def test_what_it_does_not_take_is_told_in_one_line(
-    given: dict[str, object], kind: type[Exception], text: str
-) -> None:
-    with pytest.raises(kind) as error:
-        ANIMALS.call(Dog, Dog, given, whose="dog", own=Own)
-    assert str(error.value).startswith(text)
+def test_what_it_does_not_take_is_told_in_one_line(golden: Golden) -> None:
+    options: list[dict[str, object]] = [
+        *({"agge": 3}, {"size": 3}, {"age": "3"}, {"colour": 3}, {"age": 31}, {"age": -1}),
+    ]
+    tries = [(given, partial(ANIMALS.call, Dog, Dog, given, whose="dog", own=Own)) for given in options]
+    text = refusals(tries, (Invalid, Own))
+    golden("class_options.txt", re.sub(r"line \d+", "line N", text))

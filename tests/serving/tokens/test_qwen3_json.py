@@ -16,6 +16,7 @@ from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from tests.grammar_walks import Walks, avoids, stretches
+from tests.refusals import Golden, table
 from tests.serving.conftest import Served
 from tests.tool_samples import TOOLS
 
@@ -88,35 +89,37 @@ def test_a_string_may_hold_the_words_of_the_format() -> None:
 
 
 UNREADABLE = [
-    ("", "not one tool call"),
-    ("go left", "not one tool call"),
-    ('{"name": "say", "arguments": {"text": "a"}}', "not one tool call"),
-    ('I say: <tool_call>{"name": "nothing", "arguments": {}}</tool_call>', "not one tool call"),
-    ("<tool_call>", "not one tool call"),
-    ("<tool_call></tool_call>", "not readable"),
-    ("<tool_call>{</tool_call>", "not readable"),
-    ('<tool_call>{"name": "nothing"}</tool_call>', "not readable.*arguments"),
-    ('<tool_call>{"name": "nothing", "arguments": []}</tool_call>', "not readable"),
-    ('<tool_call>{"name": "say", "arguments": {"text": "\ud800"}}</tool_call>', "not readable"),
-    ('<tool_call>{"name": "say", "arguments": {"text": "\\ud800"}}</tool_call>', "not readable"),
-    ('<tool_call>{"name": "numbers", "arguments": {"a": 1, "b": NaN}}</tool_call>', "not readable"),
+    "",
+    "go left",
+    '{"name": "say", "arguments": {"text": "a"}}',
+    'I say: <tool_call>{"name": "nothing", "arguments": {}}</tool_call>',
+    "<tool_call>",
+    "<tool_call></tool_call>",
+    "<tool_call>{</tool_call>",
+    '<tool_call>{"name": "nothing"}</tool_call>',
+    '<tool_call>{"name": "nothing", "arguments": []}</tool_call>',
+    '<tool_call>{"name": "say", "arguments": {"text": "\ud800"}}</tool_call>',
+    '<tool_call>{"name": "say", "arguments": {"text": "\\ud800"}}</tool_call>',
+    '<tool_call>{"name": "numbers", "arguments": {"a": 1, "b": NaN}}</tool_call>',
     (
         '<tool_call>{"name": "nothing", "arguments": {}}</tool_call>\n'
-        '<tool_call>{"name": "nothing", "arguments": {}}</tool_call>',
-        "not readable",
+        '<tool_call>{"name": "nothing", "arguments": {}}</tool_call>'
     ),
-    ('<tool_call>{"name": "fly", "arguments": {}}</tool_call>', "no tool 'fly'; available: nothing, say"),
-    ('<tool_call>{"name": "say", "arguments": {}}</tool_call>', "say: argument 'text' is missing"),
-    ('<tool_call>{"name": "say", "arguments": {"text": 1}}</tool_call>', "say: 1 at text is not of type"),
+    '<tool_call>{"name": "fly", "arguments": {}}</tool_call>',
+    '<tool_call>{"name": "say", "arguments": {}}</tool_call>',
+    '<tool_call>{"name": "say", "arguments": {"text": 1}}</tool_call>',
 ]
 
 
-@pytest.mark.parametrize(("text", "problem"), UNREADABLE)
-def test_everything_else_is_an_invalid_call_that_keeps_its_text(text: str, problem: str) -> None:
-    with pytest.raises(InvalidCall, match=problem) as caught:
-        parse(text, TOOLS)
-    assert caught.value.text == text
-    assert "\n" not in str(caught.value)
+def test_everything_else_is_an_invalid_call_that_keeps_its_text(golden: Golden) -> None:
+    messages = []
+    for text in UNREADABLE:
+        with pytest.raises(InvalidCall) as caught:
+            parse(text, TOOLS)
+        messages.append((repr(text), str(caught.value)))
+        assert caught.value.text == text
+        assert "\n" not in str(caught.value)
+    golden("tool_calls/invalid_qwen3_json.txt", table(messages))
 
 
 def test_replies_are_framed_as_the_template_frames_them(tiny_tokenizer: ChatTokenizer) -> None:

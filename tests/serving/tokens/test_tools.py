@@ -5,7 +5,6 @@ from __future__ import annotations
 import enum
 import inspect
 import json
-import re
 import typing
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from typing_extensions import TypedDict
 
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
+from tests.refusals import Golden, table
 
 
 class Point(TypedDict):
@@ -235,32 +235,31 @@ def test_arguments_that_fit_have_no_problem() -> None:
     assert tool.problem_with({**GOOD, "mode": 1}) is None
 
 
-PROBLEMS = [
-    ({"text": 3}, "3 at text is not of type string"),
-    ({"text": None}, "None at text is not of type string"),
-    ({"count": True}, "True at count is not of type integer"),
-    ({"count": 1.0}, "1.0 at count is not of type integer"),
-    ({"count": "1"}, "'1' at count is not of type integer"),
-    ({"share": True}, "True at share is not of type number"),
-    ({"near": 1}, "1 at near is not of type boolean"),
-    ({"near": "true"}, "'true' at near is not of type boolean"),
-    ({"mode": "b"}, "'b' at mode is not one of 'a', 1"),
-    ({"mode": True}, "True at mode is not one of 'a', 1"),
-    ({"mode": []}, r"\[\] at mode is not one of 'a', 1"),
-    ({"names": "x"}, "'x' at names is not a list"),
-    ({"names": [["x"], [1]]}, r"1 at names\[1\]\[0\] is not of type string"),
-    ({"walk": []}, r"\[\] at walk is not an object"),
-    ({"walk": {"cells": []}}, "argument 'start' is missing at walk"),
-    ({"walk": {"start": {"x": 1}, "cells": [{"x": 1, "z": 1}]}}, r"unknown argument 'z' at walk.cells\[0\]"),
-    ({"other": 1}, "unknown argument 'other'; allowed: text, count"),
+PROBLEMS: list[dict[str, Any]] = [
+    {"text": 3},
+    {"text": None},
+    {"count": True},
+    {"count": 1.0},
+    {"count": "1"},
+    {"share": True},
+    {"near": 1},
+    {"near": "true"},
+    {"mode": "b"},
+    {"mode": True},
+    {"mode": []},
+    {"names": "x"},
+    {"names": [["x"], [1]]},
+    {"walk": []},
+    {"walk": {"cells": []}},
+    {"walk": {"start": {"x": 1}, "cells": [{"x": 1, "z": 1}]}},
+    {"other": 1},
 ]
 
 
-@pytest.mark.parametrize(("change", "problem"), PROBLEMS)
-def test_arguments_that_do_not_fit_are_named_with_their_place(change: dict[str, Any], problem: str) -> None:
-    found = spec(checked).problem_with({**GOOD, **change})
-    assert found is not None
-    assert re.match(problem, found), found
+def test_arguments_that_do_not_fit_are_named_with_their_place(golden: Golden) -> None:
+    tool = spec(checked)
+    found = [(change, tool.problem_with({**GOOD, **change}) or "none") for change in PROBLEMS]
+    golden("tool_calls/invalid_arguments.txt", table(found))
 
 
 @pytest.mark.slow  # Outlines compiles the grammars of web addresses when it is imported
@@ -269,7 +268,7 @@ def test_outlines_reads_the_same_in_the_schema() -> None:
     import outlines
 
     valid = outlines.json_schema(spec(checked).parameters)
-    for change, fits in [({}, True), ({"extra": 1}, True), *((change, False) for change, _ in PROBLEMS)]:
+    for change, fits in [({}, True), ({"extra": 1}, True), *((change, False) for change in PROBLEMS)]:
         assert valid.matches(json.dumps({**GOOD, **change})) == fits, change
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from speedrunner.methods.method_base import MethodBroke
 from speedrunner.methods.method_registry import METHODS, REGISTRY, InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
+from tests.refusals import Golden, refusals
 from tests.registered import options
 
 
@@ -29,6 +32,7 @@ def test_options_are_passed_on() -> None:
 
 OWN = """
 from speedrunner.methods.method_base import Method
+from tests.refusals import Golden, refusals
 
 class Own(Method):
     def __init__(self, *, size: int = 1) -> None:
@@ -93,66 +97,20 @@ class TestSomebodysOwn:
         assert vars(made) == {"size": 4}
         assert options(REGISTRY, "own_methods:Own") == {"size": 1}
 
-    @pytest.mark.parametrize(
-        ("name", "message"),
-        [
-            (
-                "raect",
-                "unknown method 'raect'; known: asi, asi_replay, opo, react, speedrunner, voyager, or"
-                " package.module:Class",
-            ),
-            ("own_methods:", "unknown method 'own_methods:'"),
-            ("own_methods:None_", "method 'own_methods:None_': own_methods has no None_"),
-            (
-                "no_such_module:Own",
-                "cannot import no_such_module: module 'no_such_module' is neither in the current",
-            ),
-            ("broken_methods:Own", "'nothing_of_the_kind'; broken_methods.py, line 1, in <module>)"),
-            ("own_methods:Sleepless", "method 'own_methods:Sleepless': it must define sleep"),
-            ("own_methods:Loose", "it must extend speedrunner.methods.method_base.Method"),
-            ("own_methods:function", "it must extend speedrunner.methods.method_base.Method"),
-            ("own_methods:Positional", "parameter 'size' must be keyword-only and have a default"),
-            ("own_methods:Demanding", "parameter 'size' must be keyword-only and have a default"),
-        ],
-    )
-    def test_what_is_no_method_is_refused_in_one_line(self, name: str, message: str) -> None:
-        with pytest.raises(UnknownMethod) as error:
-            methods.make(name)
-        assert message in str(error.value)
-        assert "\n" not in str(error.value)
-
-    @pytest.mark.parametrize(
-        ("name", "message"),
-        [
-            ("Undecided", "trains must be True or False, not None"),
-            ("Waiting", "sleep must be defined by `async def`"),
-            ("Empty", "sleep must return a Policy, but has no `return` with a value"),
-        ],
-    )
-    def test_what_would_break_it_after_its_first_batch_is_told_at_once(self, name: str, message: str) -> None:
-        with pytest.raises(MethodBroke) as error:
-            methods.make(f"own_methods:{name}")
-        assert str(error.value) == f"method own_methods:{name}: {message}"
+    def test_what_is_no_method_is_refused_in_one_line(self, golden: Golden) -> None:
+        places = ("", "None_", "Sleepless", "Loose", "function", "Positional", "Demanding")
+        broken = ("Undecided", "Waiting", "Empty")  # in their first sleep, and are refused at once
+        names = ["raect", "no_such_module:Own", "broken_methods:Own"]
+        names += [f"own_methods:{each}" for each in (*places, *broken)]
+        tries = [(name, partial(methods.make, name)) for name in names]
+        golden("methods.txt", refusals(tries, (UnknownMethod, MethodBroke), FOLDER=Path.cwd()))
 
     @pytest.mark.parametrize("name", ["Evaluated", "Unable"])
     def test_a_sleep_that_never_comes_or_may_fail_is_nobody_s_business(self, name: str) -> None:
         methods.make(f"own_methods:{name}")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            {"inducer_cals": 3},
-            "method speedrunner has no option 'inducer_cals' (did you mean inducer_calls?)",
-        ),
-        (
-            {"inducer_calls": "many"},
-            "option 'inducer_calls' of method speedrunner must be int >= 1, not 'many'",
-        ),
-    ],
-)
-def test_options_that_it_does_not_take(options: dict[str, object], message: str) -> None:
-    with pytest.raises(InvalidMethodOption) as error:
-        methods.make("speedrunner", **options)
-    assert str(error.value).startswith(message)
+def test_options_that_it_does_not_take(golden: Golden) -> None:
+    options: list[dict[str, Any]] = [{"inducer_cals": 3}, {"inducer_calls": "many"}]
+    tries = [(given, partial(methods.make, "speedrunner", **given)) for given in options]
+    golden("method_options.txt", refusals(tries, InvalidMethodOption))
