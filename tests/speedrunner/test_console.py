@@ -5,6 +5,7 @@ import json
 import pytest
 
 from speedrunner.console import align_columns, describe_seconds, json_text, shorten, visible
+from tests.refusals import Golden, table
 
 
 def test_control_characters_are_written_out() -> None:
@@ -43,76 +44,30 @@ def test_json_has_no_character_that_steers_a_terminal() -> None:
     assert json.loads(text) == {"a": "\x1b[2J\x9b31m\u202eb\u2028\U000e0041"}
 
 
-class TestTables:
-    ROWS = (
-        ("run", "requests", "tokens", "USD"),
-        ("react", "1200", "123456789", "0.004000"),
-        ("asi", "7", "8", "-"),
-    )
+ROWS = (
+    ("run", "requests", "tokens", "USD"),
+    ("react", "1200", "123456789", "0.004000"),
+    ("asi", "7", "8", "-"),
+)
+TWO_LINES = [("roll-\nouts", "LLM\ncalls", "USD"), ("10", "1200.5", "0.004000")]
+LONG = [("run", "score"), ("runs/experiment/seed1", "0.250"), ("", "0.500")]
+NOTED = [("run", "score"), ("a", "0.250"), ("b", "1.000")]
+NOTES = ["one ended by an error", ""]
+TABLES = {
+    "as wide as it likes": align_columns(ROWS),
+    "36 columns, as wide": align_columns(ROWS, 36),
+    "33 columns, narrower gaps": align_columns(ROWS, 33),
+    "24 columns, without requests first": align_columns(ROWS, 24, ["requests"]),
+    "15 columns, without tokens first": align_columns(ROWS, 15, ["tokens"]),
+    "headings of two lines": align_columns(TWO_LINES, left=0),
+    "headings of two lines, one left out": align_columns(TWO_LINES, 15, ["LLM calls"], left=0),
+    "a long name has a line": align_columns(LONG, 24),
+    "5 columns, and all digits": align_columns([("", "tokens"), ("react", "123456789012")], 5),
+    "two columns aligned left": align_columns([("a", "bb"), ("c", "d")], left=2),
+    "notes that fit": align_columns(NOTED, 40, notes=NOTES),
+    "notes that do not fit": align_columns(NOTED, 30, notes=NOTES),
+}
 
-    def test_a_table_with_room_has_wide_gaps_and_aligned_numbers(self) -> None:
-        assert align_columns(self.ROWS) == align_columns(self.ROWS, 36) == [
-            "run    requests     tokens       USD",
-            "react      1200  123456789  0.004000",
-            "asi           7          8         -",
-        ]  # fmt: skip
 
-    def test_the_gaps_become_narrower_before_a_column_is_left_out(self) -> None:
-        assert align_columns(self.ROWS, 33)[1] == "react     1200 123456789 0.004000"
-
-    def test_columns_are_left_out_whole_and_named_the_given_ones_first(self) -> None:
-        assert align_columns(self.ROWS, 24, ["requests"]) == [
-            "run      tokens      USD",
-            "react 123456789 0.004000",
-            "asi           8        -",
-            "(24 columns have no room for: requests)",
-        ]
-        assert align_columns(self.ROWS, 15, ["tokens"]) == [
-            "run   requests",
-            "react     1200",
-            "asi          7",
-            "(15 columns have no room for: tokens, USD)",
-        ]
-
-    def test_headings_of_two_lines_are_named_in_one(self) -> None:
-        rows = [("roll-\nouts", "LLM\ncalls", "USD"), ("10", "1200.5", "0.004000")]
-        assert align_columns(rows, left=0) == [
-            "roll-     LLM",
-            " outs   calls       USD",
-            "   10  1200.5  0.004000",
-        ]
-        assert (
-            align_columns(rows, 15, ["LLM calls"], left=0)[-1] == "(15 columns have no room for: LLM calls)"
-        )
-
-    def test_a_long_name_gets_a_line_of_its_own(self) -> None:
-        rows = [("run", "score"), ("runs/experiment/seed1", "0.250"), ("", "0.500")]
-        assert align_columns(rows, 24) == [
-            "run",
-            "  score",
-            "runs/experiment/seed1",
-            "  0.250",
-            "  0.500",
-        ]
-
-    def test_digits_survive_the_narrowest_terminal(self) -> None:
-        lines = align_columns([("", "tokens"), ("react", "123456789012")], 5)
-        assert "  123456789012" in lines
-
-    def test_several_columns_can_be_aligned_left(self) -> None:
-        assert align_columns([("a", "bb"), ("c", "d")], left=2) == ["a  bb", "c  d"]
-
-    def test_notes_follow_their_rows_if_every_one_fits(self) -> None:
-        rows = [("run", "score"), ("a", "0.250"), ("b", "1.000")]
-        notes = ["one ended by an error", ""]
-        assert align_columns(rows, 40, notes=notes) == [
-            "run  score",
-            "a    0.250  one ended by an error",
-            "b    1.000",
-        ]
-        assert align_columns(rows, 30, notes=notes) == [
-            "run  score",
-            "a    0.250",
-            "    one ended by an error",
-            "b    1.000",
-        ]
+def test_tables_fit_the_terminal(golden: Golden) -> None:
+    golden("aligned_columns.txt", table({name: "\n".join(lines) for name, lines in TABLES.items()}))

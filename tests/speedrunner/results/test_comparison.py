@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -19,6 +20,7 @@ from speedrunner.results.pricing import PriceBook
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
+from tests.refusals import Golden, refusals
 from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.run_samples import process
 
@@ -144,34 +146,20 @@ def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_
     assert found.notes == [f"{other.path}: is not finished: no complete evaluation after 10 rollouts"]
 
 
-class TestRefused:
-    def test_no_common_checkpoint(self, tmp_path: Path) -> None:
-        one, other = run(tmp_path / "one", {0: SAME[0]}), run(tmp_path / "other", {10: SAME[10]})
-        with pytest.raises(CannotCompare, match=r"finished by all runs: .*/one has 0; .*/other has 10$"):
-            compared(one, other)
-
-    @pytest.mark.parametrize(
-        ("env", "difference"),
-        [
-            ({"name": "crafter", "num_dists": 3}, "env.name: babyai -> crafter"),
-            ({"name": "babyai", "num_dists": 4}, "env.num_dists: 3 -> 4"),
-        ],
-    )
-    def test_different_environments(self, tmp_path: Path, env: dict[str, object], difference: str) -> None:
-        one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME, env=env)
-        with pytest.raises(CannotCompare, match=f"another environment than .*/one: {difference}$"):
-            compared(one, other)
-
-    def test_tasks_that_another_version_of_an_environment_draws(self, tmp_path: Path) -> None:
-        one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
-        for each, digest in ((one, "1a"), (other, "2b")):
-            played = msgspec.structs.replace(process(load_model_config("tiny-random")), env={"tasks": digest})
-            with RunDirectory.open_for_writing(each.path) as directory:
-                directory.append_process(played)
-        with pytest.raises(CannotCompare, match=r"uses another environment than .*: env\.tasks: 1a -> 2b"):
-            compared(one, other)
-
-    def test_a_damaged_configuration(self, tmp_path: Path) -> None:
-        one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME, env=3)
-        with pytest.raises(InvalidConfig, match=r"other/config\.yaml: env"):
-            compared(one, other)
+def test_runs_that_cannot_be_compared(tmp_path: Path, golden: Golden) -> None:
+    one, first = run(tmp_path / "one", SAME), run(tmp_path / "first", {0: SAME[0]})
+    drawn = [run(tmp_path / name, SAME) for name in ("drawn", "drawn-otherwise")]
+    for each, digest in zip(drawn, ("1a", "2b"), strict=True):
+        played = msgspec.structs.replace(process(load_model_config("tiny-random")), env={"tasks": digest})
+        with RunDirectory.open_for_writing(each.path) as directory:
+            directory.append_process(played)
+    crafter, farther = {"name": "crafter", "num_dists": 3}, {"name": "babyai", "num_dists": 4}
+    pairs = {
+        "no common checkpoint": (first, run(tmp_path / "last", {10: SAME[10]})),
+        "another environment": (one, run(tmp_path / "crafter", SAME, env=crafter)),
+        "another option": (one, run(tmp_path / "farther", SAME, env=farther)),
+        "tasks that another version draws": drawn,
+        "a damaged configuration": (one, run(tmp_path / "damaged", SAME, env=3)),
+    }
+    tries = {what: partial(compared, *runs) for what, runs in pairs.items()}
+    golden("refused_comparisons.txt", refusals(tries, (CannotCompare, InvalidConfig), HERE=tmp_path))
