@@ -27,6 +27,7 @@ from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.processes import HANGS_S
+from tests.refusals import Golden, table
 from tests.scripted_engine import HANG, Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import (
     CORRIDOR,
@@ -227,50 +228,50 @@ class TestBadInput:
         line = complaint(speedrunner("run", f"run.dir={tmp_path}/run", "serving.url=http://127.0.0.1:9"))
         assert line.startswith("nothing answers at http://127.0.0.1:9/v1 (")
 
-    def test_a_missing_model_path(self, corridor: Runs) -> None:
-        run = corridor(script())
-        run.model_config = msgspec.structs.replace(run.model_config, path="/no/such/weights")
-        line = complaint(run.cli())
-        assert line == (
-            "model 'tiny-random': no folder at /no/such/weights; download it or correct the model"
-            " config's `path`"
-        )
-
-    def test_a_port_in_use(self, corridor: Runs) -> None:
-        run = corridor(script())
-        port = run.server.endpoint.base_url.rpartition(":")[2].removesuffix("/v1")
-        arguments = [each for each in run.overrides() if not each.startswith("serving.url")]
-        line = complaint(in_process("run", *arguments, f"serving.port={port}"))
-        assert line.startswith(f"port {port} of 127.0.0.1 is taken (Address already in use); choose another")
-
-    def test_a_foreign_folder_is_left_alone(self, corridor: Runs) -> None:
+    def test_a_run_that_cannot_begin(self, corridor: Runs, golden: Golden) -> None:
         run = corridor(script())
         run.dir.mkdir()
         (run.dir / "thesis.tex").write_text("All of it.")
-        line = complaint(run.cli())
-        assert line == (
-            f"{run.dir} contains no run (it has thesis.tex, but no config.yaml): choose another directory"
-        )
+        lines = {"a foreign folder": complaint(run.cli())}
         assert [path.name for path in run.dir.iterdir()] == ["thesis.tex"]
+        shutil.rmtree(run.dir)
 
-    @pytest.mark.parametrize("name", ["requests.jsonl", "workers.log"])
-    def test_a_fifo_in_a_files_place_is_not_waited_for(self, killed: ScriptedRun, name: str) -> None:
-        run = killed.copy()
-        (run.dir / name).unlink(missing_ok=True)
-        os.mkfifo(run.dir / name)
-        assert f"{name} could not be " in complaint(run.cli())
-        if name == "requests.jsonl":
-            assert f"{name} could not be read: it is a folder, a pipe" in complaint(
-                speedrunner("cost", str(run.dir))
-            )
+        port = run.server.endpoint.base_url.rpartition(":")[2].removesuffix("/v1")
+        arguments = [each for each in run.overrides() if not each.startswith("serving.url")]
+        lines["a port in use"] = complaint(in_process("run", *arguments, f"serving.port={port}"))
+        run.model_config = msgspec.structs.replace(run.model_config, path="/no/such/weights")
+        lines["a missing model"] = complaint(run.cli())
+        golden("runs/refused_starts.txt", table(lines, RUN=run.dir, PORT=port))
 
-    def test_a_directory_with_something_else_in_a_files_place(self, killed: ScriptedRun) -> None:
+    def test_files_that_cannot_be_read(self, killed: ScriptedRun, golden: Golden) -> None:
+        lines = {}
+
+        def note(what: str, run: ScriptedRun, done: subprocess.CompletedProcess[str]) -> None:
+            lines[what] = complaint(done).replace(str(run.dir), "RUN")
+
+        for name in ("requests.jsonl", "workers.log"):
+            run = killed.copy()
+            (run.dir / name).unlink(missing_ok=True)
+            os.mkfifo(run.dir / name)
+            note(f"a pipe: {name}", run, run.cli())
+            if name == "requests.jsonl":
+                note(f"a pipe: {name}, for cost", run, speedrunner("cost", str(run.dir)))
         run = killed.copy()
         (run.dir / "episodes.jsonl").unlink()
         (run.dir / "episodes.jsonl").mkdir()
-        line = complaint(run.cli())
-        assert str(run.dir) in line
-        assert "it is a folder, a pipe or a device" in line
+        note("a folder: episodes.jsonl", run, run.cli())
+        for name in ("requests.jsonl", "evaluations/0000.jsonl"):
+            run = killed.copy()
+            first, *others = (run.dir / name).read_bytes().splitlines(keepends=True)
+            damaged = b"".join([first[:20] + b"\n", *others])
+            (run.dir / name).write_bytes(damaged)
+            note(f"a damaged line: {name}", run, run.cli())
+            assert (run.dir / name).read_bytes() == damaged
+        run = killed.copy()
+        (run.dir / "config.yaml").write_text("run: [1")
+        note("no YAML: config.yaml", run, run.cli())
+        lines["no YAML: config.yaml"], _, _ = lines["no YAML: config.yaml"].partition(" while parsing")
+        golden("runs/unreadable_files.txt", table(lines))
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may always read")
     def test_a_directory_that_may_not_be_read(self, corridor: Runs) -> None:
@@ -280,24 +281,26 @@ class TestBadInput:
         run.dir.chmod(0o700)
         assert line.startswith(f"{run.dir} cannot be used as a run's directory: permission denied")
 
-    def test_an_evaluation_of_what_there_is_not(self, corridor: Runs) -> None:
-        def evaluated(source: str) -> str:
-            return complaint(in_process("run", f"run.start_from={source}", "run.rollouts=0"))
-
+    def test_an_evaluation_of_what_there_is_not(self, corridor: Runs, golden: Golden) -> None:
         run = corridor(script())
-        assert evaluated(f"{run.dir}:1") == f"{run.dir} does not exist: give the directory of a run"
+        lines = {}
+
+        def note(what: str, version: str, *more: str) -> None:
+            rollouts = [] if more else ["run.rollouts=0"]
+            source = f"run.start_from={run.dir}{version}"
+            lines[what] = complaint(in_process("run", source, *rollouts, *more))
+
+        note("no run", ":1")
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_config(to_yaml(compose(run.overrides())))
-        for name in (run.dir, f"{run.dir}:1"):
-            assert evaluated(str(name)) == f"{run.dir} has no policy yet"
+        note("no policy", "")
+        note("no policy, and a version", ":1")
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_policy(Policy(version=0))
-        assert evaluated(f"{run.dir}:7") == f"{run.dir} has no policy v0007; it has v0000 to v0000"
-        assert "is not a policy; write RUN or RUN:VERSION" in evaluated(f"{run.dir}:newest")
-        line = complaint(in_process("run", f"run.start_from={run.dir}", "--trust", "a:B"))
-        assert line.startswith(
-            "--trust a:B works only in evaluations of a stored policy: add run.start_from="
-        )
+        note("a missing version", ":7")
+        note("a version that is no number", ":newest")
+        note("a run that trains, with --trust", "", "--trust", "a:B")
+        golden("runs/refused_evaluations.txt", table(lines, RUN=run.dir))
 
     async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, killed: ScriptedRun) -> None:
         run = killed.copy()
@@ -306,24 +309,6 @@ class TestBadInput:
                 file.write(b'{"episode": "test/00')
         await run.play()
         check_whole(run)
-
-    @pytest.mark.parametrize("name", ["requests.jsonl", "evaluations/0000.jsonl"])
-    def test_a_damaged_line_in_the_middle_is_named_and_nothing_is_touched(
-        self, killed: ScriptedRun, name: str
-    ) -> None:
-        run = killed.copy()
-        file = run.dir / name
-        lines = file.read_bytes().splitlines(keepends=True)
-        file.write_bytes(b"".join([lines[0][:20] + b"\n", *lines[1:]]))
-        before = file.read_bytes()
-        line = complaint(run.cli())
-        assert line.startswith(f"{file}, line 1, is not a valid ")
-        assert file.read_bytes() == before
-
-    def test_a_damaged_configuration(self, killed: ScriptedRun) -> None:
-        run = killed.copy()
-        (run.dir / "config.yaml").write_text("run: [1")
-        assert "config.yaml cannot be read: it is not valid YAML" in complaint(run.cli())
 
     async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
         self, corridor: Runs

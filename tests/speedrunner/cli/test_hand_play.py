@@ -18,7 +18,8 @@ from envs.scienceworld import ScienceWorld
 from serving.model_configs import CHECKOUT
 from speedrunner.cli.hand_play import completions
 from tests.processes import HANGS_S
-from tests.scripted_runs import CORRIDOR, command, complaint, speedrunner
+from tests.refusals import Golden, table
+from tests.scripted_runs import CORRIDOR, command, speedrunner
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -77,33 +78,27 @@ class TestCompletion:
         assert completions(before, word, ["walk", "look", "quit"], SIGNATURES) == found
 
 
+CORRIDOR_3, CORRIDOR_8 = ([f"env={CORRIDOR}", f"task.index={index}"] for index in (3, 8))
+MISTAKES = "walk(steps='far')\nwalk(\njump\nwalk(direction='up')\n"
+PLAYS = {
+    "an episode to its end": (CORRIDOR_3, f"help\n\nlook\nwalk 2\n{MISTAKES}walk(steps=1)\nwalk\n"),
+    "the end of the input": (CORRIDOR_8, "walk 4\n"),
+    "quit": (CORRIDOR_8, "walk 4\nquit\nwalk 4\n"),
+    "an environment that breaks": ([f"env={CORRIDOR}", "task.name=broken_step", "task.index=9"], "walk 3\n"),
+    "an unknown task": ([f"env={CORRIDOR}", "task.name=maze"], ""),
+    "an unknown task of scienceworld": (["env=scienceworld", "task.name=fly", "task.index=0"], ""),
+    "an option that is missing": (["env=scienceworld"], ""),
+}
+"""The arguments and what is typed."""
+
+
 class TestPlay:
-    def test_an_episode_goes_to_its_end(self) -> None:
-        typed = "help\n\nlook\nwalk 2\nwalk(steps='far')\nwalk(\njump\nwalk(direction='up')\n"
-        typed += "walk(steps=1)\nwalk\n"
-        done = play(f"env={CORRIDOR}", "task.index=3", typed=typed)
-        assert done.returncode == 0, done.stderr
-        out = done.stdout
-        assert out.startswith("You are in a corridor. Walk to the flag at its right end and mind the pit.\n")
-        assert "Your task: Walk to the flag.\n\nYou are at field 0. The flag is at field 3.\n" in out
-        assert "> walk(steps: int = 1, direction: Literal['left', 'right'] = 'right'): Walk some" in out
-        assert "> You are at field 2. The flag is at field 3.\n" in out
-        assert "> Error: InvalidPrimitiveCall: walk(steps: int = 1, " in out
-        assert "direction must be left or right, not 'up'\n" in out
-        assert "> Error: cannot read 'walk(': write texts in quotes" in out
-        assert "> Error: InvalidPrimitiveCall: no primitive 'jump'; available: walk, look\n" in out
-        assert out.endswith(
-            '> You are at the flag.\n\n=== success: score 1, 6 calls, 2 actions; {"position":3}\n'
-        )
-
-    def test_the_end_of_the_input_is_an_end(self) -> None:
-        done = play(f"env={CORRIDOR}", "task.index=8", typed="walk 4\n")
-        assert (done.returncode, "Traceback" in done.stderr) == (0, False)
-        assert done.stdout.endswith('> \n=== left: score 0.5, 1 calls, 1 actions; {"position":4}\n')
-
-    def test_so_is_quit(self) -> None:
-        done = play(f"env={CORRIDOR}", "task.index=8", typed="walk 4\nquit\nwalk 4\n")
-        assert done.stdout.endswith('> \n=== left: score 0.5, 1 calls, 1 actions; {"position":4}\n')
+    def test_what_is_shown(self, golden: Golden) -> None:
+        shown = {}
+        for name, (arguments, typed) in PLAYS.items():
+            done = play(*arguments, typed=typed)
+            shown[name] = f"{done.stdout}{done.stderr}[exit status {done.returncode}]"
+        golden("hand_play.txt", table(shown))
 
     def test_tab_completes_a_name_on_a_terminal(self) -> None:
         ours, theirs = pty.openpty()
@@ -122,12 +117,6 @@ class TestPlay:
         os.close(ours)
         assert process.wait(HANGS_S) == 0
         assert shown.replace("\r", "").endswith('=== left: score 0.5, 1 calls, 1 actions; {"position":4}\n')
-
-    def test_a_missing_option_is_named_as_it_is_typed(self) -> None:
-        line = complaint(play("env=scienceworld", typed=""))
-        assert line.startswith(
-            "env.family must be set for a split: env.family=3 (electricity) or env.family=4"
-        )
 
     def test_so_is_ctrl_c(self) -> None:
         process = started(f"env={CORRIDOR}")
@@ -194,14 +183,3 @@ class TestPlay:
         assert done.returncode == 0
         assert r"\x1b[2JYou are at field 0" in done.stdout
         assert "\x1b" not in done.stdout
-
-    def test_what_does_not_exist(self) -> None:
-        line = complaint(play(f"env={CORRIDOR}", "task.name=maze", typed=""))
-        assert line.startswith("task maze 0 could not be started: unknown task 'maze' of")
-        line = complaint(play("env=scienceworld", "task.name=fly", "task.index=0", typed=""))
-        assert "unknown task 'fly' of scienceworld; known: boil, " in line
-
-    def test_a_broken_environment_is_one_line(self) -> None:
-        done = play(f"env={CORRIDOR}", "task.name=broken_step", "task.index=9", typed="walk 3\n")
-        assert done.returncode == 1
-        assert done.stderr.splitlines() == ["walking", "error: walk failed: RuntimeError: the floor broke"]
