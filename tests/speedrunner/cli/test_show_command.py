@@ -9,6 +9,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.store.records import CallNode, EpisodeRow, Message, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
+from tests.refusals import Golden, table
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.speedrunner.run_samples import trajectory
 
@@ -37,7 +38,7 @@ def test_of_a_sleep_it_prints_what_its_agents_read_and_wrote(learnt: ScriptedRun
     assert there == f"{learnt.dir} has no sleep/0007; it has sleep/0001 to sleep/0002"
 
 
-def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Path) -> None:
+def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Path, golden: Golden) -> None:
     turns = [
         Turn(
             messages=[Message("user", "go\rstop")],
@@ -53,55 +54,23 @@ def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Pa
     fault = trajectory(
         turns=turns, termination=Termination.ENGINE_ERROR, outcome=None, error="gone\nat \x1b]0;x"
     )
-    with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        run.write_config("run: {}\n")
-        run.append_trajectory("train", 0, fault)
-    done = in_process("show", str(tmp_path / "run"), "train/0")
-    assert (
-        "--- user\ngo\\x0dstop\n--- actor (0.00 s; tokens: 5 uncached, 4 cached, 1 reasoning, 2 action)"
-        in done.stdout
-    )
-    assert "\\x1b[2Jleft\n[1]\n  thought: Or\\x07 right?\n  go() error: boom \\x9b31m\n" in done.stdout
-    assert "--- critic (" in done.stdout
-    assert "[2]\n  no valid call: no call; written: hm\n" in done.stdout
-    assert "engine_error, unscored" in done.stdout
-    assert done.stdout.endswith("gone\nat \\x1b]0;x\n")
-    assert not any(ord(char) < 32 and char != "\n" for char in done.stdout)
-
-
-def test_the_list_of_episodes_begins_with_the_failed_ones_and_says_why(tmp_path: Path) -> None:
-    looping = trajectory(
-        "train/0001",
-        turns=[
-            Turn([], "", Usage(9, 0, 3), 0.1, executed=CallNode("wait", "primitive", {}, actions=1))
-            for _ in range(4)
-        ],
-        termination=Termination.ACTION_LIMIT,
-        outcome=Outcome(0.5, False, {}),
-    )
-    with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        run.write_config("run: {}\n")
-        for played in (trajectory("train/0000"), looping):
-            run.append_trajectory("train", 0, played)
-            run.append_episode(EpisodeRow.of(played, "train", 0))
-    path = tmp_path / "run"
-    assert in_process("show", str(path)).stdout.splitlines() == [
-        f"{path}: 2 finished episodes, 1 failed",
-        "episode     ended by      score  LLM calls  actions  output tokens",
-        "train/0001  action_limit  0.500          4        4             12"
-        "  Reached the limit of actions after 4; repeated wait() 4 times with the same results,"
-        " until the end",
-        "train/0000  success       1.000          2        3             30",
-        f"One episode, turn by turn: speedrunner show {path} train/0001",
-    ]
-    assert "\nwhy it failed: Reached the limit of actions after 4; repeated" in (
-        in_process("show", str(path), "train/1").stdout
-    )
-
-
-def test_a_run_without_episodes_has_an_empty_list(tmp_path: Path) -> None:
-    with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        run.write_config("run: {}\n")
-    assert in_process("show", str(tmp_path / "run")).stdout == (
-        f"{tmp_path / 'run'}: 0 finished episodes, 0 failed\n"
-    )
+    waits = Turn([], "", Usage(9, 0, 3), 0.1, executed=CallNode("wait", "primitive", {}, actions=1))
+    end = {"termination": Termination.ACTION_LIMIT, "outcome": Outcome(0.5, False, {})}
+    looping = trajectory("train/0001", turns=[waits] * 4, **end)
+    for name, played in {
+        "empty": [],
+        "faulty": [fault],
+        "looping": [trajectory("train/0000"), looping],
+    }.items():
+        with RunDirectory.open_for_writing(tmp_path / name) as run:
+            run.write_config("run: {}\n")
+            for each in played:
+                run.append_trajectory("train", 0, each)
+                run.append_episode(EpisodeRow.of(each, "train", 0))
+    shown = {}
+    for words in ("empty", "looping", "looping train/1", "faulty train/0"):
+        name, *episode = words.split()
+        done = in_process("show", str(tmp_path / name), *episode)
+        shown[f"speedrunner show {words}"] = done.stdout + done.stderr
+    assert not any(ord(char) < 32 and char != "\n" for text in shown.values() for char in text)
+    golden("shown_episodes.txt", table(shown, HERE=tmp_path))

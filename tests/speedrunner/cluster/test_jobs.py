@@ -11,6 +11,7 @@ import pytest
 from speedrunner.cluster.jobs import JOBS, JobPart, JobStatus, Submitted, job_status, note_jobs
 from speedrunner.store.files import StorageError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
+from tests.refusals import Golden, table
 from tests.scripted_runs import in_process
 from tests.stand_in_slurm import stand_in
 
@@ -92,24 +93,21 @@ class TestTheCommand:
     def planned(self, runs: Path) -> None:
         note_sweep(runs, SweepPlan("speedrunner sweep list.yaml", [PlannedRun("one"), PlannedRun("two")]))
 
-    def test_says_a_line_for_each_job(self, runs: Path) -> None:
-        queue(runs, "7_1|RUNNING|gpu07|1|None|", "7_2|PENDING||0|Resources|")
-        told = in_process("status", str(runs)).stdout
-        assert f"job 7_1: running on gpu07, restarts: 1; not finished: one; log: {runs}/jobs/7_1.log" in told
-        assert "job 7_2: pending (Resources: it starts when enough of the nodes are free); not fin" in told
+    def test_says_a_line_for_each_job_of_an_unfinished_run(self, runs: Path, golden: Golden) -> None:
+        def status(*lines: str) -> str:
+            queue(runs, *lines)
+            return in_process("status", str(runs)).stdout
 
-    def test_tells_one_that_ended_before_its_runs(self, runs: Path) -> None:
-        queue(runs)
-        assert (
-            "job 7_1: no longer in the queue; not finished: one; log: "
-            in in_process("status", str(runs)).stdout
-        )
-
-    def test_its_error_is_shown(self, runs: Path) -> None:
-        queue(runs)
+        shown = {
+            "one runs and one waits": status("7_1|RUNNING|gpu07|1|None|", "7_2|PENDING||0|Resources|"),
+            "both ended": status(),
+        }
         (runs / "jobs").mkdir()
         (runs / "jobs/7_1.log").write_text("error: no GPU\n")
-        assert "not finished: one; error: no GPU; log: " in in_process("status", str(runs)).stdout
+        shown["both ended, one with an error"] = status()
+        note_jobs(runs, Submitted([part(runs, "9_1", "one")]))
+        shown["a later one waits for the same run"] = status("9_1|PENDING||0|Priority|")
+        golden("cluster/status_of_jobs.txt", table(shown, RUNS=runs))
 
     @pytest.mark.parametrize("name", ["../private.log", "jobs/link/private.log", "\0"])
     def test_but_no_file_outside_of_the_folder_is_read(self, runs: Path, name: str) -> None:
@@ -121,13 +119,6 @@ class TestTheCommand:
         done = in_process("status", str(runs))
         assert (done.returncode, "secret" in done.stdout) == (0, False)
         assert "job 8_1: no longer in the queue" in done.stdout
-
-    def test_but_not_where_a_later_one_has_them(self, runs: Path) -> None:
-        note_jobs(runs, Submitted([part(runs, "9_1", "one")]))
-        queue(runs, "9_1|PENDING||0|Priority|")
-        told = in_process("status", str(runs)).stdout
-        assert "job 7_1" not in told
-        assert "job 9_1: pending" in told
 
     def test_gives_scripts_all_of_it(self, runs: Path) -> None:
         queue(runs, "7_1|RUNNING|gpu07|0|None|")

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from serving.meter import LedgerRow
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters, Prices, Usage
 from speedrunner.results.cost_text import (
@@ -20,8 +21,9 @@ from speedrunner.results.cost_text import (
     reconciliation_line,
     total_lines,
 )
-from speedrunner.results.ledger import run_costs
+from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook
+from tests.refusals import Golden, table
 from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
 
 FIRST = {
@@ -77,22 +79,6 @@ def test_where_a_policy_has_notes_and_no_skills_the_table_says_so() -> None:
     assert shown(SECOND | {"notes": True}) == "1/2"
 
 
-def test_the_notes_tell_what_is_left_out_and_the_prices() -> None:
-    text = notes([FIRST, SECOND], [BY_TOKEN])
-    assert "1 test episodes (-n) ended by an infrastructure error and have no score" in text
-    assert "Prices: a list; 1 uncached, 0.1 cached, 10 output (USD per million tokens)." in text
-    assert "have no score" not in notes([SECOND], [BY_TOKEN])
-
-
-def test_of_several_models_each_has_its_prices() -> None:
-    assert price_text(PriceBook("mine", {"m": LIST, "n": LIST})) == price_text(PriceBook("mine", {"m": LIST}))
-    assert price_text(PriceBook("mine", {"m": LIST, "n": Prices(2, 2, 2)})) == (
-        "mine; m: 1 uncached, 0.1 cached, 10 output (USD per million tokens);"
-        " n: 2 uncached, 2 cached, 2 output (USD per million tokens)"
-    )
-    assert price_text(BY_HOUR) == "hours; m on 4 GPUs"
-
-
 def test_the_last_line_of_several_runs_is_their_sum(tmp_path: Path) -> None:
     runs = run_costs([stored(tmp_path / name, ROWS) for name in "ab"], [BY_TOKEN] * 2)
     one, two, whole = (line.split() for line in total_lines(["a", "b"], runs)[1:])
@@ -108,72 +94,46 @@ def test_costs_with_engine_time_and_cache(tmp_path: Path, golden: Callable[[str,
     golden("costs.txt", "\n".join([*cost_lines(costs), "", *total_lines(["a"], [costs]), "", *narrow, ""]))
 
 
-def test_what_is_not_measured_is_told(tmp_path: Path) -> None:
-    rows = [*ROWS[1:], row(7.0, Usage(5, 0, 5), "inducer", model="other")]
-    (costs,) = run_costs([stored(tmp_path / "run", rows)], [BY_TOKEN])
-    lines = cost_lines(costs)
-    assert "USD of other: not measured; the sums are without it." in lines
-    assert any(line.startswith("Engine time: not measured") for line in lines)
-    assert any(line.startswith("Prefix cache: not measured") for line in lines)
+ENGINE = Counters(30, 20, 5)
+ACCOUNTS = {
+    "equal counts": (ENGINE, Counters(), True),
+    "equal counts, with a bound of what was cut off": (ENGINE, Counters(9, 9, 9), False),
+    "a token too many": (Counters(31, 20, 5), Counters(), True),
+    "a token too many within the bound": (Counters(31, 20, 5), Counters(9, 9, 4), True),
+    "ten tokens too many": (Counters(40, 20, 5), Counters(9, 9, 4), True),
+    "a token too few": (Counters(29, 20, 5), Counters(9, 9, 4), True),
+    "a token too many of another's engine": (Counters(31, 20, 5), Counters(), False),
+}
+"""What an engine counted, the most that was cut off, and whether the engine is ours."""
 
 
-def test_budgets_of_thinking_that_were_too_little_are_told_by_role(tmp_path: Path) -> None:
+def account(engine: Counters, at_most: Counters, ours: bool) -> str:
+    counts = {
+        "ledger": ENGINE,
+        "engine": engine,
+        "at_most": at_most,
+        "unreported": 2 if at_most != Counters() else 0,
+    }
+    return reconciliation_line(Reconciliation(model="m", since=0.0, time=0.0, ours=ours, **counts))
+
+
+def test_notes_tell_prices_and_what_is_left_out_or_not_measured(tmp_path: Path, golden: Golden) -> None:
+    def costs(name: str, *rows: LedgerRow) -> RunCosts:
+        (found,) = run_costs([stored(tmp_path / name, [*rows])], [BY_TOKEN])
+        return found
+
     cut = msgspec.structs.replace(row(7.0, Usage(5, 0, 5)), thought_cut=True)
-    (costs,) = run_costs([stored(tmp_path / "run", [*ROWS, cut])], [BY_TOKEN])
-    of = costs.roles["actor"].answers
-    (line,) = (each for each in cost_lines(costs) if "thinking" in each)
-    share = f"{1 / of:.0%}"
-    assert line == f"Answers whose thinking was closed at its budget: 1 of {of} of actor ({share})."
-    (usual,) = run_costs([stored(tmp_path / "usual", ROWS)], [BY_TOKEN])
-    assert not any("thinking" in each for each in cost_lines(usual))
-
-
-def test_requests_that_were_cut_off_are_bounded(tmp_path: Path) -> None:
-    (costs,) = run_costs([stored(tmp_path / "run", ROWS)], [BY_TOKEN])
-    assert limit_lines(costs) == [
-        "1 requests were cut off before their tokens were reported: at most 2000 prompt and 500 generated"
-        " tokens,"
-        " 0.007000 USD, beyond these sums."
-    ]
-    (usual,) = run_costs([stored(tmp_path / "usual", ROWS[:2])], [BY_TOKEN])
-    assert limit_lines(usual) == []
-
-
-CUT_OFF = (
-    "2 requests were cut off before their tokens were reported; for these the engine counted 1 prompt and 0"
-    " generated tokens, of at most 9 and 4"
-)
-
-
-@pytest.mark.parametrize(
-    ("engine", "at_most", "ours", "verdict"),
-    [
-        (Counters(30, 20, 5), Counters(), True, "they agree to the token"),
-        (Counters(30, 20, 5), Counters(9, 9, 9), False, "they agree to the token"),
-        (Counters(31, 20, 5), Counters(), True, "they DIFFER, which is a defect: please report it"),
-        (Counters(31, 20, 5), Counters(9, 9, 4), True, CUT_OFF),
-        (Counters(40, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
-        (Counters(29, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
-        (Counters(31, 20, 5), Counters(), False, "they differ: SpeedRunner did not start the engine"),
-    ],
-)
-def test_the_account_says_whether_ledger_and_engine_agree(
-    engine: Counters, at_most: Counters, ours: bool, verdict: str
-) -> None:
-    unreported = 2 if at_most != Counters() else 0
-    reconciliation = Reconciliation(
-        model="tiny-random",
-        since=0.0,
-        ledger=Counters(30, 20, 5),
-        engine=engine,
-        unreported=unreported,
-        at_most=at_most,
-        ours=ours,
-        time=0.0,
-    )
-    line = reconciliation_line(reconciliation)
-    assert line.startswith(
-        f"Tokens of tiny-random by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20,"
-        " generated 5 / 5: "
-    )
-    assert verdict in line
+    other = row(7.0, Usage(5, 0, 5), "inducer", model="other")
+    texts = {
+        "an unscored episode": notes([FIRST, SECOND], [BY_TOKEN]),
+        "all episodes scored": notes([SECOND], [BY_TOKEN]),
+        "two models with equal prices": price_text(PriceBook("mine", {"m": LIST, "n": LIST})),
+        "two models": price_text(PriceBook("mine", {"m": LIST, "n": Prices(2, 2, 2)})),
+        "by the hour": price_text(BY_HOUR),
+        "a model without prices": "\n".join(cost_lines(costs("unpriced", *ROWS[1:], other))),
+        "a thought that was cut": "\n".join(cost_lines(costs("cut", *ROWS, cut))),
+        "a request that was cut off": "\n".join(limit_lines(costs("usual", *ROWS))),
+        "no request that was cut off": "\n".join(limit_lines(costs("whole", *ROWS[:2]))),
+        **{f"account: {name}": account(*counts) for name, counts in ACCOUNTS.items()},
+    }
+    golden("cost_notes.txt", table(texts))
