@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +11,11 @@ import pytest
 
 from serving.engine import toolkit
 from serving.engine.toolkit import Toolkit, find_toolkit, server_path
+from tests.refusals import Golden, table
 
 pytestmark = pytest.mark.process
 
 Install = Callable[..., Path]
-
-OFF = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_USE_DEEP_GEMM": "0"}
 
 
 def program(file: Path, script: str) -> Path:
@@ -64,24 +64,54 @@ def install(tmp_path: Path) -> Install:
     return install
 
 
-def texts(found: Toolkit) -> list[str]:
-    return [each.text for each in found.problems]
-
-
 def test_a_complete_toolkit_is_used_and_named_to_the_server(install: Install) -> None:
     home = install()
     assert find_toolkit() == Toolkit(home / "bin" / "nvcc", (13, 0), [])
     assert find_toolkit().settings() == {"CUDA_HOME": str(home)}
 
 
-def test_without_a_toolkit_nothing_is_compiled_with_nvcc(tmp_path: Path) -> None:
-    found = find_toolkit()
-    assert (found.nvcc, found.version, found.settings()) == (None, None, OFF)
-    assert texts(found) == [
-        f"nvcc is missing: PATH, {tmp_path}/usr-local-cuda and the environment's packages have none,"
-        " and CUDA_HOME is not set"
-    ]
-    assert [each.fatal for each in found.problems] == [False]
+UNLIKE = "echo 'trial.cu:1: note: see'; echo 'error: unsupported GNU version'; exit 1"
+NO_NVCC = "echo 'nvcc: libraries not found'; exit 1"
+UNLINKED = "echo '/usr/bin/ld: cannot find -lcudart'; exit 1"
+PROBLEMS: dict[str, tuple[dict[str, str | None], Callable[[Path], object]]] = {
+    "headers of another version": ({"nvcc": "13.5"}, lambda folder: None),
+    "headers that are missing": (
+        {"headers": None},
+        lambda folder: (folder / "usr-local-cuda/include/curand.h").unlink(),
+    ),
+    "a compiler that does not suit nvcc": ({"compiles": UNLIKE}, lambda folder: None),
+    "a library that is missing": ({}, lambda folder: program(folder / "bin/c++", UNLINKED)),
+    "an nvcc that does not run": ({}, lambda folder: program(folder / "usr-local-cuda/bin/nvcc", NO_NVCC)),
+    **{
+        f"no {name}": ({}, lambda folder, name=name: (folder / "bin" / name).unlink())
+        for name in ("gcc", "c++", "ninja")
+    },
+    "no Python.h": ({}, lambda folder: (folder / "python/include/Python.h").unlink()),
+    "no toolkit": ({}, lambda folder: shutil.rmtree(folder / "usr-local-cuda")),
+}
+"""How a toolkit is installed, and what is changed then."""
+
+
+def describe(found: Toolkit) -> str:
+    levels = {True: "failed", False: "warning"}
+    lines = [f"{levels[each.fatal]}: {each.text}; {each.remedy}" for each in found.problems]
+    return "\n".join([*lines, f"{found.nvcc} {found.version} {found.settings()}"])
+
+
+def test_each_problem_is_named_with_its_remedy(install: Install, tmp_path: Path, golden: Golden) -> None:
+    shutil.copytree(tmp_path, whole := tmp_path.with_name(f"{tmp_path.name}-whole"))
+    texts = {}
+    for name, (options, change) in PROBLEMS.items():
+        install(**options)
+        change(tmp_path)
+        texts[name] = describe(find_toolkit())
+        shutil.rmtree(tmp_path)
+        shutil.copytree(whole, tmp_path)
+    install()
+    gone = {"PATH": str(tmp_path / "bin"), "CUDA_HOME": str(tmp_path / "gone")}
+    texts["CUDA_HOME without a toolkit"] = describe(find_toolkit(gone))
+    text = table(texts, HERE=tmp_path)
+    golden("toolkit_problems.txt", re.sub(r"python3\.\d+-dev", "python3.N-dev", text))
 
 
 def test_deep_gemm_needs_a_newer_nvcc_than_flashinfer(install: Install) -> None:
@@ -92,52 +122,11 @@ def test_deep_gemm_needs_a_newer_nvcc_than_flashinfer(install: Install) -> None:
     assert find_toolkit().settings() == {"CUDA_HOME": str(home)}
 
 
-def test_headers_of_another_version_are_a_problem(install: Install) -> None:
-    home = install(nvcc="13.5")
-    found = find_toolkit()
-    assert texts(found) == [
-        f"{home}/bin/nvcc is 13.5, and the headers in {home}/include are those of CUDA 13.0"
-    ]
-    assert (found.version, found.settings()) == ((13, 5), OFF)
-
-
-def test_headers_that_are_missing_are_named(install: Install) -> None:
-    home = install(headers=None)
-    (home / "include" / "curand.h").unlink()
-    assert texts(find_toolkit()) == [
-        f"{home}/include has no cuda_runtime_api.h",
-        f"{home}/include has no curand.h",
-    ]
-
-
-def test_a_toolkit_that_cannot_compile_is_reported_with_the_compilers_error(install: Install) -> None:
-    home = install(compiles="echo 'trial.cu:1: note: see'; echo 'error: unsupported GNU version'; exit 1")
-    assert texts(find_toolkit()) == [f"{home} cannot compile a small kernel: error: unsupported GNU version"]
-
-
-def test_a_kernel_that_cannot_be_linked_is_a_problem(install: Install, machine: Path) -> None:
-    home = install()
-    program(machine / "c++", "echo '/usr/bin/ld: cannot find -lcudart'; exit 1")
-    assert texts(find_toolkit()) == [
-        f"{home} cannot compile a small kernel: /usr/bin/ld: cannot find -lcudart"
-    ]
-
-
-def test_an_nvcc_that_does_not_run_is_a_problem(install: Install) -> None:
-    home = install()
-    program(home / "bin" / "nvcc", "echo 'nvcc: libraries not found'; exit 1")
-    found = find_toolkit()
-    assert (found.version, found.settings()) == (None, OFF)
-    assert texts(found) == [f"{home}/bin/nvcc --version reports no version: nvcc: libraries not found"]
-
-
 def test_cuda_home_is_the_users_choice_also_where_it_is_wrong(install: Install, tmp_path: Path) -> None:
     install()
     other = install("other", nvcc="12.9", headers="12090")
     assert find_toolkit({"PATH": str(tmp_path / "bin"), "CUDA_HOME": str(other)}).version == (12, 9)
     assert find_toolkit({"PATH": str(tmp_path / "bin"), "CUDA_PATH": str(other)}).version == (12, 9)
-    found = find_toolkit({"PATH": str(tmp_path / "bin"), "CUDA_HOME": str(tmp_path / "gone")})
-    assert texts(found) == [f"CUDA_HOME is {tmp_path}/gone, which has no bin/nvcc"]
 
 
 def test_a_wrapper_on_the_path_gives_way_to_the_toolkit_that_it_calls(
@@ -155,24 +144,6 @@ def test_the_compiler_among_the_packages_is_taken_last(install: Install) -> None
     assert find_toolkit().nvcc == home / "bin" / "nvcc"
 
 
-@pytest.mark.parametrize(
-    ("missing", "text", "fatal"),
-    [
-        ("gcc", "the C compiler is missing: gcc or clang is not on the PATH", True),
-        ("c++", "the C++ compiler is missing: c++ is not on the PATH", False),
-        ("ninja", "ninja is not on the PATH", False),
-    ],
-)
-def test_programs_that_are_missing_are_named(
-    install: Install, machine: Path, missing: str, text: str, fatal: bool
-) -> None:
-    install()
-    (machine / missing).unlink()
-    found = find_toolkit()
-    assert [(each.text, each.fatal) for each in found.problems] == [(text, fatal)]
-    assert found.settings() == OFF
-
-
 def test_compilers_may_have_other_names(install: Install, machine: Path) -> None:
     install()
     for name in ("gcc", "c++"):
@@ -180,14 +151,6 @@ def test_compilers_may_have_other_names(install: Install, machine: Path) -> None
     path = {"PATH": str(machine)}
     assert len(find_toolkit(path).problems) == 2
     assert find_toolkit(path | {"CC": "our-gcc", "CXX": "our-c++ -m64"}).problems == []
-
-
-def test_pythons_headers_are_needed_by_any_gpu_server(install: Install, tmp_path: Path) -> None:
-    install()
-    (tmp_path / "python" / "include" / "Python.h").unlink()
-    (problem,) = find_toolkit().problems
-    assert problem.text == f"Python's headers are missing: {tmp_path}/python/include has no Python.h"
-    assert (problem.remedy.startswith("install python3."), problem.fatal) == (True, True)
 
 
 def test_the_interpreters_programs_come_first_on_a_servers_path(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from speedrunner.bench.tool_probe import THINKING_TOKENS, thinking_role, with_bu
 from speedrunner.cli.probe_command import cache, tools
 from speedrunner.config.schema import InvalidConfig
 from tests.probe_engines import Forgetful, Probed, sample_call
+from tests.refusals import Golden, refusals
 from tests.scripted_engine import Answer, Request, call, refuse, say
 
 app = typer.Typer()
@@ -112,48 +114,44 @@ class TestCache:
         assert one_object(machine.stdout)["advice"] != []
 
 
-class TestRefusals:
-    def test_a_server_that_does_not_answer(self, model_config_file: str) -> None:
-        done = probe("cache", model_config_file, "serving.url=unix:/nowhere/at/all")
-        assert isinstance(done.exception, ServerFailed)
-        assert "nothing answers at unix:/nowhere/at/all" in str(done.exception)
+def test_what_cannot_be_probed_is_refused(
+    tiny_model_config: ModelConfig,
+    tiny_tokenizer: ChatTokenizer,
+    model_config_file: str,
+    tmp_path: Path,
+    golden: Golden,
+) -> None:
+    def without(asked: Request) -> Answer:
+        return refuse(400, "auto tool choice is off") if asked.tools else say("")
 
-    def test_a_server_without_built_in_calls(
-        self, model_config_file: str, tiny_tokenizer: ChatTokenizer
-    ) -> None:
-        def without(asked: Request) -> Answer:
-            return refuse(400, "auto tool choice is off") if asked.tools else say("")
+    def run(*arguments: str) -> None:
+        if error := probe(*arguments).exception:
+            raise error
 
-        with Probed(tiny_tokenizer, without) as server:
-            done = probe("tools", model_config_file, f"serving.url={server.endpoint}", "--built-in")
-        assert isinstance(done.exception, ServerFailed)
-        assert "start it with --enable-auto-tool-choice --tool-call-parser qwen3_json" in str(done.exception)
-
-    def test_a_cache_behind_a_hosted_api(self) -> None:
-        done = probe("cache", "model=gpt-5.4-mini")
-        assert isinstance(done.exception, InvalidConfig)
-        assert "is on the responses API" in str(done.exception)
-
-    def test_more_turns_than_fit(
-        self, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
-    ) -> None:
-        model_config = written(tiny_model_config, tmp_path, context=3_000)
-        with Probed(tiny_tokenizer) as server:
-            done = probe("cache", model_config, f"serving.url={server.endpoint}", "--turns", "200")
-        assert isinstance(done.exception, InvalidConfig)
-        assert str(done.exception).startswith("--turns 200 is too many: ")
-
-    def test_thinking_of_a_model_that_does_not_think(self) -> None:
-        with pytest.raises(InvalidConfig, match="'qwen3-4b-instruct' does not think"):
-            thinking_role(load_model_config("qwen3-4b-instruct"), True)
-
-    def test_thinking_on_the_chat_route(self) -> None:
-        with pytest.raises(InvalidConfig, match="--thinking needs the completions API"):
-            thinking_role(with_built_in_calls(load_model_config("tiny-random")), True)
-
-    def test_built_in_calls_of_a_hosted_model(self) -> None:
-        with pytest.raises(InvalidConfig, match=r"model 'gpt-5\.4-mini' is hosted"):
-            with_built_in_calls(load_model_config("gpt-5.4-mini"))
+    (tmp_path / "short").mkdir()
+    short = written(tiny_model_config, tmp_path / "short", context=3_000)
+    with Probed(tiny_tokenizer, without) as bare, Probed(tiny_tokenizer) as server:
+        tries = {
+            "no server": partial(run, "cache", model_config_file, "serving.url=unix:/nowhere/at/all"),
+            "a server without built-in calls": partial(
+                run, "tools", model_config_file, f"serving.url={bare.endpoint}", "--built-in"
+            ),
+            "a cache behind a hosted API": partial(run, "cache", "model=gpt-5.4-mini"),
+            "more turns than fit": partial(
+                run, "cache", short, f"serving.url={server.endpoint}", "--turns", "200"
+            ),
+            "thinking of a model that does not think": partial(
+                thinking_role, load_model_config("qwen3-4b-instruct"), True
+            ),
+            "thinking on the chat API": partial(
+                thinking_role, with_built_in_calls(load_model_config("tiny-random")), True
+            ),
+            "built-in calls of a hosted model": partial(
+                with_built_in_calls, load_model_config("gpt-5.4-mini")
+            ),
+        }
+        text = refusals(tries, (ServerFailed, InvalidConfig), SERVER=bare.endpoint)
+    golden("refused_probes.txt", text)
 
 
 def test_thinking_is_the_model_configs_unless_it_is_asked_for() -> None:

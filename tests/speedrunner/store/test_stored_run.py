@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,12 +19,16 @@ from speedrunner.store.records import Policy
 from speedrunner.store.run_data import LABELS_BYTES, ROW_BYTES, RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
+from tests.refusals import Golden, refusals
 from tests.speedrunner.run_samples import play, process, sleep, trajectory
 
 
 @pytest.fixture
 def path(tmp_path) -> Path:
     return tmp_path / "runs" / "one"
+
+
+HOW = ("read", "write")
 
 
 def opened(path: Path, how: str) -> None:
@@ -87,41 +92,28 @@ def as_nobody(path: Path, how: str) -> str:
 
 
 class TestForeignDirectories:
-    def refused(self, path: Path, how: str) -> str:
-        with pytest.raises(RunDirectoryError) as error:
-            opened(path, how)
-        message = str(error.value)
-        assert "\n" not in message
-        assert str(path) in message
-        return message
-
-    @pytest.mark.parametrize("how", ["read", "write"])
-    def test_a_file_in_its_place(self, tmp_path, how):
-        path = tmp_path / "run"
-        path.write_text("mine")
-        assert "is a file" in self.refused(path, how)
-        assert path.read_text() == "mine"
-
-    @pytest.mark.parametrize("how", ["read", "write"])
-    def test_a_folder_that_is_no_run_is_left_alone(self, tmp_path, how):
-        (tmp_path / "thesis.tex").touch()
-        assert "thesis.tex, but no config.yaml" in self.refused(tmp_path, how)
-        assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
-
-    def test_an_empty_folder_may_become_a_run_but_is_none_to_read(self, tmp_path):
-        assert "no config.yaml" in self.refused(tmp_path, "read")
-        play(tmp_path)
-
-    def test_a_path_below_a_file(self, tmp_path):
-        (tmp_path / "file").touch()
-        assert "does not exist" in self.refused(tmp_path / "file" / "run", "read")
-        assert "not a directory" in self.refused(tmp_path / "file" / "run", "write")
-
-    @pytest.mark.parametrize("how", ["read", "write"])
-    def test_a_run_of_a_later_version(self, path, how):
-        play(path)
-        (path / "state.json").write_text('{"steps": [], "format": 3}')
-        assert "format 3" in self.refused(path, how)
+    def test_what_is_no_run_is_refused_and_left_alone(self, tmp_path, golden: Golden):
+        file, other, empty, later = (tmp_path / name for name in ("file", "other", "empty", "later"))
+        file.write_text("mine")
+        for folder in (other, empty):
+            folder.mkdir()
+        (other / "thesis.tex").touch()
+        play(later)
+        (later / "state.json").write_text('{"steps": [], "format": 3}')
+        places = {
+            "a file": file,
+            "a folder with something else": other,
+            "a path below a file": file / "run",
+            "a run of a later version": later,
+        }
+        tries = [
+            (f"{name}: {how}", partial(opened, path, how)) for name, path in places.items() for how in HOW
+        ]
+        tries.append(("an empty folder: read", partial(opened, empty, "read")))
+        golden("no_runs.txt", refusals(tries, RunDirectoryError, HERE=tmp_path))
+        assert file.read_text() == "mine"
+        assert [file.name for file in other.iterdir()] == ["thesis.tex"]
+        play(empty)
 
     def test_a_record_of_a_later_version(self, path):
         play(path)
@@ -132,7 +124,7 @@ class TestForeignDirectories:
             run.trajectories(0)
 
     @pytest.mark.process
-    @pytest.mark.parametrize("how", ["read", "write"])
+    @pytest.mark.parametrize("how", HOW)
     def test_no_permission_to_read(self, open_folder, how):
         path = open_folder / "run"
         play(path)
@@ -172,7 +164,7 @@ FILES = [
 class TestLinksAndSpecialFiles:
     """A folder that somebody else has prepared, or that was copied, is told of and never waited for."""
 
-    @pytest.mark.parametrize("how", ["read", "write"])
+    @pytest.mark.parametrize("how", HOW)
     def test_a_state_behind_a_link_to_nowhere_is_not_an_empty_one(self, path, how):
         play(path)
         (path / "state.json").unlink()
@@ -204,25 +196,13 @@ class TestLinksAndSpecialFiles:
         run.trajectories(0), run.episodes, run.requests, run.reconciliations, run.sleeps
         run.policies.load(0)
 
-    @pytest.mark.parametrize(
-        ("name", "most"),
-        [
-            ("state.json", 8 * 2**20),
-            ("sleeps/0001.json", 64 * 2**20),
-            ("config.yaml", 128 * 2**10),
-        ],
-    )
-    def test_a_file_that_is_too_large_is_one_line(self, path, name, most):
-        play(path)
-        os.truncate(path / name, 2**33)
-        with pytest.raises(StorageError, match=rf"{name} has {2**33} bytes; at most {most} are read"):
-            self.read_all(path)
-
-    def test_a_line_that_is_too_large_is_one_line(self, path):
-        play(path)
-        os.truncate(path / "requests.jsonl", 2**33)
-        with pytest.raises(StorageError, match=rf"requests.jsonl, line \d+ has more than {2**26} bytes"):
-            self.read_all(path)
+    def test_what_is_too_large_is_one_line(self, tmp_path, golden: Golden):
+        tries = []
+        for name in ("state.json", "sleeps/0001.json", "config.yaml", "requests.jsonl"):
+            play(path := tmp_path / name.partition(".")[0])
+            os.truncate(path / name, 2**33)
+            tries.append((f"{name} of 8 GiB", partial(self.read_all, path)))
+        golden("too_large_files.txt", refusals(tries, StorageError, HERE=tmp_path))
 
 
 class TestLedger:
