@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.cluster.partition import Node, find_shortage
 from speedrunner.slurm import SlurmRefused
+from tests.refusals import Golden, table
 from tests.stand_in_slurm import last_call, stand_in
 
 pytestmark = pytest.mark.process
@@ -45,32 +47,16 @@ def test_a_job_that_fits_lacks_nothing(folder: Path) -> None:
     assert shortage(folder, wanted(16, 100, gpus=4), CPU_NODE, GPU_NODE, partition="gpu") == ""
 
 
-def test_the_largest_node_is_named_with_settings_that_fit(folder: Path) -> None:
-    assert shortage(folder, wanted(8, 32), SMALL) == (
-        "a job asks for 8 CPUs and 32 GB; the largest node of main has 2 CPUs and 7.81 GB."
-        " Set cluster.cpus=2 cluster.memory_gb=7"
-    )
-
-
-def test_no_node_has_both_cores_and_gpus(folder: Path) -> None:
-    assert shortage(folder, wanted(32, 64, gpus=4), CPU_NODE, GPU_NODE, partition="gpu") == (
-        "a job asks for 32 CPUs, 64 GB and 4 GPUs; the largest node of gpu has 16 CPUs, 125 GB and 4 GPUs."
-        " Set cluster.cpus=16"
-    )
-
-
-def test_without_gpus_another_partition_is_the_way_out(folder: Path) -> None:
-    assert shortage(folder, wanted(gpus=1), SMALL).endswith(
-        "has 2 CPUs, 7.81 GB and 0 GPUs. Set another cluster.partition"
-    )
-
-
-def test_a_model_over_several_nodes_needs_so_many(folder: Path) -> None:
-    job = wanted(gpus=4)
-    assert shortage(folder, job, GPU_NODE, GPU_NODE, partition="gpu", count=2) == ""
-    assert shortage(folder, job, GPU_NODE, CPU_NODE, partition="gpu", count=2) == (
-        "a job asks for 2 nodes, each with 2 CPUs, 4 GB and 4 GPUs; partition gpu has 1 such node"
-    )
+def test_what_no_node_can_give_is_named_with_settings_that_fit(folder: Path, golden: Golden) -> None:
+    mixed = partial(shortage, folder, partition="gpu")
+    assert mixed(wanted(gpus=4), GPU_NODE, GPU_NODE, count=2) == ""
+    shortages = {
+        "more cores and memory than the largest node": shortage(folder, wanted(8, 32), SMALL),
+        "no node with both cores and GPUs": mixed(wanted(32, 64, gpus=4), CPU_NODE, GPU_NODE),
+        "no GPUs": shortage(folder, wanted(gpus=1), SMALL),
+        "one node of two": mixed(wanted(gpus=4), GPU_NODE, CPU_NODE, count=2),
+    }
+    golden("cluster/shortages.txt", table(shortages))
 
 
 @pytest.mark.parametrize(
