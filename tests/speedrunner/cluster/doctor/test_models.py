@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import threading
@@ -20,6 +21,7 @@ from speedrunner.cluster.doctor import models
 from speedrunner.cluster.doctor.models import files, flags, installation, servers
 from speedrunner.findings import Finding
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
+from tests.refusals import Golden, table
 from tests.stand_in_smi import H100
 
 Stamp = Callable[..., None]
@@ -68,75 +70,52 @@ class TestServers:
         assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
 
 
+def lines_of(check: object, *given: str) -> str:
+    return "\n".join(the(check, *given).lines())
+
+
 class TestFiles:
     """Of every model that a role has."""
 
-    def test_a_bundled_model_is_there(self) -> None:
-        found = the(files, "model=tiny")
-        assert found.level == "ok"
-        assert found.text.endswith(f" GB in {CHECKOUT / 'models/tiny/weights'}; the tokenizer loads")
-
-    def test_a_recipe_needs_no_settings_to_be_prepared(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    def test_what_is_there_or_missing_is_named_with_the_remedy(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
     ) -> None:
-        monkeypatch.setattr(models, "model_path", lambda model_config: tmp_path / "none")
-        assert the(files).remedy == "speedrunner prepare"
+        tiny = (CHECKOUT / "models/tiny.yaml").read_text()
+        found = {"a bundled model": lines_of(files, "model=tiny")}
+        with monkeypatch.context() as patch:
+            patch.setattr(models, "model_path", lambda model_config: tmp_path / "none")
+            found["a recipe that was never followed"] = lines_of(files)
 
-    def test_one_of_the_hub_that_was_never_fetched(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+        for name, weights in (("missing", "/nowhere"), ("bare", str(tmp_path / "weights"))):
+            (tmp_path / f"{name}.yaml").write_text(tiny.replace("models/tiny/weights", weights))
+        found["a folder that is missing"] = lines_of(files, f"model.name={tmp_path}/missing.yaml")
+        shutil.copytree(CHECKOUT / "models/tiny/weights", tmp_path / "weights")
+        (tmp_path / "weights/tokenizer.json").unlink()
+        found["a folder without a tokenizer"] = lines_of(files, f"model.name={tmp_path}/bare.yaml")
+
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-        found = the(files, "model=qwen3-8b")
-        assert found.level == "failed"
-        assert f"is not in {tmp_path}" in found.text
-        assert found.remedy.endswith("and the same HF_HOME: speedrunner prepare model=qwen3-8b")
-
-    def test_one_of_the_hub_whose_weights_are_lost(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        found["a hub model that was never fetched"] = lines_of(files, "model=qwen3-8b")
         hub_model_config(tmp_path)
         folder = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / COMMIT
         folder.mkdir(parents=True)
         for name, content in BUNDLED.items():
             (folder / name).write_bytes(content)
         given = f"model.name={tmp_path / 'model.yaml'}"
-        assert the(files, given).level == "ok"
+        found["a hub model"] = lines_of(files, given)
         (folder / "model.safetensors").unlink()
-        found = the(files, given)
-        assert (found.level, found.text) == ("failed", f"{folder} lacks *.safetensors")
+        found["a hub model without its weights"] = lines_of(files, given)
 
-    def test_a_folder_without_a_tokenizer(self, tmp_path: Path) -> None:
-        weights = tmp_path / "weights"
-        shutil.copytree(CHECKOUT / "models/tiny/weights", weights)
-        (weights / "tokenizer.json").unlink()
-        model_config = tmp_path / "model.yaml"
-        model_config.write_text(
-            (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", str(weights))
-        )
-        found = the(files, f"model.name={model_config}")
-        assert found.level == "failed"
-        assert found.text == f"{weights} lacks tokenizer.json or vocab.json or tokenizer.model"
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        found["a hosted model without its key"] = lines_of(files, "model=gpt-5.4-mini")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+        found["a hosted model with its key"] = lines_of(files, "model=gpt-5.4-mini")
+        text = table(found, HERE=tmp_path, CHECKOUT=CHECKOUT, COMMIT=COMMIT)
+        golden("doctor/model_files.txt", re.sub(r"[\d.]+ GB", "N GB", text))
 
     def test_random_weights_are_not_looked_for(self) -> None:
         given = ["model=qwen3-8b", "model.load_format=dummy"]
         found = the(files, *given)  # whether or not somebody has made the shape's folder already
         assert found.level == "ok" or found.text.endswith("qwen3-8b-shape is created at the first start")
-
-    def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
-        model_config = tmp_path / "model.yaml"
-        model_config.write_text(
-            (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", "/nowhere")
-        )
-        assert the(files, f"model.name={model_config}").text == "the folder /nowhere does not exist"
-
-    def test_a_hosted_model_needs_its_key_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-        found = the(files, "model=gpt-5.4-mini")
-        assert found.level == "failed"
-        assert found.remedy == "export OPENAI_API_KEY=..., also in the job"
-        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
-        assert the(files, "model=gpt-5.4-mini").level == "ok"
 
     def test_runs_that_share_a_model_are_told_of_it_once(self) -> None:
         assert len(list(files(subject_of(["experiment=main", "model=tiny"])))) == 1
@@ -157,32 +136,25 @@ def stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stamp:
 class TestInstallation:
     """By the stamp that `make venv` leaves."""
 
-    def test_one_that_nobody_locked(self) -> None:
-        found = the(installation, "model=tiny")
-        assert (found.level, found.remedy) == ("warning", "make venv")
-
-    def test_the_cpu_build_serves_no_model_config_for_gpus(self, stamp: Stamp) -> None:
-        stamp("cpu")
-        found = the(installation, "model=qwen3-8b")
-        assert (found.level, found.remedy) == ("failed", "make venv KIND=gpu")
-
-    def test_the_gpu_build_needs_a_gpu_for_any_model(
-        self, stamp: Stamp, smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    def test_each_is_named_with_the_command_that_fits(
+        self,
+        stamp: Stamp,
+        smi: Callable[..., None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        golden: Golden,
     ) -> None:
+        found = {"no lock": lines_of(installation, "model=tiny")}
+        stamp("cpu")
+        found["the CPU build and a model for GPUs"] = lines_of(installation, "model=qwen3-8b")
+        stamp("cpu", "another")
+        found["a lock that has changed since"] = lines_of(installation, "model=tiny")
         stamp("gpu")
         smi(H100)
-        text = "tiny needs the CPU build, but this is the GPU build"
-        found = the(installation, "model=tiny")
-        assert (found.level, found.text, found.remedy) == ("warning", text, "make venv KIND=cpu")
+        found["the GPU build and a model for the CPU"] = lines_of(installation, "model=tiny")
         monkeypatch.setenv("PATH", "/nowhere")
-        found = the(installation, "model=tiny")
-        assert (found.level, found.text) == ("failed", f"{text}, which needs a GPU")
-
-    def test_a_lock_that_has_changed_since(self, stamp: Stamp) -> None:
-        stamp("cpu", "another")
-        found = the(installation, "model=tiny")
-        assert found.level == "warning"
-        assert found.text.startswith("requirements/cpu.lock has changed")
+        found["the GPU build without a GPU"] = lines_of(installation, "model=tiny")
+        golden("doctor/installations.txt", table(found, HERE=tmp_path))
 
 
 class TestFlags:
