@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,7 @@ from serving.errors import InvalidModelConfig
 from serving.model_configs import adapt, load_model_config
 from serving.sizing import describe, fit, size_model
 from tests.gpu_kinds import GPUS, with_config
+from tests.refusals import Golden, error_message, table
 
 BIG = load_model_config("qwen3.5-27b")
 
@@ -41,15 +43,6 @@ class TestFit:
     def test_less_memory_for_the_engine_means_less_context(self, tmp_path: Path) -> None:
         model_config = with_config(BIG, tmp_path, **{"gpu-memory-utilization": 0.8})
         assert fit(model_config, [GPUS["H100"]]).context == 65_536
-
-    def test_what_does_not_fit_is_refused_in_one_line_with_the_remedy(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidModelConfig) as error:
-            fit(with_config(BIG, tmp_path), [GPUS["A6000"]])
-        assert str(error.value) == (
-            "qwen3.5-27b does not fit 1 x NVIDIA RTX A6000 (48 GiB): 53.8 GB of weights leave no room for a"
-            " conversation of 10,241 tokens; use larger GPUs, a configuration for more of them, or a smaller"
-            " or 8-bit model (speedrunner list models)"
-        )
 
     @pytest.mark.parametrize("flag", ["num-gpu-blocks-override", "kv-cache-dtype", "speculative-config"])
     def test_flags_that_the_arithmetic_does_not_know_leave_it_as_it_is(
@@ -82,20 +75,18 @@ class TestFit:
             assert fit(model_config, [GPUS["H100"]]).context == 131_072
 
 
-class TestLine:
-    def test_people_see_what_was_chosen_and_what_the_cache_holds(self, tmp_path: Path) -> None:
-        gpus = [GPUS["H100"]]
-        assert describe(fit(with_config(BIG, tmp_path), gpus), gpus) == (
-            "qwen3.5-27b on 1 x NVIDIA H100 80GB HBM3: context 131,072, 32 sequences, 8,192 tokens a step;"
-            " the cache holds 17 conversations of 8,192 tokens or 2 of 131,072"
-        )
-
-    def test_each_replica_has_a_cache(self, tmp_path: Path) -> None:
-        gpus = [GPUS["H100"]]
-        model_config = msgspec.structs.replace(with_config(BIG, tmp_path), replicas=2)
-        assert "; the cache of each of 2 replicas holds 17 conversations " in describe(
-            fit(model_config, gpus), gpus
-        )
+def test_people_see_what_was_chosen_and_what_the_cache_holds(
+    tmp_path: Path, golden: Golden
+) -> None:
+    gpus, model_config = [GPUS["H100"]], with_config(BIG, tmp_path)
+    twice = msgspec.structs.replace(model_config, replicas=2)
+    small = partial(fit, model_config, [GPUS["A6000"]])
+    lines = {
+        "one GPU": describe(fit(model_config, gpus), gpus),
+        "two replicas": describe(fit(twice, gpus), gpus),
+        "a GPU that is too small": error_message(small, InvalidModelConfig),
+    }
+    golden("sizing.txt", table(lines))
 
 
 class TestWhereItIsServed:

@@ -13,6 +13,7 @@ from speedrunner.bench.engine import playing_setup, with_flags
 from speedrunner.bench.measurement import as_text
 from speedrunner.bench.rollouts import Rollout
 from speedrunner.config.schema import InvalidConfig
+from tests.refusals import Golden
 from tests.scripted_runs import Runs, script
 
 pytestmark = pytest.mark.process
@@ -115,7 +116,7 @@ def test_the_smaller_cache_holds_what_is_shared_and_half_of_the_conversations(
     assert sequences == min(256, blocks - 1)
 
 
-def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
+def test_people_see_a_line_for_each_level_and_what_admission_does(golden: Golden) -> None:
     small = [
         msgspec.structs.replace(LEVEL, cache_blocks=452, hit_rate=0.95, queued=8),
         msgspec.structs.replace(LEVEL, admission=False, hit_rate=0.6, output_per_s=200.0),
@@ -125,14 +126,7 @@ def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
     text = as_text(
         cache._measurement(load_model_config("tiny-random"), DENSE, [LEVEL], [fast, free, free, LEVEL], small)
     )
-    lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "16384 16 yes 480 1000000 97.0% 99.40% 600 1.500 0 0" in lines
-    assert "452 16 yes 480 1000000 95.0% 99.40% 600 1.500 8 0" in lines
-    assert "least share of the maximum 99.40% at least 99.00%: met" in lines
-    assert "whole cache: output tokens/s, ratio with to without admission 1.050" in lines
-    assert "whole cache: CPU time per output token, ratio with to without admission 1.000" in lines
-    assert "half the cache: hit rate without admission 60.0%" in lines
-    assert "half the cache: output tokens/s, ratio with to without admission 3.000" in lines
+    golden("cache_use.txt", text + "\n")
 
 
 def test_a_model_on_a_route_of_messages_cannot_be_looked_into() -> None:

@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from speedrunner.bench.measurement import Figure, Measurement, Table, as_json, as_text, columns
 from speedrunner.cli.command import AsJson, show_measured
+from tests.refusals import Golden, table
 
 
 @dataclass
@@ -40,40 +41,19 @@ def test_a_figure_is_met_within_its_bounds(figure: Figure, met: bool | None, ver
     assert (figure.met, figure.verdict) == (met, verdict)
 
 
-def test_people_see_title_tables_figures_and_notes() -> None:
+def test_people_see_title_tables_figures_and_notes(golden: Golden) -> None:
     figures = [Figure("lamps that are lit", 1, at_least=2), Figure("watts, in all", 31415.9)]
     tables = [Table("lamps", LAMPS, COLUMNS, "In rooms:")]
-    assert as_text(Measurement("A house", figures, tables, notes=["All at night."])) == (
-        "A house\n"
-        "\n"
-        "In rooms:\n"
-        "lamp    lit         watts\n"
-        "hall    yes          3.14\n"
-        "cellar   no  not measured\n"
-        "\n"
-        "                    measured              target\n"
-        "lamps that are lit         1  at least 2: MISSED\n"
-        "watts, in all          31416\n"
-        "\n"
-        "All at night."
-    )
-
-
-def test_a_narrow_terminal_gets_fewer_columns_and_whole_numbers() -> None:
     wide = [{"name": "hall", **{f"measure_{number}": 10.0**9 + number for number in range(6)}}]
     fields = columns("name", *(f"measure_{number}:.0f" for number in range(6)))
-    lines = as_text(Measurement("A house", tables=[Table("halls", wide, fields)]), 60).splitlines()
-    assert max(map(len, lines)) <= 60
-    assert "1000000000" in lines[3]
-    assert lines[-1] == "(60 columns have no room for: measure 5)"
-
-
-def test_a_turned_table_has_its_headings_at_the_left() -> None:
-    table = Table("lamps", [{"name": "hall", "lit": True}, LAMPS[1]], columns("name", "lit"), turned=True)
-    assert as_text(Measurement("Lamps", tables=[table])).splitlines()[2:] == [
-        "name  hall  cellar",
-        "lit    yes      no",
-    ]
+    turned = Table("lamps", [{"name": "hall", "lit": True}, LAMPS[1]], columns("name", "lit"), turned=True)
+    texts = {
+        "all": as_text(Measurement("A house", figures, tables, notes=["All at night."])),
+        "60 columns": as_text(Measurement("A house", tables=[Table("halls", wide, fields)]), 60),
+        "a turned table": as_text(Measurement("Lamps", tables=[turned])),
+    }
+    assert max(map(len, texts["60 columns"].splitlines())) <= 60
+    golden("measurements.txt", table(texts))
 
 
 def test_machines_get_facts_tables_and_figures() -> None:
