@@ -75,9 +75,7 @@ class TestFit:
             assert fit(model_config, [GPUS["H100"]]).context == 131_072
 
 
-def test_people_see_what_was_chosen_and_what_the_cache_holds(
-    tmp_path: Path, golden: Golden
-) -> None:
+def test_people_see_what_was_chosen_and_what_the_cache_holds(tmp_path: Path, golden: Golden) -> None:
     gpus, model_config = [GPUS["H100"]], with_config(BIG, tmp_path)
     twice = msgspec.structs.replace(model_config, replicas=2)
     small = partial(fit, model_config, [GPUS["A6000"]])

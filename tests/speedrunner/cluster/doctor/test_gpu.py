@@ -2,50 +2,55 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from serving.engine.toolkit import Toolkit
+from serving.engine.toolkit import Toolkit, find_toolkit
 from speedrunner.cluster.cluster_subject import subject_of
 from speedrunner.cluster.doctor.gpu import gpus
-from tests.bad_gpus import BAD_GPUS, MACHINES, BadGpus
+from tests.bad_gpus import BAD_GPUS
+from tests.refusals import Golden, table
 from tests.stand_in_smi import A100, H100, SECOND
 
 Smi = Callable[..., None]
 
 
+COMPLETE = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
+
+
 @pytest.fixture(autouse=True)
-def toolkit(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A complete toolkit, except for tests of another: this machine may have none."""
-    bad = getattr(request.node, "callspec", None)
-    if bad is None or "CUDA_HOME" not in getattr(bad.params.get("bad"), "environment", {}):
-        complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
-        monkeypatch.setattr("speedrunner.cluster.doctor.gpu.find_toolkit", lambda: complete)
+def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A complete toolkit: this machine may have none."""
+    monkeypatch.setattr("speedrunner.cluster.doctor.gpu.find_toolkit", lambda: COMPLETE)
 
 
 def found(*given: str) -> list[tuple[str, str, str, str]]:
     return [(each.level, each.name, each.text, each.remedy) for each in gpus(subject_of(given))]
 
 
-@pytest.mark.parametrize("bad", BAD_GPUS, ids=lambda bad: bad.name)
 def test_each_bad_input_is_one_finding_with_its_remedy(
-    bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch
+    smi: Smi, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
-    if bad.rows:
-        smi(*bad.rows, **bad.options)
-    else:
-        monkeypatch.setenv("PATH", "/nowhere")
-    for name, value in bad.environment.items():
-        monkeypatch.setenv(name, value)
-    level = "failed" if bad.fatal else "warning"
-    asks = bad.remedy.startswith(MACHINES[:-1])  # the doctor gives the whole command
-    remedy = f"srun --gres=gpu:{bad.remedy[-1]} speedrunner doctor model={bad.model}" if asks else bad.remedy
-    name = "CUDA toolkit" if "CUDA_HOME" in bad.environment else "GPU"
-    told = found(f"model={bad.model}")
-    assert told.count((level, name, bad.text, remedy)) == 1
-    assert (("ok", name) in [line[:2] for line in told]) == (name == "GPU" and not bad.fatal)
+    lines = {}
+    for bad in BAD_GPUS:
+        with monkeypatch.context() as patch:
+            if bad.rows:
+                smi(*bad.rows, **bad.options)
+            else:
+                patch.setenv("PATH", "/nowhere")
+            for name, value in bad.environment.items():
+                patch.setenv(name, value)
+            if "CUDA_HOME" in bad.environment:
+                patch.setattr("speedrunner.cluster.doctor.gpu.find_toolkit", find_toolkit)
+            findings = [*gpus(subject_of([f"model={bad.model}"]))]
+        told = {re.sub(" +", " ", " ".join(each.lines())): each.level for each in findings}
+        own = [line for line in told if bad.concerns(line)]
+        assert any(told[line] == "failed" for line in own) == bad.fatal
+        lines[bad.name] = "\n".join(own)
+    golden("doctor/found_gpus.txt", table(lines))
 
 
 def test_a_model_on_the_cpu_needs_none() -> None:
