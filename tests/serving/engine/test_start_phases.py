@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import pytest
-
 from serving.engine.start_phases import IMPORTING, StartPhases, list_phases
+from tests.refusals import Golden, table
 
 GPU_START = {
     3.0: "Resolved architecture: Qwen3_5ForConditionalGeneration",
@@ -39,25 +38,9 @@ def started(until: float) -> StartPhases:
     return phases
 
 
-@pytest.mark.parametrize(
-    ("now", "text"),
-    [
-        (5.0, "importing, 5 s"),
-        (30.0, "starting the engine, 10 s"),
-        (33.0, "loading weights, 2 s"),
-        (62.0, "loading weights, 31 s (shard 7 of 11)"),
-        (77.0, "measuring memory, 1 s"),
-        (141.0, "compiling (torch.compile), 61 s"),
-        (165.0, "measuring memory, 19 s"),
-        (172.0, "setting up the cache, 2 s"),
-        (181.0, "compiling kernels (JIT), 8 s (10 of 100)"),
-        (201.0, "capturing CUDA graphs, 1 s (5 of 11)"),
-        (222.0, "warming up, 2 s"),
-        (231.0, "listening, 6 s"),
-    ],
-)
-def test_each_phase_is_shown_with_its_time_and_progress(now: float, text: str) -> None:
-    assert started(now).text(now) == text
+def test_each_phase_is_shown_with_its_time_and_progress(golden: Golden) -> None:
+    times = (5, 30, 33, 62, 77, 141, 165, 172, 181, 201, 222, 231)
+    golden("start_phases.txt", table([(f"after {now} s", started(now).text(now)) for now in times]))
 
 
 def test_the_seconds_of_all_phases_add_up_to_the_whole_start() -> None:
