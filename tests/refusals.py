@@ -27,6 +27,7 @@ def table(texts: Mapping[str, str] | Iterable[tuple[object, str]], **places: obj
 
 
 Kind = type[Exception] | tuple[type[Exception], ...]
+"""A class of errors, their base class, or several classes."""
 
 
 def error_message(attempt: Callable[[], object], kind: Kind, one_line: bool = True) -> str:
@@ -47,7 +48,7 @@ def refusals(tries: Tries, kind: Kind, one_line: bool = True, **places: object) 
 
     Args:
         tries: the input, and a function that passes it on and must fail.
-        kind: class of the errors, or their base class, or several.
+        kind: what is raised.
         one_line: whether each message must be a single line.
         places: texts that differ between machines, such as a folder, by placeholder.
     """
