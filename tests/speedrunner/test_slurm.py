@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from speedrunner.slurm import RESERVE_S, SlurmRefused, has_ended, run_slurm, time_left_s
+from tests.refusals import Golden, error_message, table
 from tests.stand_in_slurm import stand_in
 
 pytestmark = pytest.mark.process
@@ -84,20 +86,11 @@ class TestAJobHasEnded:
         assert not has_ended("4711")
 
 
-class TestWhatSlurmRefuses:
-    def test_is_one_line(self, tmp_path: Path) -> None:
-        stand_in(tmp_path, "sbatch", refuses="sbatch: error: invalid partition\nsbatch: error: no job")
-        with pytest.raises(SlurmRefused) as refused:
-            run_slurm("sbatch", "--parsable")
-        assert str(refused.value) == (
-            "`sbatch` refuses: sbatch: error: invalid partition sbatch: error: no job"
-        )
-
-    def test_says_at_least_its_exit_status(self, tmp_path: Path) -> None:
-        stand_in(tmp_path, "sbatch", refuses="")
-        with pytest.raises(SlurmRefused, match=r"`sbatch` refuses: exit status 1$"):
-            run_slurm("sbatch")
-
-    def test_a_machine_without_slurm_is_told(self) -> None:
-        with pytest.raises(SlurmRefused, match="`sbatch` is not installed here: is this a node of a Slurm"):
-            run_slurm("sbatch")
+def test_what_slurm_refuses_is_one_line(tmp_path: Path, golden: Golden) -> None:
+    submit = partial(error_message, partial(run_slurm, "sbatch", "--parsable"), SlurmRefused)
+    lines = {"no Slurm": submit()}
+    stand_in(tmp_path, "sbatch", refuses="sbatch: error: invalid partition\nsbatch: error: no job")
+    lines["two lines"] = submit()
+    stand_in(tmp_path, "sbatch", refuses="")
+    lines["only an exit status"] = submit()
+    golden("cluster/slurm_errors.txt", table(lines))
