@@ -164,7 +164,11 @@ def _document(path: Path) -> dict[str, Any]:
     validate(document, str(path))
     try:
         found = note_of_document(document).format
-    except (LookupError, TypeError, msgspec.ValidationError) as error:
+    except LookupError:
+        raise files.StorageError(
+            f"{path} was not exported by SpeedRunner: it has no extra.speedrunner"
+        ) from None
+    except (TypeError, msgspec.ValidationError) as error:
         raise files.StorageError(
             f"{path} was not exported by SpeedRunner, or has changed: extra.speedrunner: {error}"
         ) from None
