@@ -15,13 +15,14 @@ from speedrunner.cli.output import SafeConsole, say, say_broken_records, say_jso
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import align_columns
 from speedrunner.results import comparison
-from speedrunner.results.checkpoints import frame_checkpoints
+from speedrunner.results.checkpoints import add_costs, frame_sleeps
 from speedrunner.results.comparison import Comparison
 from speedrunner.results.cost_text import limit_text, price_text
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import GPU_HOURS, price_book
+from speedrunner.results.run_result import frame_run
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import load
 
@@ -67,13 +68,17 @@ def compare(
         raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
     books = [price_book(run, prices) for run in loaded]
     costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
+    framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
     if as_json:
-        say_json(comparison.compare(loaded, costs))
+        say_json(comparison.compare(framed, loaded, costs))
         say_broken_records(loaded)
         return
     plotted = {
-        str(run.path): Plotted(list_rows(frame_checkpoints(run, priced)), run.settings.run.test_episodes)
-        for run, priced in zip(loaded, costs, strict=True)
+        side.path: Plotted(
+            list_rows(add_costs(run, side.episodes, frame_sleeps(run, priced))),
+            run.settings.run.test_episodes,
+        )
+        for side, run, priced in zip(framed, loaded, costs, strict=True)
     }
     say_broken_records(loaded)
     blocks = BLOCKS if SafeConsole().encoding.startswith("utf") else "#"
@@ -82,8 +87,8 @@ def compare(
         (only,) = plotted.values()
         say(*filter(None, [limit_text(only.rows).strip()]), *caveats(loaded[0].processes))
         return
-    found = comparison.compare(loaded, costs)
-    names = {str(run.path): letter for run, letter in zip(loaded, ascii_uppercase, strict=False)}
+    found = comparison.compare(framed, loaded, costs)
+    names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}
     about = (
         f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"
         " by task, over the tasks that both played. Tokens (uncached and cached prompt, output) and USD are"

@@ -69,7 +69,7 @@ def report(
             figures=made,
             judged=found.judged,
             tables=found.tables,
-            facts=facts([run for condition in found.conditions for run in condition.runs]),
+            facts=facts([run for condition in found.conditions for run in condition.runs.values()]),
             caveats=[*found.caveats, *found.notes],
             problems=found.problems,
             gaps=found.gaps,

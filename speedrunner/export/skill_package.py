@@ -26,8 +26,7 @@ from speedrunner.console import shorten, visible
 from speedrunner.library.library import Library
 from speedrunner.results.blame import format_estimate
 from speedrunner.results.inference import Estimate
-from speedrunner.results.library_label import MEASURES, SHARES, Evaluation, LibraryLabel
-from speedrunner.results.paired import SUCCESS
+from speedrunner.results.library_label import MEASURES, SHARES, SUCCESS, Evaluation, LibraryLabel
 from speedrunner.store.files import explain_errors, write_shared
 from speedrunner.store.folders import output_folder
 from speedrunner.store.json_records import format_record

@@ -7,9 +7,8 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.results.checkpoints import estimate_test
 from speedrunner.results.conditions import Condition, Spread
-from speedrunner.results.inference import CONFIDENCE
+from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
 from speedrunner.results.paper import sweep_command
 from speedrunner.results.series import Curve, curve, methods
 
@@ -113,7 +112,7 @@ class FigureBuilder:
         self.everything = groups
         self.groups = [group for group in groups if group.condition_name.model == model]
         self.model = model
-        self._command = sweep_command(experiment, self.groups[0].runs[0].config.model, options)
+        self._command = sweep_command(experiment, self.groups[0].first.config.model, options)
         self._runs: dict[str, None] = {}
         self._gaps: dict[str, None] = {}
         self._unpriced = False
@@ -140,10 +139,10 @@ class FigureBuilder:
         if line is None or line.seeds > 1 or len(envs) > 1 or measure not in (SCORE, OUTPUT):
             return line
         names = envs[0], method, self.model
-        run, *others = next(group.runs for group in self.groups if group.names == names)
+        run, *others = next(group.runs.values() for group in self.groups if group.names == names)
         if others:  # only one of several seeds has finished
             return line
-        found = (estimate_test(run.episodes, point, measure) for point in points)
+        found = (bootstrap_mean(run.values(point, measure).tolist()) for point in points)
         return msgspec.structs.replace(line, ends=[None if each is None else each.ends for each in found])
 
     def note(self, runs: Iterable[str], gaps: Iterable[str] = ()) -> None:

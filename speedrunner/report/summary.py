@@ -64,7 +64,7 @@ def summarize(conditions: Sequence[Condition]) -> Summary:
     leading: dict[str, ConditionSummary] = {}
     for each in sorted(found, key=lambda each: (each.method == "speedrunner", each.last_score)):
         leading[each.env] = each
-    runs = [run for each in conditions for run in each.runs]
+    runs = [run for each in conditions for run in each.runs.values()]
     names = {
         word: list(dict.fromkeys(name))
         for word, name in zip(

@@ -23,7 +23,6 @@ from speedrunner.results.coalitions import Coalition, Share, shapley_values
 from speedrunner.results.conditions import KEYS
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_mean
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.seed_tests import list_values
 from speedrunner.results.writing import Table, table_of
 from typed.plain_records import flat
 
@@ -73,16 +72,16 @@ class EvaluatedPolicy:
         return [run.path for runs in parts for run in runs.values()]
 
     def pair(self, part: tuple[str, Coalition], metric: str) -> pandas.DataFrame:
-        """Return the pairs of a metric, by task and number: `seed`, `with_skill`, `without`.
+        """Return the pairs of a metric: `task`, `seed`, `with_skill`, `without`.
 
-        Pairs have the same seed, number of the test episode and task, and a value on both sides.
+        Pairs have the same seed and task, and a value on both sides.
         """
         found = [pandas.DataFrame(columns=["task", "seed", "with_skill", "without"])]
         for seed, run in self.parts[part].items():
             if seed in self.whole:
                 with_skill = _values(self.whole[seed], metric).rename("with_skill")
                 both = with_skill.to_frame().join(_values(run, metric).rename("without"), how="inner")
-                found.append(both.dropna().reset_index().assign(seed=seed))
+                found.append(both.reset_index().assign(seed=seed))
         return pandas.concat(found[1:] or found, ignore_index=True)
 
 
@@ -249,13 +248,13 @@ def _by_task(runs: Sequence[RunResult], metric: str) -> dict[Task, float]:
     if not runs:
         return {}
     values = pandas.concat([_values(run, metric) for run in runs])
-    means = values.groupby(level="task", sort=False).mean().dropna()
+    means = values.groupby(level="task", sort=False).mean()
     return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
 def _values(run: RunResult, metric: str) -> pandas.Series[float]:
-    """Return a metric of each scored test episode, by number and task."""
-    return list_values(run, int(run.checkpoints.index[-1]), metric)
+    """Return a metric of each scored test episode of the last checkpoint, by task."""
+    return run.values(run.points[-1], metric)
 
 
 def _key(config: Config) -> str:

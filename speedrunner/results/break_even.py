@@ -134,9 +134,7 @@ def _compare_all(conditions: Sequence[Condition]) -> Iterator[dict[str, Any]]:
                 continue
             point, saved = compared
             spent = {
-                run.seed: float(run.checkpoints[f"training_{amount}"][point])
-                for run in condition.runs
-                if run.seed in saved
+                seed: float(condition.runs[seed].checkpoints[f"training_{amount}"][point]) for seed in saved
             }
             found = find_break_even(spent, saved)
             if found is None or (amount == "usd" and not found.training and not found.saved):
@@ -151,10 +149,10 @@ def _is_pair(baseline: Condition, condition: Condition) -> bool:
     """Return whether the first is ReAct and the second a method that trained in the same environment."""
     first, second = baseline.condition_name, condition.condition_name
     return (
-        baseline.runs[0].condition_name.method == BASELINE != condition.runs[0].condition_name.method
+        baseline.first.condition_name.method == BASELINE != condition.first.condition_name.method
         and (first.env, first.model) == (second.env, second.model)
         and (not baseline.variant or baseline.variant == condition.variant)
-        and all(run.config.run.start_from is None for run in condition.runs)
+        and all(run.config.run.start_from is None for run in condition.runs.values())
     )
 
 

@@ -48,7 +48,7 @@ def cache_effects(groups: Sequence[Condition]) -> list[CacheEffect]:
 
 def has_cache(group: Condition) -> bool:
     """Return whether the server had a prefix cache, which is the default."""
-    return group.runs[0].config.model.prefix_caching is not False
+    return group.first.config.model.prefix_caching is not False
 
 
 def cache_table(groups: Sequence[Condition]) -> Table:
@@ -73,7 +73,7 @@ def share_table(groups: Sequence[Condition]) -> Table:
     prefix cache."""
     rows: list[tuple[Cell, ...]] = []
     for group in groups:
-        ends = [run.checkpoints.iloc[-1] for run in group.runs if len(run.checkpoints)]
+        ends = [run.checkpoints.iloc[-1] for run in group.runs.values() if len(run.checkpoints)]
         cached, uncached = (spread(row[name] for row in ends) for name in ("cached", "uncached"))
         share = spread(row["cached"] / (row["cached"] + row["uncached"] or float("nan")) for row in ends)
         if cached and uncached and share:
@@ -88,14 +88,13 @@ def share_table(groups: Sequence[Condition]) -> Table:
 
 def _begins_with(group: Condition, other: Condition) -> bool:
     """Return whether a group evaluates the policies of the other one."""
-    names = {run.path.rpartition("/")[2] for run in other.runs}
-    sources = {(run.config.run.start_from or "").rpartition("/")[2] for run in group.runs}
+    names = {run.path.rpartition("/")[2] for run in other.runs.values()}
+    sources = {(run.config.run.start_from or "").rpartition("/")[2] for run in group.runs.values()}
     return bool(names & sources)
 
 
 def _effects(cached: Condition, uncached: Condition) -> Iterator[CacheEffect]:
-    seeds = {run.seed: run for run in cached.runs}
-    pairs = [(seeds[run.seed], run) for run in uncached.runs if run.seed in seeds]
+    pairs = cached.pair(uncached).values()
     whole = [pair for pair in pairs if all(len(run.checkpoints) for run in pair)]
     runs = [run.path for pair in pairs for run in pair]
     for name in MEASURES:

@@ -230,15 +230,10 @@ def list_test_points(rows: Iterable[EpisodeRow]) -> list[EvaluationPoint]:
     return found
 
 
-def select_tests(episodes: pandas.DataFrame, point: int) -> pandas.DataFrame:
-    """Return the scored test episodes of a checkpoint."""
-    chosen = (episodes["phase"] == "test") & (episodes["checkpoint"] == point) & episodes["score"].notna()
-    return episodes[chosen]
-
-
 def estimate_test(episodes: pandas.DataFrame, point: int, column: str) -> Estimate | None:
     """Return the mean of a column over a checkpoint's scored test episodes with its bootstrap interval."""
-    return bootstrap_mean(select_tests(episodes, point)[column].dropna().tolist())
+    chosen = (episodes["phase"] == "test") & (episodes["checkpoint"] == point) & episodes["score"].notna()
+    return bootstrap_mean(episodes[chosen][column].dropna().tolist())
 
 
 def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:

@@ -26,7 +26,6 @@ from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import bootstrap_statistic, ttest_seeds
 from speedrunner.results.paper import SEEDS, find_runs, list_envs, list_gaps, played_models, sweep_command
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.seed_tests import list_values
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -290,7 +289,7 @@ def _pair(columns: Sequence[pandas.Series[float]]) -> list[ndarray]:
 
 def _list_values(run: RunResult, mean: Mean) -> pandas.Series[float]:
     """Return the known values of a measure: of the test episodes, or the one of the library."""
-    point = int(run.checkpoints.index[0 if mean.at == "first" else -1])
+    point = run.points[0 if mean.at == "first" else -1]
     if mean.measure in EPISODE_MEASURES:
-        return list_values(run, point, mean.measure).dropna()
+        return run.values(point, mean.measure)
     return pandas.Series([float(run.checkpoints[mean.measure][point])]).dropna()

@@ -10,7 +10,8 @@ from speedrunner.config.schema import differences
 from speedrunner.results.checkpoints import LIMITS, average_tests
 from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.ledger import RunCosts
-from speedrunner.results.paired import EvaluatedRun, subtract_tasks
+from speedrunner.results.paired import subtract_values
+from speedrunner.results.run_result import EvaluatedRun
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
 from speedrunner.store.run_data import RunData
 
@@ -59,73 +60,79 @@ class Comparison(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
+def compare(sides: Sequence[EvaluatedRun], runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
     """Compare each run with the first one, at the checkpoints that all of them have finished.
 
     Args:
-        costs: the costs of each run.
+        runs, costs: the records and the costs of each of `sides`.
 
     Raises:
         CannotCompare: they play different environments, or have no finished checkpoint in common.
         InvalidConfig, StorageError: a run cannot be read.
     """
-    sides = [EvaluatedRun(run.path.name, run, cost) for run, cost in zip(runs, costs, strict=True)]
     first, *others = sides
     for side in others:
-        if unlike := list_world_differences(first.run, side.run):
+        if unlike := list_world_differences(first, side):
             raise CannotCompare(
                 f"{side.path} uses another environment than {first.path}: {', '.join(unlike)}"
             )
-    points = [point for point in first.checkpoints if all(point in side.checkpoints for side in others)]
+    points = [point for point in first.points if all(point in side.points for side in others)]
     if not points:
         raise CannotCompare(
             "no checkpoint was finished by all runs: "
-            + "; ".join(f"{side.path} has {_join_points(side.checkpoints) or 'none'}" for side in sides)
+            + "; ".join(f"{side.path} has {_join_points(side.points) or 'none'}" for side in sides)
         )
     rows, limits = [], []
-    ended = [average_tests(side.tests)[[*LIMITS]] for side in sides]
+    ended = [average_tests(side.episodes)[[*LIMITS]] for side in sides]
     for point in points:
         for side, shares in zip(sides, ended, strict=True):
             known = {str(name): share for name, share in shares.loc[point].items() if share}
             limits.append(Limited(point, side.path, known))
         for metric in METRICS:
             for side in sides:
-                mean = bootstrap_mean(side.average_tasks(point, metric).tolist())
-                pairs = [] if side is first else subtract_tasks(first, side, (point, point), metric).tolist()
+                mean = bootstrap_mean(side.values(point, metric).tolist())
+                pairs = [] if side is first else subtract_values(first, side, (point, point), metric)
                 rows.append(Compared(point, metric, side.path, mean, bootstrap_mean(pairs)))
-    notes = [note for side in sides for note in _notes(side, first, points)]
-    return Comparison(rows, limits, notes + caveats(each for side in sides for each in side.run.processes))
+    notes = [
+        note
+        for side, run, cost in zip(sides, runs, costs, strict=True)
+        for note in _notes(side, first, points, run.checkpoints, cost.unpriced)
+    ]
+    return Comparison(rows, limits, notes + caveats(each for side in sides for each in side.processes))
 
 
-def list_world_differences(first: RunData, second: RunData) -> list[str]:
+def list_world_differences(first: EvaluatedRun, second: EvaluatedRun) -> list[str]:
     """Return the differences between two runs that make tasks with equal names different worlds."""
-    unlike = [each for each in differences(first.settings, second.settings) if each.startswith("env.")]
+    unlike = [each for each in differences(first.config, second.config) if each.startswith("env.")]
     return unlike or [each for each in list_changes(first, second) if each.startswith(WORLD)]
 
 
-def list_changes(first: RunData, second: RunData) -> list[str]:
+def list_changes(first: EvaluatedRun, second: EvaluatedRun) -> list[str]:
     """Return the differences between the last processes of two runs, if both are recorded."""
     newest = [run.processes[-1:] for run in (first, second)]
     return changes(*newest[0], *newest[1]) if all(newest) else []
 
 
-def _notes(side: EvaluatedRun, first: EvaluatedRun, points: list[int]) -> list[str]:
+def _notes(
+    side: EvaluatedRun, first: EvaluatedRun, points: list[int], planned: list[int], unpriced: list[str]
+) -> list[str]:
     """Return the caveats of a run's numbers."""
-    played = side.tests[side.tests["checkpoint"].isin(points)]
-    missing = sorted(set(side.run.checkpoints).difference(side.checkpoints))
+    played, others = (
+        run.episodes[(run.episodes["phase"] == "test") & run.episodes["checkpoint"].isin(points)]
+        for run in (side, first)
+    )
+    missing = sorted(set(planned).difference(side.points))
     unscored = int(played["score"].isna().sum())
-    tasks = set(first.tests[first.tests["checkpoint"].isin(points)]["task"])
-    unpriced = side.costs.unpriced if side.costs is not None else []
-    alone = len(set(played["task"]) - tasks)
+    alone = len(set(played["task"]).difference(others["task"]))
     found = {
         f"is not finished: no complete evaluation after {_join_points(missing)} rollouts": missing,
         f"{unscored} test episodes ended by an infrastructure error and are excluded from means": unscored,
         f"{alone} of its test tasks were not played by {first.path} and are excluded from pairs": alone,
         f"unknown prices of {', '.join(unpriced)}": unpriced,
     }
-    code = ", ".join(each for each in list_changes(first.run, side.run) if each.startswith(ACCEPTABLE))
+    code = ", ".join(each for each in list_changes(first, side) if each.startswith(ACCEPTABLE))
     found[f"was played with other code than {first.path}: {code}"] = code
-    texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
+    texts = [text for text, holds in found.items() if holds] + process_lines(side.processes)
     return [f"{side.path}: {text}" for text in texts]
 
 

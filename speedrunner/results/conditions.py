@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
 import pandas
 
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
-from speedrunner.results.paired import EvaluatedRun
-from speedrunner.results.run_result import RunResult
+from speedrunner.results.inference import Estimate, bootstrap_seeds
+from speedrunner.results.run_result import EvaluatedRun, RunResult
 from typed.plain_records import flat
 
 NAMED = (
@@ -53,17 +53,22 @@ class Spread(msgspec.Struct, frozen=True):
     seeds: int
 
 
-@dataclass(frozen=True)
-class Condition:
-    """Runs of one environment, method and model.
+R = TypeVar("R", bound=EvaluatedRun)
+
+
+@dataclass(frozen=True, eq=False)
+class RunGroup(Generic[R]):
+    """The runs of one environment, method and model, or only one of them.
 
     Attributes:
         condition_name: `method` also names other differences from runs of the same environment and model.
-        runs: ascending by seed.
+        runs: by seed, ascending.
+        title: its name for people.
     """
 
     condition_name: ConditionName
-    runs: list[RunResult]
+    runs: dict[int, R]
+    title: str
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -73,21 +78,45 @@ class Condition:
     @property
     def variant(self) -> str:
         """Return the differences that `condition_name.method` names in addition to the method."""
-        return self.condition_name.method.removeprefix(self.runs[0].condition_name.method)
+        return self.condition_name.method.removeprefix(self.first.condition_name.method)
+
+    @property
+    def first(self) -> R:
+        """Return the run with the smallest seed."""
+        return next(iter(self.runs.values()))
 
     @property
     def points(self) -> list[int]:
-        """Return the checkpoints that at least one seed has finished."""
-        return sorted({point for run in self.runs for point in run.checkpoints.index})
+        """Return the checkpoints that at least one seed has finished, ascending."""
+        return sorted({point for run in self.runs.values() for point in run.points})
 
-    def spread(self, measure: str) -> dict[int, Spread]:
-        """Return mean and deviation of a column over the seeds, by checkpoint."""
+    def spread(self, column: str) -> dict[int, Spread]:
+        """Return mean and deviation of `EvaluatedRun.average` over the seeds, by checkpoint."""
         values: dict[int, list[float]] = {}
-        for run in self.runs:
-            column = run.checkpoints[measure].dropna()
-            for point, value in zip(column.index.tolist(), column.tolist(), strict=True):
+        for run in self.runs.values():
+            for point, value in run.average(column).items():
                 values.setdefault(point, []).append(value)
         return {point: found for point in sorted(values) if (found := spread(values[point]))}
+
+    def values(self, point: int, column: str) -> dict[int, list[float]]:
+        """Return `EvaluatedRun.values` of the seeds that have finished a checkpoint."""
+        runs = {seed: run for seed, run in self.runs.items() if point in run.points}
+        return {seed: run.values(point, column).tolist() for seed, run in runs.items()}
+
+    def estimate(self, point: int, column: str) -> Estimate | None:
+        """Return the mean over seeds with its bootstrap interval; `None` without values."""
+        return bootstrap_seeds(self.values(point, column))
+
+    def pair(self, other: RunGroup[R]) -> dict[int, tuple[R, R]]:
+        """Return the runs of both groups that have the same seed, by seed."""
+        return {seed: (run, other.runs[seed]) for seed, run in self.runs.items() if seed in other.runs}
+
+
+Condition = RunGroup[RunResult]
+"""The runs of a condition in a report."""
+
+Side = RunGroup[EvaluatedRun]
+"""A condition or a run that is compared with another one."""
 
 
 def spread(values: Iterable[float | None]) -> Spread | None:
@@ -111,26 +140,17 @@ def mean_sd(found: Spread | None) -> tuple[float | None, float | None]:
     return (found.mean, found.sd) if found else (None, None)
 
 
-def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
+def group_runs(runs: Sequence[R]) -> tuple[list[RunGroup[R]], list[str]]:
     """Group runs that differ only in their seed.
 
     Returns:
         The conditions, sorted by name. Also a line for each run that is left out because another one has the
         same condition and seed (the one with more finished checkpoints is used).
     """
-    groups, notes = group_by_condition(runs)
-    return [Condition(name, [*seeds.values()]) for name, seeds in groups.items()], notes
-
-
-Run = TypeVar("Run", RunResult, EvaluatedRun)
-
-
-def group_by_condition(runs: Sequence[Run]) -> tuple[dict[ConditionName, dict[int, Run]], list[str]]:
-    """Return runs by condition and seed, sorted, and the notes of `group_runs`."""
     settings = {id(run): _list_settings(run) for run in runs}
-    groups: dict[ConditionName, dict[int, Run]] = {}
+    groups: dict[ConditionName, dict[int, R]] = {}
     notes = []
-    for run in sorted(runs, key=lambda run: -len(run.checkpoints)):
+    for run in sorted(runs, key=lambda run: -len(run.points)):
         comparable = [
             settings[id(other)]
             for other in runs
@@ -148,7 +168,10 @@ def group_by_condition(runs: Sequence[Run]) -> tuple[dict[ConditionName, dict[in
             notes.append(f"{run.path} is left out: it has the condition and seed of {seeds[run.seed].path}")
         else:
             seeds[run.seed] = run
-    return {name: dict(sorted(seeds.items())) for name, seeds in sorted(groups.items())}, notes
+    return [
+        RunGroup(name, dict(sorted(seeds.items())), f"{name.method}, {name.model}")
+        for name, seeds in sorted(groups.items())
+    ], notes
 
 
 Frame = Literal["checkpoints", "episodes", "sleeps", "skills", "savings"]
@@ -161,7 +184,7 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
     """
     found = []
     for condition in conditions:
-        for run in condition.runs:
+        for run in condition.runs.values():
             frame: pandas.DataFrame = getattr(run, name)
             if name == "checkpoints":
                 frame = frame.reset_index()
@@ -174,7 +197,7 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
     return whole[[*front, *(column for column in whole.columns if column not in front)]]
 
 
-def _list_settings(run: RunResult | EvaluatedRun) -> dict[str, Any]:
+def _list_settings(run: EvaluatedRun) -> dict[str, Any]:
     """Return the values of a configuration that change results and that `ConditionName` does not name."""
     evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
     return {

@@ -10,8 +10,10 @@ from typing import Any
 
 import msgspec
 
+from speedrunner.results.conditions import RunGroup, Side
 from speedrunner.results.inference import Estimate
-from speedrunner.results.paired import METRICS, SUCCESS, EvaluatedRun, Side, estimate_difference
+from speedrunner.results.paired import METRICS, estimate_difference
+from speedrunner.results.run_result import EvaluatedRun, frame_run
 from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.json_records import own_digest
 from speedrunner.store.process_notes import caveats
@@ -19,8 +21,11 @@ from speedrunner.store.records import Policy
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
-MEASURES = (SUCCESS, *METRICS)
-"""Values per test episode in a label; tokens are those of the episode's own requests."""
+SUCCESS = "success"
+"""Whether the task was completed."""
+
+MEASURES = {SUCCESS: SUCCESS, **METRICS}
+"""Values per test episode in a label, and their columns; tokens are those of the episode's own requests."""
 
 SHARES = (SUCCESS, "score")
 """Measures between 0 and 1. All others have savings."""
@@ -109,8 +114,8 @@ def label_library(
     if not run.processes:
         raise RunDirectoryError(f"{run.path} has no record of the process that played it")
     process, config = run.processes[-1], run.settings
-    evaluated = EvaluatedRun(run.path.name, run)
-    side = Side(run.path.name, {config.run.seed: evaluated})
+    evaluated = frame_run(run)
+    side = RunGroup(evaluated.condition_name, {config.run.seed: evaluated}, run.path.name)
     points = _finished_points(evaluated)
     own = max((point for point, version in points.items() if version == policy.version), default=None)
     empty = min(
@@ -118,8 +123,10 @@ def label_library(
     )
     saved = {}
     if own is not None and empty is not None:
-        amounts = [name for name in MEASURES if name not in SHARES]
-        found = {name: estimate_difference(side, side, (own, empty), name) for name in amounts}
+        amounts = {name: column for name, column in MEASURES.items() if name not in SHARES}
+        found = {
+            name: estimate_difference(side, side, (own, empty), column) for name, column in amounts.items()
+        }
         saved = {name: each for name, each in found.items() if each is not None}
     return LibraryLabel(
         run=run.path.resolve().name,
@@ -137,8 +144,8 @@ def label_library(
         inducer=process.inducer.name,
         model_files=process.models,
         seed=config.run.seed,
-        with_library=None if own is None else _evaluation(evaluated, side, own, policy.version),
-        without=None if empty is None else _evaluation(evaluated, side, empty, points[empty]),
+        with_library=None if own is None else _evaluation(side, own, policy.version),
+        without=None if empty is None else _evaluation(side, empty, points[empty]),
         saved=saved,
         licence=licence or f"Written by the model {process.inducer.name}, under the terms of this model",
         caveats=[*caveats(run.processes), *_note_unchecked(run)],
@@ -166,12 +173,14 @@ def _note_unchecked(run: RunData) -> Iterator[str]:
 
 def _finished_points(evaluated: EvaluatedRun) -> dict[int, int]:
     """Return the version of the policy that played each finished checkpoint."""
-    versions = evaluated.tests.groupby("checkpoint")["policy"].unique()
-    return {point: int(versions[point][0]) for point in evaluated.checkpoints if len(versions[point]) == 1}
+    tests = evaluated.episodes[evaluated.episodes["phase"] == "test"]
+    versions = tests.groupby("checkpoint")["policy"].unique()
+    return {point: int(versions[point][0]) for point in evaluated.points if len(versions[point]) == 1}
 
 
-def _evaluation(evaluated: EvaluatedRun, side: Side, point: int, version: int) -> Evaluation:
-    found = {name: side.estimate(point, name) for name in MEASURES}
+def _evaluation(side: Side, point: int, version: int) -> Evaluation:
+    found = {name: side.estimate(point, column) for name, column in MEASURES.items()}
     means = {name: each for name, each in found.items() if each is not None}
-    episodes = int((evaluated.tests["checkpoint"] == point).sum())
+    played = side.first.episodes
+    episodes = int(((played["phase"] == "test") & (played["checkpoint"] == point)).sum())
     return Evaluation(version, point, episodes, means)

@@ -104,7 +104,7 @@ def compare_with_paper(
 
 def played_models(conditions: Sequence[Condition]) -> dict[str, ModelOptions]:
     """Return the models by their names in conditions, without those on servers without prefix cache."""
-    return {each.condition_name.model: each.runs[0].config.model for each in conditions if has_cache(each)}
+    return {each.condition_name.model: each.first.config.model for each in conditions if has_cache(each)}
 
 
 def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
@@ -152,11 +152,11 @@ def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str
     fitting = [
         each
         for each in conditions
-        if (each.condition_name.env, each.condition_name.model, each.runs[0].condition_name.method)
+        if (each.condition_name.env, each.condition_name.model, each.first.condition_name.method)
         == (env, model, method)
     ]
     farthest = max(fitting, key=lambda each: (max(each.points, default=-1), len(each.runs)), default=None)
-    return {} if farthest is None else {run.seed: run for run in farthest.runs}
+    return {} if farthest is None else farthest.runs
 
 
 def _cut_to_common_checkpoints(runs: Mapping[int, RunResult]) -> Mapping[int, RunResult]:

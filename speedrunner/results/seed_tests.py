@@ -17,7 +17,7 @@ from speedrunner.results.inference import (
     paper_ttest,
     ttest_seeds,
 )
-from speedrunner.results.run_result import RunResult
+from speedrunner.results.paired import subtract_values
 from speedrunner.results.writing import Table, table_of
 
 TESTED = ("score", "output", "cost_usd")
@@ -113,38 +113,21 @@ def _pool(parts: Sequence[Differences]) -> Differences:
 
 def compare_last(a: Condition, b: Condition, metric: str) -> tuple[int, Differences] | None:
     """Return the last checkpoint that a seed of both has finished, and the differences a minus b there."""
-    others = {run.seed: run for run in b.runs}
-    pairs = [(run, others[run.seed]) for run in a.runs if run.seed in others]
-    common = [
-        point for own, other in pairs for point in {*own.checkpoints.index} & {*other.checkpoints.index}
-    ]
-    if not common:
+    common = {seed: {*own.points}.intersection(other.points) for seed, (own, other) in a.pair(b).items()}
+    if not any(common.values()):
         return None
-    last = int(max(common))
-    there = [(own, other) for own, other in pairs
-             if last in own.checkpoints.index and last in other.checkpoints.index]  # fmt: skip
-    return last, {own.seed: _differ(own, other, last, metric) for own, other in there}
-
-
-def _differ(own: RunResult, other: RunResult, point: int, metric: str) -> list[float]:
-    """Return the difference of each test episode that has a score and a value on both sides."""
-    first, second = (list_values(run, point, metric) for run in (own, other))
-    first, second = first.align(second, join="inner")
-    return (first - second).dropna().tolist()
-
-
-def list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]:
-    """Return the metric of each scored test episode by number and task; USD include the share of sleeps."""
-    tests = run.tests(point)
-    if metric != "cost_usd":
-        return tests[metric].astype(float)
-    return tests["usd"].astype(float) + float(run.checkpoints["sleep_usd"][point])
+    last = max(point for points in common.values() for point in points)
+    return last, {
+        seed: subtract_values(b.runs[seed], a.runs[seed], (last, last), metric)
+        for seed, points in common.items()
+        if last in points
+    }
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> list[tuple[Condition, Condition]]:
     """Return the pairs to compare in one environment with one model. Evaluations of a stored library, all at
     checkpoint 0, are not compared with runs that train."""
-    ours = [each for each in conditions if each.runs[0].condition_name.method == REFERENCE]
+    ours = [each for each in conditions if each.first.condition_name.method == REFERENCE]
     rest = [each for each in conditions if each not in ours]
     pairs = product(ours, rest) if ours else combinations(rest, 2)
     return [
@@ -155,4 +138,4 @@ def _pair_methods(conditions: Sequence[Condition]) -> list[tuple[Condition, Cond
 
 
 def _trains(condition: Condition) -> bool:
-    return condition.runs[0].config.run.rollouts > 0
+    return condition.first.config.run.rollouts > 0

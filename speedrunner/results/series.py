@@ -64,7 +64,7 @@ def curve(
     """
     wanted = [(env, method, model) for env in envs]
     found = [condition for names in wanted for condition in conditions if condition.names == names]
-    runs = [run.path for condition in found for run in condition.runs]
+    runs = [run.path for condition in found for run in condition.runs.values()]
     if len(found) < len(envs):
         return Curve({}, runs)
     parts = [condition.spread(measure) for condition in found]

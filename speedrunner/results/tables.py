@@ -107,10 +107,8 @@ def _intervals(conditions: Sequence[Condition]) -> Table:
     for condition in conditions:
         names = dict(zip(KEYS, condition.names, strict=True))
         for point in condition.points:
-            runs = [run for run in condition.runs if point in run.checkpoints.index]
             for metric in TESTED:
-                column = "usd" if metric == "cost_usd" else metric
-                values = {run.seed: run.tests(point)[column].dropna().tolist() for run in runs}
+                values = condition.values(point, "usd" if metric == "cost_usd" else metric)
                 found = bootstrap_seeds(values)
                 if found is not None:
                     seeds = sum(map(bool, values.values()))

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import LibraryConfig
-from speedrunner.results.checkpoints import estimate_test
-from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate
+from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_mean
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Table, table_of
 
@@ -95,8 +94,9 @@ def _is_transfer(source: RunResult, run: RunResult) -> bool:
 
 
 def _transfer(source: RunResult, run: RunResult) -> Iterator[Transfer]:
-    last = int(run.checkpoints.index[-1])
-    score = estimate_test(run.episodes, last, "score")
+    score, output = (
+        bootstrap_mean(run.values(run.points[-1], name).tolist()) for name in ("score", "output")
+    )
     if score is not None:
         yield Transfer(
             env=source.condition_name.env,
@@ -105,6 +105,6 @@ def _transfer(source: RunResult, run: RunResult) -> Iterator[Transfer]:
             player=Player(run.condition_name.model, run.seed),
             episodes=score.count,
             score=score,
-            output=estimate_test(run.episodes, last, "output"),
+            output=output,
             runs=(source.path, run.path),
         )

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from speedrunner.config.names import ConditionName
 from speedrunner.results.comparison import CannotCompare
-from speedrunner.results.conditions import group_by_condition
-from speedrunner.results.paired import EvaluatedRun, Side
+from speedrunner.results.conditions import RunGroup, Side, group_runs
+from speedrunner.results.run_result import EvaluatedRun, frame_run
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import load
 
@@ -31,19 +30,16 @@ class Comparable:
         self.problems: list[str] = []
         for slug, path in found.items():
             try:
-                run = EvaluatedRun(slug, load(path, skip_broken=True))
-                _ = run.condition_name, run.tests
-                self.runs[slug] = run
+                self.runs[slug] = frame_run(load(path, skip_broken=True), name=slug)
             except DAMAGED as error:
                 self.problems.append(damage(path, error))
-        groups, self.notes = group_by_condition([*self.runs.values()])
-        self.conditions: dict[str, tuple[ConditionName, Side]] = {}
-        for name, seeds in groups.items():
-            parts = name.env, name.method, name.model
-            slug = CONDITION + address(("-".join(parts),))
+        groups, self.notes = group_runs([*self.runs.values()])
+        self.conditions: dict[str, Side] = {}
+        for group in groups:
+            slug = CONDITION + address(("-".join(group.names),))
             if slug in self.conditions:
-                slug = CONDITION + address(parts)
-            self.conditions[slug] = name, Side(f"{name.method}, {name.model}", seeds)
+                slug = CONDITION + address(group.names)
+            self.conditions[slug] = group
 
     def find(self, name: str) -> tuple[Side, int | None]:
         """Return the side that `RUN`, `RUN@CHECKPOINT`, `CONDITION` or `CONDITION@CHECKPOINT` names, with
@@ -52,12 +48,12 @@ class Comparable:
         slug, _, point = name.partition("@")
         if slug in self.runs:
             run = self.runs[slug]
-            side = Side(slug, {run.seed: run})
+            side = RunGroup(run.condition_name, {run.seed: run}, slug)
         elif slug in self.conditions:
-            _, side = self.conditions[slug]
+            side = self.conditions[slug]
         else:
             raise CannotCompare(f"{slug or 'nothing'} is not a run or condition of this folder")
-        if point and (not point.isdecimal() or int(point) not in side.checkpoints):
-            known = ", ".join(map(str, side.checkpoints)) or "none"
+        if point and (not point.isdecimal() or int(point) not in side.points):
+            known = ", ".join(map(str, side.points)) or "none"
             raise CannotCompare(f"{slug} has not finished checkpoint {point}: it has {known}")
         return side, int(point) if point else None

@@ -7,21 +7,19 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import differences
 from speedrunner.markup.tiles import Form, Tile
 from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
-from speedrunner.results.conditions import Spread, spread
+from speedrunner.results.conditions import RunGroup, Side, Spread
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import (
     METRICS,
-    EvaluatedRun,
     Points,
-    Side,
     estimate_difference,
     list_task_differences,
     pair_runs,
 )
+from speedrunner.results.run_result import EvaluatedRun
 from speedrunner.view.comparable import Comparable
 from speedrunner.view.curves import SERIES, Point, Series, plot_curves
 
@@ -52,26 +50,28 @@ def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
     Args:
         by_run: whether each run has its own curve, in the color of its condition.
     """
-    places: dict[str, list[tuple[str, ConditionName, Side]]] = {}
-    for slug, (name, side) in found.conditions.items():
-        places.setdefault(name.env, []).append((slug, name, side))
+    places: dict[str, list[tuple[str, Side]]] = {}
+    for slug, side in found.conditions.items():
+        places.setdefault(side.condition_name.env, []).append((slug, side))
     room = LINKS
     shown = []
     for env, conditions in sorted(places.items()):
         rows = []
-        finished = [(slug, name.method) for slug, name, side in conditions if side.checkpoints]
+        finished = [(slug, side.condition_name.method) for slug, side in conditions if side.points]
         finished.sort(key=lambda each: not each[1].startswith(BASELINE))
-        for slug, _, side in conditions:
-            last = side.checkpoints[-1] if side.checkpoints else None
-            links = []
-            if last is not None and slug != finished[0][0]:
+        for slug, side in conditions:
+            points, links = side.points, []
+            if points and slug != finished[0][0]:
                 first, method = finished[0]
                 links.append((f"with {method}", f"{first}/{slug}"))
-            if len(side.checkpoints) > 1:
-                early, late = side.checkpoints[0], side.checkpoints[-1]
+            if len(points) > 1:
+                early, late = points[0], points[-1]
                 links.append((f"checkpoint {early} with {late}", f"{slug}@{early}/{slug}@{late}"))
             links, room = links[:room], max(room - len(links), 0)
-            score, output = (None if last is None else _spread_seeds(side, last, each) for each in CURVES)
+            last = points[-1] if points else None
+            score, output = (
+                None if last is None else side.spread(METRICS[each]).get(last) for each in CURVES
+            )
             rows.append(
                 {
                     "name": side.title,
@@ -85,7 +85,7 @@ def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
         curves = {
             metric: plot_curves(
                 f"{metric} of test episodes, {env}",
-                [each for _, _, side in conditions[:SERIES] for each in _list_curves(side, metric, by_run)],
+                [each for _, side in conditions[:SERIES] for each in _list_curves(side, metric, by_run)],
                 form,
             )
             for metric, form in CURVES.items()
@@ -109,7 +109,7 @@ def comparison_page(found: Comparable, first: str, second: str) -> Context:
     pairs = [*pair_runs(one, other).values()]
     if not pairs:
         raise CannotCompare(f"{first} and {second} have no seed in common")
-    if unlike := list_world_differences(pairs[0][0].run, pairs[0][1].run):
+    if unlike := list_world_differences(*pairs[0]):
         raise CannotCompare(f"{first} and {second} play different environments: {'; '.join(unlike)}")
     titles = [_title(side, point, points) for side, point in zip((one, other), points, strict=True)]
     rows = [_metric_row(one, other, points, metric) for metric in METRICS]
@@ -134,19 +134,19 @@ def comparison_page(found: Comparable, first: str, second: str) -> Context:
         "paired": [(own.name, their.name) for own, their in pairs],
         "config": list(dict.fromkeys(line for own, their in pairs for line in _config_lines(own, their))),
         "choices": [*found.conditions, *found.runs],
-        "problems": [line for pair in pairs for run in pair for line in run.run.left_out or ()],
+        "problems": [line for pair in pairs for run in pair for line in run.left_out],
     }
 
 
 def _choose_points(one: Side, own: int | None, other: Side, their: int | None) -> Points:
     """Return the given checkpoints; for missing ones the last that both sides have finished."""
-    common = [point for point in one.checkpoints if point in other.checkpoints]
+    common = [point for point in one.points if point in other.points]
     chosen = [point for point in (own, their) if point is not None] or common[-1:]
     if not chosen:
         raise CannotCompare(f"no checkpoint was finished by both {one.title} and {other.title}")
     points = chosen[0], chosen[-1]
     for side, point in zip((one, other), points, strict=True):
-        if point not in side.checkpoints:
+        if point not in side.points:
             raise CannotCompare(f"{side.title} has not finished checkpoint {point}")
     return points
 
@@ -156,8 +156,9 @@ def _title(side: Side, point: int, points: Points) -> str:
 
 
 def _metric_row(one: Side, other: Side, points: Points, metric: str) -> Context:
-    found = one.estimate(points[0], metric), other.estimate(points[1], metric)
-    difference = estimate_difference(one, other, points, metric)
+    column = METRICS[metric]
+    found = one.estimate(points[0], column), other.estimate(points[1], column)
+    difference = estimate_difference(one, other, points, column)
     digits = DIGITS.get(metric, 0)
     return {
         "metric": metric,
@@ -169,7 +170,7 @@ def _metric_row(one: Side, other: Side, points: Points, metric: str) -> Context:
 
 def _score_rows(one: Side, other: Side) -> list[Context]:
     """Return the paired difference of scores at each common checkpoint."""
-    common = [point for point in one.checkpoints if point in other.checkpoints]
+    common = [point for point in one.points if point in other.points]
     return [
         {"point": point, **_metric_row(one, other, (point, point), "score")}
         for point in common[-12:]  # the pages of long runs stay fast
@@ -216,7 +217,7 @@ def _tile(rows: Sequence[Context], metric: str) -> Tile:
 
 
 def _interval_curve(side: Side, metric: str) -> Series:
-    found = {point: side.estimate(point, metric) for point in side.checkpoints}
+    found = {point: side.estimate(point, METRICS[metric]) for point in side.points}
     return Series(side.title, [Point(x, each.mean, each.ends) for x, each in found.items() if each])
 
 
@@ -225,7 +226,7 @@ def _list_curves(side: Side, metric: str, by_run: bool) -> list[Series]:
         return [_average_curve(side, metric)]
     return [
         msgspec.structs.replace(
-            _average_curve(Side(run.name, {seed: run}), metric), name=run.name, group=side.title
+            _average_curve(RunGroup(side.condition_name, {seed: run}, run.name), metric), group=side.title
         )
         for seed, run in side.runs.items()
     ]
@@ -234,17 +235,10 @@ def _list_curves(side: Side, metric: str, by_run: bool) -> list[Series]:
 def _average_curve(side: Side, metric: str) -> Series:
     """Return the mean over seeds; its band is one standard deviation."""
     points = []
-    for point in side.checkpoints:
-        if found := _spread_seeds(side, point, metric):
-            ends = None if found.sd is None else (found.mean - found.sd, found.mean + found.sd)
-            points.append(Point(point, found.mean, ends))
+    for point, found in side.spread(METRICS[metric]).items():
+        ends = None if found.sd is None else (found.mean - found.sd, found.mean + found.sd)
+        points.append(Point(point, found.mean, ends))
     return Series(side.title, points)
-
-
-def _spread_seeds(side: Side, point: int, metric: str) -> Spread | None:
-    """Return mean and deviation over the seeds that have finished a checkpoint; `None` without a value."""
-    runs = [run for run in side.runs.values() if point in run.checkpoints]
-    return spread(run.average_tasks(point, METRICS[metric]).mean() for run in runs)
 
 
 def _show_spread(found: Spread | None, digits: int) -> str:
@@ -257,4 +251,4 @@ def _show_spread(found: Spread | None, digits: int) -> str:
 def _config_lines(one: EvaluatedRun, other: EvaluatedRun) -> list[str]:
     """Return the differences of two runs' configurations, models and code."""
     lines = [line for line in differences(one.config, other.config) if not line.startswith("run.start_from")]
-    return lines + list_changes(one.run, other.run)
+    return lines + list_changes(one, other)

@@ -17,6 +17,7 @@ from speedrunner.results.comparison import METRICS, CannotCompare, Compared, Com
 from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import PriceBook
+from speedrunner.results.run_result import frame_run
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
@@ -54,7 +55,8 @@ def run(path: Path, scores: Scores, usage: Usage = USUAL, **changes: object) -> 
 
 
 def compared(*runs: RunData, book: PriceBook = BOOK) -> Comparison:
-    return compare(runs, [run_costs([each], [book])[0] for each in runs])
+    costs = [run_costs([each], [book])[0] for each in runs]
+    return compare([frame_run(*each) for each in zip(runs, costs, strict=True)], runs, costs)
 
 
 def find(found: Comparison, run: RunData, rollouts: int, metric: str) -> Compared:

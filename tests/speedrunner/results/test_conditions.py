@@ -13,10 +13,7 @@ from tests.speedrunner.results.summaries import checkpoint, summary
 
 def names(*runs: object) -> list[tuple[str, str, list[int]]]:
     groups, _ = group_runs(runs)  # type: ignore[arg-type]
-    return [
-        (each.condition_name.env, each.condition_name.method, [run.seed for run in each.runs])
-        for each in groups
-    ]
+    return [(each.condition_name.env, each.condition_name.method, [*each.runs]) for each in groups]
 
 
 def test_deviation_is_the_sample_s() -> None:
@@ -78,5 +75,5 @@ def test_the_schedule_of_an_evaluation_is_none_of_its_settings() -> None:
 def test_of_two_runs_of_one_setting_and_seed_the_farther_one_counts() -> None:
     short, long = summary(), summary("babyai", "react", 0, checkpoint(0, [{}]), dir="other")
     groups, notes = group_runs([short, long])
-    assert [run.config.run.dir for run in groups[0].runs] == ["other"]
+    assert [run.config.run.dir for run in groups[0].runs.values()] == ["other"]
     assert notes == [f"{short.path} is left out: it has the condition and seed of {long.path}"]

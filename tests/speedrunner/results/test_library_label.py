@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results.library_label import label_library
-from speedrunner.results.paired import EvaluatedRun, Side, estimate_difference
+from speedrunner.results.conditions import RunGroup
+from speedrunner.results.library_label import MEASURES, label_library
+from speedrunner.results.paired import estimate_difference
+from speedrunner.results.run_result import frame_run
 from speedrunner.store.run_data import load
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.results.small_runs import TURN, SmallRun, learnt
@@ -41,10 +43,11 @@ def test_it_compares_the_last_evaluation_of_the_version_with_the_first_without_s
 
 def test_its_savings_are_those_of_the_comparison_of_runs(run: Path) -> None:
     data = load(run)
-    side = Side("run", {0: EvaluatedRun("run", data)})
+    evaluated = frame_run(data)
+    side = RunGroup(evaluated.condition_name, {0: evaluated}, "run")
     label = label_library(data, data.policies.load(1))
     for name, saved in label.saved.items():
-        assert saved == estimate_difference(side, side, (2, 0), name)
+        assert saved == estimate_difference(side, side, (2, 0), MEASURES[name])
     assert set(label.saved) == {
         *("LLM calls", "actions", "uncached prompt tokens", "cached prompt tokens", "output tokens")
     }

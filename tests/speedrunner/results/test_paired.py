@@ -6,13 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results.paired import (
-    EvaluatedRun,
-    Side,
-    estimate_difference,
-    list_task_differences,
-    pair_runs,
-)
+from speedrunner.results.conditions import RunGroup, Side
+from speedrunner.results.paired import estimate_difference, list_task_differences, pair_runs
+from speedrunner.results.run_result import EvaluatedRun, frame_run
 from speedrunner.store.run_data import load
 from tests.speedrunner.results.small_runs import TURN, SmallRun
 
@@ -23,11 +19,11 @@ def evaluated(path: Path, *scores: list[float | None], seed: int = 0) -> Evaluat
     run.policy(0, {})
     for number, own in enumerate(scores):
         run.test(2 * number, 0, own)
-    return EvaluatedRun(path.name, load(path))
+    return frame_run(load(path), name=path.name)
 
 
 def side(*runs: EvaluatedRun) -> Side:
-    return Side(runs[0].name, {run.seed: run for run in runs})
+    return RunGroup(runs[0].condition_name, {run.seed: run for run in runs}, runs[0].name)
 
 
 def test_tasks_are_paired_and_an_unscored_one_is_in_no_pair(tmp_path: Path) -> None:
@@ -81,7 +77,7 @@ def test_without_a_common_task_there_is_no_difference(tmp_path: Path) -> None:
 
 def test_an_unfinished_checkpoint_counts_in_no_mean(tmp_path: Path) -> None:
     run = side(evaluated(tmp_path / "run", [0.0, 1.0], [1.0]))
-    assert run.checkpoints == [0]
+    assert run.points == [0]
     assert run.estimate(2, "score") is None
     found = run.estimate(0, "score")
     assert found is not None
