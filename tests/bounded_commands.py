@@ -32,7 +32,7 @@ IMPORTED = (
     *("anyio", "antlr4", "atif", "hydra", "inspect_ai.log", "mcp", "networkx", "pandas", "pyarrow.dataset"),
     *("lxml.etree", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg", "pyarrow.parquet"),
     *("pygments.formatters.html", "pygments.lexers.python", "radon.complexity", "rich.markdown"),
-    *("rich.syntax", "scipy.stats", "tokenizers", "transformers.models.auto.tokenization_auto"),
+    *("rich.syntax", "scipy.special", "tokenizers", "transformers.models.auto.tokenization_auto"),
     *("envs.babyai", "speedrunner.methods.speedrunner.speedrunner_method", "speedrunner.view.templates"),
 )
 """What commands import where they need it."""

@@ -119,7 +119,7 @@ QUICK = {
     "list models": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
     "status RUN": (*CLIENTS, *ENGINES, *FRAMES, *DRAWING, *SIMULATORS),
     "cost RUN": (*CLIENTS, *ENGINES, "scipy", *DRAWING, *SIMULATORS),
-    "compare RUN": (*CLIENTS, *ENGINES, *DRAWING, *SIMULATORS),
+    "compare RUN": (*CLIENTS, *ENGINES, "scipy.stats", *DRAWING, *SIMULATORS),
 }
 """Commands that answer at once, with the modules that they must not import, since each takes long."""
 

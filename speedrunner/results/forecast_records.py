@@ -85,9 +85,9 @@ def total(forecasts: Sequence[Forecast], measure: str) -> Sum | None:
     freedom = min(min(each.measured.values()) for each in forecasts) - 1
     if freedom < 1:
         return Sum(mean, None, None)
-    from scipy import stats  # type: ignore[import-untyped]
+    from scipy.special import stdtrit  # type: ignore[import-untyped]
 
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * sqrt(sum(sd**2 for sd in deviations.values()))
+    half = stdtrit(freedom, (1 + CONFIDENCE) / 2) * sqrt(sum(sd**2 for sd in deviations.values()))
     return Sum(mean, float(max(mean - half, 0.0)), float(mean + half))
 
 

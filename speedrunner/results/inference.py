@@ -9,7 +9,7 @@ test treats all pairs of seed and episode as independent. It is included for com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
-DRAWN = 2_000_000
-"""Maximum number of values drawn at once: 32 MB."""
+DRAWN = 100_000
+"""Maximum number of values drawn at once. Twice as fast as more, which do not fit into the CPU's cache."""
 
 TAIL = (1 - CONFIDENCE) / 2
 
@@ -96,9 +96,15 @@ def estimate_columns(rows: Sequence[Sequence[float]]) -> list[Estimate | None]:
     means = values.mean(axis=0)
     if count == 1:
         return [None if math.isnan(mean) else Estimate(mean, None, None, 1) for mean in means.tolist()]
-    reach = stdtrit(count - 1, 1 - TAIL) * values.std(axis=0, ddof=1) / math.sqrt(count)
+    reach = stdtrit(count - 1, 1 - TAIL) * _standard_error(values)
     ends = zip(means.tolist(), (means - reach).tolist(), (means + reach).tolist(), strict=True)
     return [None if math.isnan(mean) else Estimate(mean, low, high, count) for mean, low, high in ends]
+
+
+def _standard_error(values: ndarray) -> ndarray:
+    """Return the standard error of the mean of each column."""
+    error: ndarray = (values.var(axis=0, ddof=1) / len(values)) ** 0.5
+    return error
 
 
 Statistic = Callable[["ndarray"], "ndarray"]
@@ -167,16 +173,16 @@ def _resample_means(arrays: Sequence[ndarray], random: Generator) -> ndarray:
     """Return the means of the columns of all arrays in each resample, of shape (columns, resamples)."""
     import numpy
 
-    means: ndarray = numpy.hstack([numpy.concatenate([*_resampled_means(own, random)]) for own in arrays])
-    return means.T
-
-
-def _resampled_means(values: ndarray, random: Generator) -> Iterator[ndarray]:
-    """Yield the means of the columns of `RESAMPLES` resamples, as many at a time as `DRAWN` allows."""
-    at_once = max(DRAWN // values.size, 1)
-    for first in range(0, RESAMPLES, at_once):
-        size = min(at_once, RESAMPLES - first), len(values)
-        yield values[random.integers(len(values), size=size)].mean(axis=1)
+    means = []
+    for own in arrays:
+        at_once = max(DRAWN // len(own), 1)
+        parts = []
+        for first in range(0, RESAMPLES, at_once):
+            size = min(at_once, RESAMPLES - first), len(own)
+            rows = random.integers(len(own), size=size)
+            parts.append([column.take(rows).mean(axis=1) for column in own.T])
+        means.append(numpy.concatenate(parts, axis=1))
+    return numpy.concatenate(means)
 
 
 def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:
@@ -186,9 +192,12 @@ def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:
 
 
 def paper_ttest(differences: Sequence[float]) -> TTest | None:
-    """Test the mean of differences against zero as if they were independent; `None` without differences."""
+    """Test the mean of differences against zero as if they were independent; `None` without differences.
+
+    The numbers are those of `scipy.stats.ttest_1samp`, whose import takes a second.
+    """
     import numpy
-    from scipy import stats  # type: ignore[import-untyped]
+    from scipy.special import stdtr, stdtrit
 
     if not differences:
         return None
@@ -198,10 +207,9 @@ def paper_ttest(differences: Sequence[float]) -> TTest | None:
         return TTest(count, mean)
     if numpy.ptp(given) <= 1e-12 * numpy.abs(given).max():  # equal up to rounding
         return TTest(count, mean, mean, mean)
-    found = stats.ttest_1samp(given, 0.0)
-    interval = found.confidence_interval(CONFIDENCE)
-    ends = float(interval.low), float(interval.high)
-    return TTest(count, mean, *ends, float(found.statistic), float(found.pvalue))
+    error = float(_standard_error(given))
+    reach, t = float(stdtrit(count - 1, 1 - TAIL)) * error, mean / error
+    return TTest(count, mean, mean - reach, mean + reach, t, float(2 * stdtr(count - 1, -abs(t))))
 
 
 def correct_holm(values: Sequence[float | None]) -> list[float | None]:

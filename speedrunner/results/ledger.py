@@ -220,7 +220,7 @@ def token_line(rows: Iterable[LedgerRow]) -> Line:
 def _price_rows(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
     groups: dict[tuple[Any, ...], list[int]] = {}  # rows that share all but figures
     for place, row in enumerate(rows):
-        groups.setdefault((row.model, row.wasted, *row.labels, *row.labels.values()), []).append(place)
+        groups.setdefault((row.model, row.wasted, id(row.labels)), []).append(place)
     lines: dict[Labels, Line] = {}
     unpriced: dict[str, None] = {}
     for places in groups.values():
