@@ -14,7 +14,6 @@ from speedrunner.config.names import condition_name
 from speedrunner.results.checkpoints import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book
-from speedrunner.store import run_data
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import (
@@ -31,7 +30,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
-from speedrunner.store.run_data import RunData
+from speedrunner.store.run_data import RunData, open_as
 from speedrunner.store.stored_run import RunDirectoryError
 
 if TYPE_CHECKING:
@@ -139,8 +138,7 @@ def load(path: Path | str, *, skip_broken: bool = False) -> Run:
     Args:
         skip_broken: whether to leave out broken lines and sleeps, and name them in `Run.left_out`.
     """
-    found = run_data.load(path, skip_broken=skip_broken)
-    return Run(found.path, found.left_out)
+    return open_as(Run, path, skip_broken=skip_broken)
 
 
 def load_all(*folders: Path | str) -> Runs:

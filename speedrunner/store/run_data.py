@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
 import msgspec
 
@@ -61,14 +61,23 @@ PROCESSES = 1_000
 """Maximum number of rows of `processes.jsonl`."""
 
 
+Opened = TypeVar("Opened", bound="RunData")
+
+
 def load(path: Path | str, *, skip_broken: bool = False) -> RunData:
+    """Open a run for reading; see `open_as`."""
+    return open_as(RunData, path, skip_broken=skip_broken)
+
+
+def open_as(type_: type[Opened], path: Path | str, *, skip_broken: bool) -> Opened:
     """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run.
 
     Args:
+        type_: the class of the result.
         skip_broken: whether to leave out broken lines and sleeps, and name them in `RunData.left_out`. For
             showing, checking and exporting runs; whatever continues a run needs all records.
     """
-    run = RunData(Path(path), left_out=[] if skip_broken else None)
+    run = type_(Path(path), left_out=[] if skip_broken else None)
     with as_run_directory_error(run.path):
         if not run.path.exists():
             raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
