@@ -201,7 +201,7 @@ def _time_left(run: RunData, found: RunStatus, rates: Rates) -> float | None:
     a_request = rates.seconds / rates.requests
     left = max(found.of - found.episodes, 0) * sum(row.llm_calls for row in rows) / len(rows) * a_request
     if sleeps := run.sleeps:
-        to_come = max(run.settings.run.sleeps - len(sleeps), 0)
+        to_come = max((run.training_end or run.settings.run).sleeps - len(sleeps), 0)
         left += to_come * sum(each.seconds for each in sleeps) / len(sleeps)
     return left
 

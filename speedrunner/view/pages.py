@@ -14,7 +14,7 @@ from speedrunner.markup.tiles import draw_spark
 from speedrunner.results.checkpoints import list_test_points
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.records import Termination, TrainingEnd
+from speedrunner.store.records import Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
 from speedrunner.view.search import Query, search
@@ -68,7 +68,7 @@ def _status(run: RunData, owner: str | None) -> Context:
         # The last evaluation needs all training. Without evaluations, the last sleep is the end.
         is_finished = all(tested[each] >= plan.test_episodes for each in points)
         if not points:
-            end = run.training_end or TrainingEnd(plan.rollouts, plan.sleeps)
+            end = run.training_end or plan
             is_finished = trained >= end.rollouts and end.sleeps in run.policies.versions()
     except DAMAGED as error:
         return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from serving.engine.metrics import Counters
 from serving.reconciliation import Reconciliation
 from serving.usage import Usage
-from speedrunner.store.records import EpisodeRow, Termination
+from speedrunner.store.records import EpisodeRow, Termination, TrainingEnd
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 from speedrunner.view.live import live_page
@@ -99,6 +100,23 @@ def test_time_left_follows_from_requests_and_is_not_guessed_from_few_episodes(sw
     (sweep / "episodes.jsonl").write_bytes(rows[0])
     (first, *_) = live_page(sweep.parent, {"playing": sweep})["runs"]
     assert first["left"] is None
+
+
+def test_no_sleep_is_left_after_the_end_of_training(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "playing")
+    run.policy(0, {})
+    run.train(0, [None, None])
+    run.test(0, 0, [0.5, 1.0])
+    run.sleep(1)
+    with RunDirectory.open_for_writing(run.path) as directory:
+        play(run.path)
+        (planned,) = live_page(tmp_path, {"playing": run.path})["runs"]
+        directory.end_training(TrainingEnd(rollouts=2, sleeps=1))
+        (ended,) = live_page(tmp_path, {"playing": run.path})["runs"]
+    per_episode = sum(each.llm_calls for each in load(run.path).rows) / 3
+    for page, episodes, sleeps_s in ((planned, 7, 1.0), (ended, 3, 0.0)):
+        a_request_s = page["rates"].seconds / page["rates"].requests
+        assert page["left"] == pytest.approx(episodes * per_episode * a_request_s + sleeps_s)
 
 
 def test_cost_is_that_of_finished_episodes_at_the_actor_s_prices(sweep: Path) -> None:
