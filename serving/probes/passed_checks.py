@@ -18,12 +18,10 @@ from serving.engine.cache_config import CacheConfig
 from serving.engine.metrics import read_metrics
 from serving.errors import ServerFailed
 from serving.model import Model
+from serving.model_config import NOT_SERVED
 from serving.model_configs import CHECKOUT
 
 FOLDER = CHECKOUT / ".cache" / "checks"
-
-NOT_SERVED = ("tried", "caveat", "prices")
-"""Fields of a model config that the server never sees."""
 
 
 class CheckedServer(msgspec.Struct, frozen=True):

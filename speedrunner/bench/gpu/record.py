@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from serving.engine.gpus import read_gpus
-from serving.probes.passed_checks import NOT_SERVED
+from serving.model_config import NOT_SERVED
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.machine import machine
