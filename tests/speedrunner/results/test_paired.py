@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import pandas
 import pytest
 
 from speedrunner.results.conditions import RunGroup, Side
@@ -67,6 +69,19 @@ def test_the_largest_differences_come_first_with_the_episodes_behind_them(tmp_pa
     assert [each.difference for each in found] == [1.0, -0.25, 0.0]
     assert found[0].episodes == ([("one", "test/0000/0001")], [("other", "test/0000/0001")])
     assert found[0].outputs == (TURN.completion, TURN.completion)
+
+
+def test_a_task_that_a_damaged_run_has_twice_counts_once(tmp_path: Path) -> None:
+    run = evaluated(tmp_path / "run", [0.0, 0.5], [1.0, 1.0])
+    again = run.episodes.assign(score=0.75)
+    twice = replace(run, episodes=pandas.concat([run.episodes, again], ignore_index=True))
+    found = estimate_difference(side(twice), side(run), (0, 2), "score")
+    assert found is not None
+    assert (found.mean, found.count) == (0.75, 2)
+    assert [each.scores for each in list_task_differences(side(twice), side(run), (0, 2))] == [
+        (0.0, 1.0),
+        (0.5, 1.0),
+    ]
 
 
 def test_without_a_common_task_there_is_no_difference(tmp_path: Path) -> None:
