@@ -52,6 +52,11 @@ class Spread(msgspec.Struct, frozen=True):
     sd: float | None
     seeds: int
 
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Return the ends of one standard deviation around the mean; `None` for one seed."""
+        return None if self.sd is None else (self.mean - self.sd, self.mean + self.sd)
+
 
 R = TypeVar("R", bound=EvaluatedRun)
 

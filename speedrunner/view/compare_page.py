@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-import msgspec
 
 from speedrunner.config.schema import differences
 from speedrunner.markup.tiles import Form, Tile
 from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
-from speedrunner.results.conditions import RunGroup, Side, Spread
+from speedrunner.results.conditions import Side, Spread
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import (
     METRICS,
@@ -85,7 +83,11 @@ def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
         curves = {
             metric: plot_curves(
                 f"{metric} of test episodes, {env}",
-                [each for _, side in conditions[:SERIES] for each in _list_curves(side, metric, by_run)],
+                [
+                    each
+                    for _, side in conditions[:SERIES]
+                    for each in _list_curves(side, METRICS[metric], by_run)
+                ],
                 form,
             )
             for metric, form in CURVES.items()
@@ -114,6 +116,7 @@ def comparison_page(found: Comparable, first: str, second: str) -> Context:
     titles = [_title(side, point, points) for side, point in zip((one, other), points, strict=True)]
     rows = [_metric_row(one, other, points, metric) for metric in METRICS]
     same = one.runs == other.runs
+    sides = [one] if same else [one, other]
     tasks = list_task_differences(one, other, points)
     return {
         "titles": titles,
@@ -123,9 +126,7 @@ def comparison_page(found: Comparable, first: str, second: str) -> Context:
         "rows": rows,
         "tiles": [_tile(rows, metric) for metric in ("score", "LLM calls", "output tokens")],
         "curves": {
-            metric: plot_curves(
-                metric, [_interval_curve(side, metric) for side in ((one,) if same else (one, other))], form
-            )
+            metric: plot_curves(metric, [_interval_curve(side, METRICS[metric]) for side in sides], form)
             for metric, form in CURVES.items()
         },
         "along": [] if same else _score_rows(one, other),
@@ -216,29 +217,21 @@ def _tile(rows: Sequence[Context], metric: str) -> Tile:
     return Tile(metric, f"{one['mean'] if one else '–'} → {other['mean'] if other else '–'}", change)
 
 
-def _interval_curve(side: Side, metric: str) -> Series:
-    found = {point: side.estimate(point, METRICS[metric]) for point in side.points}
+def _interval_curve(side: Side, column: str) -> Series:
+    return _curve(side, {point: side.estimate(point, column) for point in side.points})
+
+
+def _curve(side: Side, found: Mapping[int, Spread | Estimate | None]) -> Series:
     return Series(side.title, [Point(x, each.mean, each.ends) for x, each in found.items() if each])
 
 
-def _list_curves(side: Side, metric: str, by_run: bool) -> list[Series]:
+def _list_curves(side: Side, column: str, by_run: bool) -> list[Series]:
     if not by_run:
-        return [_average_curve(side, metric)]
+        return [_curve(side, side.spread(column))]
     return [
-        msgspec.structs.replace(
-            _average_curve(RunGroup(side.condition_name, {seed: run}, run.name), metric), group=side.title
-        )
-        for seed, run in side.runs.items()
+        Series(run.name, [Point(x, mean) for x, mean in run.average(column).items()], side.title)
+        for run in side.runs.values()
     ]
-
-
-def _average_curve(side: Side, metric: str) -> Series:
-    """Return the mean over seeds; its band is one standard deviation."""
-    points = []
-    for point, found in side.spread(METRICS[metric]).items():
-        ends = None if found.sd is None else (found.mean - found.sd, found.mean + found.sd)
-        points.append(Point(point, found.mean, ends))
-    return Series(side.title, points)
 
 
 def _show_spread(found: Spread | None, digits: int) -> str:
