@@ -28,7 +28,7 @@ class BadGpus:
     fatal: bool = True
 
     def concerns(self, line: str) -> bool:
-        """Return whether a line is not about compilers of the machine that runs the test."""
+        """Return whether a line is about this input, and not about the compilers of the test's machine."""
         return "CUDA_HOME" not in self.environment or [*self.environment.values()][-1] in line
 
 

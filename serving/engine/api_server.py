@@ -21,7 +21,7 @@ signals."""
 
 
 def serve() -> None:
-    """Serve a model, or its first part."""
+    """Serve a model, or its part on the head node."""
     fork_cpu_engine()
     from vllm.entrypoints.launchers.api_server.entry import main
 

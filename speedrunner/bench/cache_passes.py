@@ -1,5 +1,4 @@
-"""Play recorded episodes again with forced answers, with the prefix cache or without: what the cache study
-compares.
+"""Replay recorded episodes with forced answers, with or without the prefix cache.
 
 Each pass has its own `cache_salt` (a new one for every request without the cache) and its own grammars, so
 neither finds grammars that the other compiled.

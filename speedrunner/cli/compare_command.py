@@ -18,11 +18,11 @@ from speedrunner.results import comparison
 from speedrunner.results.checkpoints import add_costs, frame_sleeps
 from speedrunner.results.comparison import Comparison
 from speedrunner.results.cost_text import limit_text, price_text
+from speedrunner.results.evaluated_run import frame_run
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import GPU_HOURS, price_book
-from speedrunner.results.run_result import frame_run
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import load
 
@@ -70,7 +70,7 @@ def compare(
     costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
     framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
     if as_json:
-        say_json(comparison.compare(framed, loaded, costs))
+        say_json(comparison.compare(framed))
         say_broken_records(loaded)
         return
     plotted = {
@@ -87,7 +87,7 @@ def compare(
         (only,) = plotted.values()
         say(*filter(None, [limit_text(only.rows).strip()]), *caveats(loaded[0].processes))
         return
-    found = comparison.compare(framed, loaded, costs)
+    found = comparison.compare(framed)
     names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}
     about = (
         f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"

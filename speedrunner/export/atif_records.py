@@ -1,4 +1,4 @@
-"""What exporting and importing ATIF trajectories share: their format, and the records that they contain."""
+"""Format and records of exported ATIF trajectories."""
 
 from __future__ import annotations
 

@@ -8,12 +8,10 @@ import msgspec
 
 from speedrunner.config.schema import differences
 from speedrunner.results.checkpoints import LIMITS, average_tests
+from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.inference import Estimate, bootstrap_mean
-from speedrunner.results.ledger import RunCosts
 from speedrunner.results.paired import subtract_values
-from speedrunner.results.run_result import EvaluatedRun
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
-from speedrunner.store.run_data import RunData
 
 METRICS = ("score", "llm_calls", "uncached", "cached", "output", "usd")
 """Columns of the frame of episodes that are compared."""
@@ -60,11 +58,8 @@ class Comparison(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def compare(sides: Sequence[EvaluatedRun], runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
+def compare(sides: Sequence[EvaluatedRun]) -> Comparison:
     """Compare each run with the first one, at the checkpoints that all of them have finished.
-
-    Args:
-        runs, costs: the records and the costs of each of `sides`.
 
     Raises:
         CannotCompare: they play different environments, or have no finished checkpoint in common.
@@ -93,11 +88,7 @@ def compare(sides: Sequence[EvaluatedRun], runs: Sequence[RunData], costs: Seque
                 mean = bootstrap_mean(side.values(point, metric).tolist())
                 pairs = [] if side is first else subtract_values(first, side, (point, point), metric)
                 rows.append(Compared(point, metric, side.path, mean, bootstrap_mean(pairs)))
-    notes = [
-        note
-        for side, run, cost in zip(sides, runs, costs, strict=True)
-        for note in _notes(side, first, points, run.checkpoints, cost.unpriced)
-    ]
+    notes = [note for side in sides for note in _notes(side, first, points)]
     return Comparison(rows, limits, notes + caveats(each for side in sides for each in side.processes))
 
 
@@ -113,22 +104,20 @@ def list_changes(first: EvaluatedRun, second: EvaluatedRun) -> list[str]:
     return changes(*newest[0], *newest[1]) if all(newest) else []
 
 
-def _notes(
-    side: EvaluatedRun, first: EvaluatedRun, points: list[int], planned: list[int], unpriced: list[str]
-) -> list[str]:
+def _notes(side: EvaluatedRun, first: EvaluatedRun, points: list[int]) -> list[str]:
     """Return the caveats of a run's numbers."""
     played, others = (
         run.episodes[(run.episodes["phase"] == "test") & run.episodes["checkpoint"].isin(points)]
         for run in (side, first)
     )
-    missing = sorted(set(planned).difference(side.points))
     unscored = int(played["score"].isna().sum())
     alone = len(set(played["task"]).difference(others["task"]))
+    missing = side.unfinished
     found = {
         f"is not finished: no complete evaluation after {_join_points(missing)} rollouts": missing,
         f"{unscored} test episodes ended by an infrastructure error and are excluded from means": unscored,
         f"{alone} of its test tasks were not played by {first.path} and are excluded from pairs": alone,
-        f"unknown prices of {', '.join(unpriced)}": unpriced,
+        f"unknown prices of {', '.join(side.unpriced)}": side.unpriced,
     }
     code = ", ".join(each for each in list_changes(first, side) if each.startswith(ACCEPTABLE))
     found[f"was played with other code than {first.path}: {code}"] = code

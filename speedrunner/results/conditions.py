@@ -11,8 +11,9 @@ import pandas
 
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
+from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.inference import Estimate, bootstrap_seeds
-from speedrunner.results.run_result import EvaluatedRun, RunResult
+from speedrunner.results.run_result import RunResult
 from typed.plain_records import flat
 
 NAMED = (

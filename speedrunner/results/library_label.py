@@ -11,9 +11,9 @@ from typing import Any
 import msgspec
 
 from speedrunner.results.conditions import RunGroup, Side
+from speedrunner.results.evaluated_run import EvaluatedRun, frame_run
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import METRICS, estimate_difference
-from speedrunner.results.run_result import EvaluatedRun, frame_run
 from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.json_records import own_digest
 from speedrunner.store.process_notes import caveats

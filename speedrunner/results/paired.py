@@ -9,9 +9,9 @@ import pandas
 
 from envs import Task
 from speedrunner.results.conditions import Side
+from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.inference import Estimate, bootstrap_seeds
 from speedrunner.results.plain_rows import plain_value
-from speedrunner.results.run_result import EvaluatedRun
 
 METRICS = {
     "score": "score",

@@ -11,11 +11,11 @@ from pathlib import Path
 import msgspec
 import pandas
 
-from speedrunner.config.names import ConditionName, condition_name
-from speedrunner.config.schema import Config
+from speedrunner.config.names import condition_name
 from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps
+from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.forecast_records import measured_amounts
-from speedrunner.results.ledger import RunCosts, run_costs
+from speedrunner.results.ledger import run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.pricing import OWN, price_book
 from speedrunner.results.server_time import ServerUse, server_uses
@@ -24,64 +24,10 @@ from speedrunner.results.skill_evolution import Evolution, count_edited_combat, 
 from speedrunner.results.skill_savings import frame_savings, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.records import Process
-from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_data import load
 
 LIBRARY = LibraryStatistics.__struct_fields__
 """Columns of a checkpoint that describe its library."""
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class EvaluatedRun:
-    """One run with its episodes.
-
-    Attributes:
-        episodes: see `frame_episodes`.
-        processes: oldest first.
-        left_out: one line for each broken record that the results lack.
-        name: identifies the run in the viewer's links.
-    """
-
-    path: str
-    config: Config
-    condition_name: ConditionName
-    episodes: pandas.DataFrame
-    processes: list[Process] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
-    name: str = ""
-    _tests: dict[int, pandas.DataFrame] = field(default_factory=dict, init=False, repr=False)
-
-    @property
-    def seed(self) -> int:
-        """Return the seed of the run."""
-        return self.config.run.seed
-
-    @cached_property
-    def points(self) -> list[int]:
-        """Return the finished checkpoints, ascending: those with all test episodes."""
-        played = self.episodes["checkpoint"][self.episodes["phase"] == "test"]
-        counts = played.value_counts(sort=False).sort_index()
-        return counts.index[counts >= self.config.run.test_episodes].tolist()
-
-    @cached_property
-    def _scored(self) -> pandas.DataFrame:
-        return self.episodes[(self.episodes["phase"] == "test") & self.episodes["score"].notna()]
-
-    def tests(self, point: int) -> pandas.DataFrame:
-        """Return the scored test episodes of a checkpoint by task: a plan has each task once."""
-        if point not in self._tests:
-            tests = self._scored[self._scored["checkpoint"] == point]
-            self._tests[point] = tests.drop_duplicates("task").set_index("task")
-        return self._tests[point]
-
-    def values(self, point: int, column: str) -> pandas.Series[float]:
-        """Return the known values of a column in the scored test episodes of a checkpoint, by task."""
-        return self.tests(point)[column].dropna().astype(float)
-
-    def average(self, column: str) -> dict[int, float]:
-        """Return the known means of a column over the scored test episodes, by finished checkpoint."""
-        means = self._scored.groupby("checkpoint")[column].mean().reindex(self.points).dropna()
-        return dict(zip(means.index.tolist(), means.tolist(), strict=True))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -92,7 +38,6 @@ class RunResult(EvaluatedRun):
         prices: name of the price list.
         checkpoints: rows of `frame_checkpoints` that are `whole`, with the columns `LIBRARY` and
             `edited_combat`, the functions about combat that were not when first written.
-        unfinished: planned checkpoints that are not whole.
         sleeps: see `frame_sleeps`.
         skills: one row per skill, with the fields of `SkillCost`.
         savings: one row per skill; see `frame_savings`.
@@ -105,7 +50,6 @@ class RunResult(EvaluatedRun):
 
     prices: str
     checkpoints: pandas.DataFrame
-    unfinished: list[int]
     sleeps: pandas.DataFrame
     skills: pandas.DataFrame
     savings: pandas.DataFrame
@@ -126,7 +70,9 @@ class RunResult(EvaluatedRun):
         return super().values(point, "usd") + float(self.checkpoints["sleep_usd"][point])
 
     def average(self, column: str) -> dict[int, float]:
-        """Return the known values of a column of `checkpoints`, by checkpoint."""
+        """Return the known means as the base class does, or the known values of a column of `checkpoints`."""
+        if column not in self.checkpoints:
+            return super().average(column)
         known = self.checkpoints[column].dropna()
         return dict(zip(known.index.tolist(), known.tolist(), strict=True))
 
@@ -142,24 +88,6 @@ def count_terminations(runs: Iterable[RunResult]) -> dict[str, int]:
     for run in runs:
         counts.update(run.episodes["termination"])
     return dict(counts.most_common())
-
-
-def frame_run(run: RunData, costs: RunCosts | None = None, name: str = "") -> EvaluatedRun:
-    """Return a run with its episodes. Without a ledger, only summary rows are read, which are small.
-
-    Args:
-        costs: as for `frame_episodes`.
-        name: identifies the run in the viewer's links.
-    """
-    return EvaluatedRun(
-        path=str(run.path),
-        config=run.settings,
-        condition_name=condition_name(run.settings),
-        episodes=frame_episodes(run.rows if costs is None else run.episodes, costs),
-        processes=run.processes,
-        left_out=run.left_out or [],
-        name=name,
-    )
 
 
 def read_result(path: Path, prices: str | None) -> RunResult:

@@ -22,7 +22,7 @@ def find_excess(text: bytes) -> str:
 
     A text within the limits can be decoded by any recursive decoder, not only by `msgspec`.
     """
-    if len(text) <= 2 * LEVELS:  # such as a row of the ledger: each level has two brackets
+    if len(text) <= LEVELS:  # such as most rows of the ledger
         return ""
     if problem := find_dense(text):
         return problem

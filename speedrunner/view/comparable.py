@@ -7,7 +7,7 @@ from pathlib import Path
 
 from speedrunner.results.comparison import CannotCompare
 from speedrunner.results.conditions import RunGroup, Side, group_runs
-from speedrunner.results.run_result import EvaluatedRun, frame_run
+from speedrunner.results.evaluated_run import EvaluatedRun, frame_run
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import load
 

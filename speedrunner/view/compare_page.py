@@ -9,6 +9,7 @@ from speedrunner.config.schema import differences
 from speedrunner.markup.tiles import Form, Tile
 from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
 from speedrunner.results.conditions import Side, Spread
+from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import (
     METRICS,
@@ -17,7 +18,6 @@ from speedrunner.results.paired import (
     list_task_differences,
     pair_runs,
 )
-from speedrunner.results.run_result import EvaluatedRun
 from speedrunner.view.comparable import Comparable
 from speedrunner.view.curves import SERIES, Point, Series, plot_curves
 

@@ -41,7 +41,7 @@ class Derived(Generic[Value]):
 
 
 class RunValues:
-    """Computes values of runs, one at a time, since many read all episodes or the ledger."""
+    """Computes values of runs. One thread at a time reads a ledger, or all episodes for a history."""
 
     def __init__(self) -> None:
         self._reading = threading.Lock()

@@ -341,6 +341,7 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
     done = run.end()
     assert (done.returncode, done.stderr) == (130, "")
     assert all_end(everything)
+    assert not any(row.termination.is_fault for row in load(run.run).episodes)
 
 
 def test_replicas_keep_each_conversation_and_agree_with_the_ledger(start: Callable[..., Command]) -> None:

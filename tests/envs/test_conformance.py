@@ -13,7 +13,7 @@ from typing import Any, Literal
 from envs import EpisodeOver, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv, UnknownTask
 from envs.conformance import check_env
 from envs.random_play import trace
-from tests.refusals import Golden
+from tests.golden_tables import Golden
 
 
 def push(direction: Literal["up", "down"], by: int = 1) -> str: ...  # type: ignore[empty-body]

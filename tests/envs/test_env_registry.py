@@ -24,7 +24,7 @@ from envs import (
     splits,
 )
 from envs.env_registry import ENVIRONMENTS, REGISTRY
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.registered import options
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from envs import EnvironmentFault, Task, UnknownTask, make, splits
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 
 STARTED = {"babyai": Task("babyai", "goto", 0), "crafter": Task("crafter", "default", 3)}
 """The environments that start no process, with a task."""

@@ -31,7 +31,7 @@ from envs.phrases import MAX_ARGUMENT_CHARS
 from envs.scienceworld import ScienceWorld
 from envs.scienceworld_phrases import PHRASES
 from envs.scienceworld_tasks import VARIATIONS, variations_for_test
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.scienceworld_play import gold_path, play, primitive_call
 
 pytestmark = pytest.mark.process
@@ -461,7 +461,7 @@ class TestDeterminism:
     def test_so_are_all_tasks_with_heat_and_circuits_within_480_megabytes(
         self, golden: Callable[[str, str], None]
     ) -> None:
-        """The hashes come from another process, which played in another order."""
+        """The hashes were recorded in another order, by `python -m tests.scienceworld_play 1`."""
         (played,) = hashes(1)
         assert len(set(played["hashes"].values())) == len(VARIATIONS) == 30
         golden(

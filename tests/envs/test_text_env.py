@@ -9,7 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from envs import InvalidPrimitiveCall, Limits, Opening, Outcome, Primitive, Task, TextEnv, UnknownTask
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 
 
 def move(steps: int, pace: Literal["slow", "fast"] = "slow", load: float | None = None) -> str: ...  # type: ignore[empty-body]

@@ -19,7 +19,7 @@ from envs.random_play import trace
 from envs.textworld import FOLDS, GAMES, TextWorld
 from envs.textworld_phrases import PHRASES
 from tests.envs.env_processes import check_plays
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 
 pytestmark = pytest.mark.process
 
@@ -255,7 +255,6 @@ import hashlib, json, random, sys
 from envs import make
 from envs.random_play import trace
 from envs.text_env import Task
-from tests.refusals import Golden, refusals
 env = make("textworld")
 plays = [(game, seed) for game in ("cookingworld", "twc", "coin") for seed in (0, 20000)]
 random.Random(sys.argv[1]).shuffle(plays)

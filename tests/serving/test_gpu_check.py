@@ -18,7 +18,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import list_model_configs, load_model_config
 from serving.options import ServiceOptions
 from tests.bad_gpus import BAD_GPUS, BadGpus
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.stand_in_server import HEALTHY
 from tests.stand_in_smi import H100, SECOND
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from serving.errors import InvalidModelConfig
 from serving.model_configs import load_model_config
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.serving.model_config_samples import COMMIT, HOSTED, RESPONSES, write
 
 MISTAKES: list[dict[str, Any]] = [

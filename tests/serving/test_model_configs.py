@@ -13,7 +13,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, adapt, list_model_configs, load_model_config
 from serving.usage import Prices
 from serving.weights import model_path
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.serving.model_config_samples import COMMIT, HOSTED, write
 
 

@@ -13,8 +13,8 @@ from huggingface_hub import constants
 from serving.errors import InvalidModelConfig
 from serving.model_configs import adapt, load_model_config
 from serving.sizing import describe, fit, size_model
+from tests.golden_tables import Golden, error_message, table
 from tests.gpu_kinds import GPUS, with_config
-from tests.refusals import Golden, error_message, table
 
 BIG = load_model_config("qwen3.5-27b")
 

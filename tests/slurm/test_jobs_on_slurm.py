@@ -150,7 +150,8 @@ class Slurm:
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with cluster(tmp_path_factory.mktemp("slurm")) as environment:
-        yield environment
+        # Without a common cache, each first start of vLLM would examine its model again.
+        yield environment | {"SPEEDRUNNER_CACHE": str(tmp_path_factory.mktemp("cache"))}
 
 
 @pytest.fixture
@@ -300,7 +301,7 @@ def test_status_explains_why_a_job_waits(slurm: Slurm) -> None:
 
 
 def test_a_second_job_on_a_run_names_the_first_and_leaves_it_alone(slurm: Slurm) -> None:
-    (job,) = slurm.submit()
+    (job,) = slurm.submit(1, *LONGER)
     slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")
     what = [str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", "cluster=cpu"]
     refused = slurm.command(sys.executable, "-m", "speedrunner", "submit", *what, "--json", check=False)

@@ -27,7 +27,8 @@ EPISODES = ROLLOUTS + 2 * 2
 @pytest.fixture(scope="module")
 def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with cluster(tmp_path_factory.mktemp("slurm"), nodes=2) as environment:
-        yield environment
+        # Without a common cache, each first start of vLLM would examine its model again.
+        yield environment | {"SPEEDRUNNER_CACHE": str(tmp_path_factory.mktemp("cache"))}
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from speedrunner.console import align_columns, describe_seconds, json_text, shorten, visible
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 
 def test_control_characters_are_written_out() -> None:
@@ -53,21 +53,21 @@ TWO_LINES = [("roll-\nouts", "LLM\ncalls", "USD"), ("10", "1200.5", "0.004000")]
 LONG = [("run", "score"), ("runs/experiment/seed1", "0.250"), ("", "0.500")]
 NOTED = [("run", "score"), ("a", "0.250"), ("b", "1.000")]
 NOTES = ["one ended by an error", ""]
-TABLES = {
-    "as wide as it likes": align_columns(ROWS),
-    "36 columns, as wide": align_columns(ROWS, 36),
-    "33 columns, narrower gaps": align_columns(ROWS, 33),
-    "24 columns, without requests first": align_columns(ROWS, 24, ["requests"]),
-    "15 columns, without tokens first": align_columns(ROWS, 15, ["tokens"]),
-    "headings of two lines": align_columns(TWO_LINES, left=0),
-    "headings of two lines, one left out": align_columns(TWO_LINES, 15, ["LLM calls"], left=0),
-    "a long name has a line": align_columns(LONG, 24),
-    "5 columns, and all digits": align_columns([("", "tokens"), ("react", "123456789012")], 5),
-    "two columns aligned left": align_columns([("a", "bb"), ("c", "d")], left=2),
-    "notes that fit": align_columns(NOTED, 40, notes=NOTES),
-    "notes that do not fit": align_columns(NOTED, 30, notes=NOTES),
-}
 
 
 def test_tables_fit_the_terminal(golden: Golden) -> None:
-    golden("aligned_columns.txt", table({name: "\n".join(lines) for name, lines in TABLES.items()}))
+    tables = {
+        "as wide as it likes": align_columns(ROWS),
+        "36 columns, as wide": align_columns(ROWS, 36),
+        "33 columns, narrower gaps": align_columns(ROWS, 33),
+        "24 columns, without requests first": align_columns(ROWS, 24, ["requests"]),
+        "15 columns, without tokens first": align_columns(ROWS, 15, ["tokens"]),
+        "headings of two lines": align_columns(TWO_LINES, left=0),
+        "headings of two lines, one left out": align_columns(TWO_LINES, 15, ["LLM calls"], left=0),
+        "a long name has a line": align_columns(LONG, 24),
+        "5 columns, and all digits": align_columns([("", "tokens"), ("react", "123456789012")], 5),
+        "two columns aligned left": align_columns([("a", "bb"), ("c", "d")], left=2),
+        "notes that fit": align_columns(NOTED, 40, notes=NOTES),
+        "notes that do not fit": align_columns(NOTED, 30, notes=NOTES),
+    }
+    golden("aligned_columns.txt", table({name: "\n".join(lines) for name, lines in tables.items()}))

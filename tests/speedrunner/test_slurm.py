@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from speedrunner.slurm import RESERVE_S, SlurmRefused, has_ended, run_slurm, time_left_s
-from tests.refusals import Golden, error_message, table
+from tests.golden_tables import Golden, error_message, table
 from tests.stand_in_slurm import stand_in
 
 pytestmark = pytest.mark.process

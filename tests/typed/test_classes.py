@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from typed.classes import Parameters, Registry, parameters
 
 

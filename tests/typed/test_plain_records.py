@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from typed.plain_records import WrongData, keys_of, record, unknown_key
 
 

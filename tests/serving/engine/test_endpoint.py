@@ -11,7 +11,7 @@ import pytest
 
 from serving.engine.endpoint import Endpoint, attach
 from serving.errors import ServerFailed
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 
 @pytest.mark.parametrize(

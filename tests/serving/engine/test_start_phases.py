@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from serving.engine.start_phases import IMPORTING, StartPhases, list_phases
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 GPU_START = {
     3.0: "Resolved architecture: Qwen3_5ForConditionalGeneration",

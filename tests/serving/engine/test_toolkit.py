@@ -11,7 +11,7 @@ import pytest
 
 from serving.engine import toolkit
 from serving.engine.toolkit import Toolkit, find_toolkit, server_path
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 pytestmark = pytest.mark.process
 

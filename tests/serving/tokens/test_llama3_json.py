@@ -12,7 +12,7 @@ from serving.tokens.formats.llama3_json import parse
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from serving.tokens.transcript import Transcript
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.serving.conftest import Served
 from tests.tool_samples import TOOLS
 

@@ -15,8 +15,8 @@ from serving.tokens.formats.qwen3_json import call, parse
 from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
+from tests.golden_tables import Golden, table
 from tests.grammar_walks import Walks, avoids, stretches
-from tests.refusals import Golden, table
 from tests.serving.conftest import Served
 from tests.tool_samples import TOOLS
 

@@ -14,7 +14,7 @@ from serving.tokens.grammar import structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.serving.conftest import Served
 from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, record
 

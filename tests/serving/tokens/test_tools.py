@@ -18,7 +18,7 @@ from typing_extensions import TypedDict
 
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 
 class Point(TypedDict):

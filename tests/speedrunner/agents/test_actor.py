@@ -8,7 +8,7 @@ from envs import Outcome
 from speedrunner.agents.actor import actor_view
 from speedrunner.store.records import CallNode
 from speedrunner.workers.worker_messages import Executed
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 
 def view(

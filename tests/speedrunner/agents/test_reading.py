@@ -15,7 +15,7 @@ from speedrunner.agents.actor import actor_view
 from speedrunner.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
 from speedrunner.workers.worker_messages import Executed
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.speedrunner.run_samples import trajectory
 
 NOOP = CallNode("noop", "primitive", {}, actions=1)

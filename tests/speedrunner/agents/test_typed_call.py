@@ -9,7 +9,7 @@ import pytest
 from envs.scienceworld import ScienceWorld
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.typed_call import UnreadableLine, describe_tools, read_call
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.toy_env import Corridor
 
 SIGNATURES = {each.name: each.signature for each in (*Corridor().primitives, *ScienceWorld.primitives)}

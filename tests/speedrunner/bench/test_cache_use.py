@@ -13,7 +13,7 @@ from speedrunner.bench.engine import playing_setup, with_flags
 from speedrunner.bench.measurement import as_text
 from speedrunner.bench.rollouts import Rollout
 from speedrunner.config.schema import InvalidConfig
-from tests.refusals import Golden
+from tests.golden_tables import Golden
 from tests.scripted_runs import Runs, script
 
 pytestmark = pytest.mark.process

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from speedrunner.bench.measurement import Figure, Measurement, Table, as_json, as_text, columns
 from speedrunner.cli.command import AsJson, show_measured
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 
 @dataclass

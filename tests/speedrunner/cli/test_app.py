@@ -26,8 +26,8 @@ from speedrunner.config.schema import to_yaml
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
+from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
-from tests.refusals import Golden, table
 from tests.scripted_engine import HANG, Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import (
     CORRIDOR,

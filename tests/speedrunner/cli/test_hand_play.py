@@ -17,8 +17,8 @@ from envs import Opening, Task
 from envs.scienceworld import ScienceWorld
 from serving.model_configs import CHECKOUT
 from speedrunner.cli.hand_play import completions
+from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
-from tests.refusals import Golden, table
 from tests.scripted_runs import CORRIDOR, command, speedrunner
 from tests.toy_env import Corridor
 

@@ -17,8 +17,8 @@ import pytest
 from speedrunner.report.collected import collect
 from speedrunner.store.run_data import load
 from speedrunner.store.sweep_plans import SweepPlan, note_sweep
+from tests.golden_tables import Golden, table
 from tests.record_samples import write_record
-from tests.refusals import Golden, table
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
 

@@ -18,8 +18,8 @@ from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_configs import CHECKOUT, adapt, load_model_config
 from speedrunner.cli.serve_command import serve, shell_command
 from speedrunner.config.schema import InvalidConfig
+from tests.golden_tables import Golden, refusals
 from tests.processes import HANGS_S
-from tests.refusals import Golden, refusals
 from tests.serving_commands import check_serving_on_a_port, lines_until, serving
 from tests.stand_in_server import HEALTHY
 

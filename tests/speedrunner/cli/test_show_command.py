@@ -9,7 +9,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.store.records import CallNode, EpisodeRow, Message, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.speedrunner.run_samples import trajectory
 

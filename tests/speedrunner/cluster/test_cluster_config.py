@@ -10,7 +10,7 @@ import pytest
 from speedrunner.cluster.cluster_config import Cluster, cluster_of
 from speedrunner.config.compose import group_choices
 from speedrunner.config.schema import InvalidConfig
-from tests.refusals import Golden, error_message, refusals
+from tests.golden_tables import Golden, error_message, refusals
 
 OWN = "gpus: 4\ncpus: 8\nmemory_gb: 64\nminutes: 60\n"
 

@@ -11,7 +11,7 @@ import pytest
 from speedrunner.cluster.jobs import JOBS, JobPart, JobStatus, Submitted, job_status, note_jobs
 from speedrunner.store.files import StorageError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.scripted_runs import in_process
 from tests.stand_in_slurm import stand_in
 

@@ -11,7 +11,7 @@ import pytest
 from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.cluster.partition import Node, find_shortage
 from speedrunner.slurm import SlurmRefused
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.stand_in_slurm import last_call, stand_in
 
 pytestmark = pytest.mark.process

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from speedrunner.cluster.pending_reasons import explain_reason
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 
 def test_a_known_reason_is_explained(golden: Golden) -> None:

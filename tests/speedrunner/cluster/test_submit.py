@@ -23,7 +23,7 @@ from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.sweep_members import members
 from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import SandboxUnavailable
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
 from tests.speedrunner.experiments.kept_forecasts import keep_forecasts

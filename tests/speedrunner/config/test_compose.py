@@ -23,7 +23,7 @@ from speedrunner.config.schema import (
     to_yaml,
 )
 from speedrunner.methods.method_registry import REGISTRY
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.registered import options
 
 CORRIDOR = "tests.toy_env:Corridor"

@@ -6,7 +6,7 @@ import re
 
 from speedrunner.config.compose import compose
 from speedrunner.config.names import ConditionName, condition_name, run_name
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 SCIENCE = ("env=scienceworld", "env.family=4")
 

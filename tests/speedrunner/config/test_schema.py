@@ -22,7 +22,7 @@ from speedrunner.config.schema import (
     to_mapping,
     to_yaml,
 )
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from typed.plain_records import keys_of
 
 

@@ -9,7 +9,7 @@ from speedrunner.config.names import condition_name
 from speedrunner.experiments.context_warning import warn_of_contexts
 from speedrunner.experiments.forecast import COLUMNS, budgets_of
 from speedrunner.runs.setup import Setup, set_up
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 NOTHING = pandas.DataFrame(columns=COLUMNS)
 

@@ -17,7 +17,7 @@ from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.experiments.grid import Grid, GridRun, grid_of
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.refusals import Golden, error_message, refusals
+from tests.golden_tables import Golden, error_message, refusals
 from tests.speedrunner.results.small_runs import SmallRun
 
 SEEDS = """

@@ -26,7 +26,7 @@ from speedrunner.store.json_limits import decoded_bytes
 from speedrunner.store.json_records import write_record
 from speedrunner.store.records import CallNode, Message, Turn
 from speedrunner.store.run_data import RunData, load
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.round_trips import check_round_trip, records
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker

@@ -20,7 +20,7 @@ from speedrunner.library.rules import DEFINITION_LIMIT, SOURCE_LIMIT, TOKEN_LIMI
 from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
 from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.toy_env import Corridor
 
 WALK_FAR = '''

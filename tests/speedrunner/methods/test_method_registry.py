@@ -13,7 +13,7 @@ from speedrunner.methods.method_base import MethodBroke
 from speedrunner.methods.method_registry import METHODS, REGISTRY, InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.registered import options
 
 
@@ -32,7 +32,6 @@ def test_options_are_passed_on() -> None:
 
 OWN = """
 from speedrunner.methods.method_base import Method
-from tests.refusals import Golden, refusals
 
 class Own(Method):
     def __init__(self, *, size: int = 1) -> None:

@@ -14,14 +14,14 @@ from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.comparison import METRICS, CannotCompare, Compared, Comparison, compare
+from speedrunner.results.evaluated_run import frame_run
 from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import PriceBook
-from speedrunner.results.run_result import frame_run
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.run_samples import process
 
@@ -56,7 +56,7 @@ def run(path: Path, scores: Scores, usage: Usage = USUAL, **changes: object) -> 
 
 def compared(*runs: RunData, book: PriceBook = BOOK) -> Comparison:
     costs = [run_costs([each], [book])[0] for each in runs]
-    return compare([frame_run(*each) for each in zip(runs, costs, strict=True)], runs, costs)
+    return compare([frame_run(*each) for each in zip(runs, costs, strict=True)])
 
 
 def find(found: Comparison, run: RunData, rollouts: int, metric: str) -> Compared:
@@ -83,9 +83,10 @@ def test_scores_are_means_and_their_differences_are_paired_by_task(tmp_path: Pat
 
 def test_each_score_has_the_shares_of_test_episodes_that_limits_ended(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", {0: SAME[0]})
-    outcome, task = Outcome(0.0, False, {}), Task("babyai", "go", 1)
+    outcome = Outcome(0.0, False, {})
     with RunDirectory.open_for_writing(other.path) as directory:
         for number, end in enumerate((Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW)):
+            task = Task("babyai", "go", number)
             play(directory, f"test/0010/{number:04d}", USUAL, task=task, termination=end, outcome=outcome)
     found = compared(one, load(other.path)).limits
     assert [(each.rollouts, each.run, each.shares) for each in found] == [

@@ -23,7 +23,7 @@ from speedrunner.results.cost_text import (
 )
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
 
 FIRST = {

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from speedrunner.results.conditions import RunGroup
+from speedrunner.results.evaluated_run import frame_run
 from speedrunner.results.library_label import MEASURES, label_library
 from speedrunner.results.paired import estimate_difference
-from speedrunner.results.run_result import frame_run
 from speedrunner.store.run_data import load
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.results.small_runs import TURN, SmallRun, learnt

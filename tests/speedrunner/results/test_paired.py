@@ -9,8 +9,8 @@ import pandas
 import pytest
 
 from speedrunner.results.conditions import RunGroup, Side
+from speedrunner.results.evaluated_run import EvaluatedRun, frame_run
 from speedrunner.results.paired import estimate_difference, list_task_differences, pair_runs
-from speedrunner.results.run_result import EvaluatedRun, frame_run
 from speedrunner.store.run_data import load
 from tests.speedrunner.results.small_runs import TURN, SmallRun
 
@@ -78,6 +78,7 @@ def test_a_task_that_a_damaged_run_has_twice_counts_once(tmp_path: Path) -> None
     found = estimate_difference(side(twice), side(run), (0, 2), "score")
     assert found is not None
     assert (found.mean, found.count) == (0.75, 2)
+    assert twice.average("score") == {0: 0.25, 2: 1.0}
     assert [each.scores for each in list_task_differences(side(twice), side(run), (0, 2))] == [
         (0.0, 1.0),
         (0.5, 1.0),
@@ -93,6 +94,8 @@ def test_without_a_common_task_there_is_no_difference(tmp_path: Path) -> None:
 def test_an_unfinished_checkpoint_counts_in_no_mean(tmp_path: Path) -> None:
     run = side(evaluated(tmp_path / "run", [0.0, 1.0], [1.0]))
     assert run.points == [0]
+    again = replace(run.first, episodes=pandas.concat([run.first.episodes] * 2, ignore_index=True))
+    assert again.points == [0]
     assert run.estimate(2, "score") is None
     found = run.estimate(0, "score")
     assert found is not None

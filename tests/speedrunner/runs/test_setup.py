@@ -13,7 +13,7 @@ from speedrunner.config.compose import compose
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
 from speedrunner.runs.setup import set_up
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 
 pytestmark = pytest.mark.process
 

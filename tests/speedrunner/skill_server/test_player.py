@@ -9,7 +9,7 @@ import pytest
 
 from speedrunner.skill_server.game import Game
 from speedrunner.skill_server.player import Player, Reply
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.speedrunner.skill_server.samples import Lender, SlowWorker, make_game
 from tests.toy_env import Corridor
 

@@ -19,7 +19,7 @@ from speedrunner.store.records import Policy
 from speedrunner.store.run_data import LABELS_BYTES, ROW_BYTES, RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.refusals import Golden, refusals
+from tests.golden_tables import Golden, refusals
 from tests.speedrunner.run_samples import play, process, sleep, trajectory
 
 

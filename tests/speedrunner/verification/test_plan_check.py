@@ -13,7 +13,7 @@ from speedrunner.store.json_records import write_record
 from speedrunner.store.records import TrainingEnd
 from speedrunner.store.run_data import load
 from speedrunner.verification.plan_check import Plan
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import change, copy_of, seal, subject, told
 

@@ -14,7 +14,7 @@ from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.subject import OutOfTime
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
 from tests.tampered_runs import change, copy_of, seal, subject, told

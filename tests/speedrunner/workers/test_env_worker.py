@@ -28,8 +28,8 @@ from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, W
 from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
+from tests.golden_tables import Golden, table
 from tests.processes import GROWING_S, HANGS_S
-from tests.refusals import Golden, table
 from tests.toy_env import Corridor
 
 ENV = "tests.toy_env:Corridor"

@@ -12,7 +12,7 @@ from serving.engine.toolkit import Toolkit, find_toolkit
 from speedrunner.cluster.cluster_subject import subject_of
 from speedrunner.cluster.doctor.gpu import gpus
 from tests.bad_gpus import BAD_GPUS
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 from tests.stand_in_smi import A100, H100, SECOND
 
 Smi = Callable[..., None]

@@ -20,8 +20,8 @@ from speedrunner.cluster.cluster_subject import subject_of
 from speedrunner.cluster.doctor import models
 from speedrunner.cluster.doctor.models import files, flags, installation, servers
 from speedrunner.findings import Finding
+from tests.golden_tables import Golden, table
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
-from tests.refusals import Golden, table
 from tests.stand_in_smi import H100
 
 Stamp = Callable[..., None]

@@ -18,7 +18,7 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Edit
-from tests.refusals import Golden, table
+from tests.golden_tables import Golden, table
 
 SKILL = '''def advance() -> str:
     """Go two steps forward."""

@@ -20,8 +20,8 @@ from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
+from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
-from tests.refusals import Golden, table
 from tests.speedrunner.run_samples import trajectory
 
 pytestmark = pytest.mark.process

@@ -44,7 +44,7 @@ Tries = Mapping[str, Callable[[], object]] | Iterable[tuple[object, Callable[[],
 
 
 def refusals(tries: Tries, kind: Kind, one_line: bool = True, **places: object) -> str:
-    """Return each input with its error message.
+    """Return each input with its error message. All inputs are tried before the first failure is reported.
 
     Args:
         tries: the input, and a function that passes it on and must fail.
@@ -52,5 +52,11 @@ def refusals(tries: Tries, kind: Kind, one_line: bool = True, **places: object) 
         one_line: whether each message must be a single line.
         places: texts that differ between machines, such as a folder, by placeholder.
     """
-    pairs = tries.items() if isinstance(tries, Mapping) else tries
-    return table([(case, error_message(attempt, kind, one_line)) for case, attempt in pairs], **places)
+    found, failures = [], []
+    for case, attempt in tries.items() if isinstance(tries, Mapping) else tries:
+        try:
+            found.append((case, error_message(attempt, kind, one_line)))
+        except (Exception, pytest.fail.Exception) as failure:
+            failures.append(f"{case}: {failure!r}")
+    assert not failures, "\n".join(failures)
+    return table(found, **places)
