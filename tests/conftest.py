@@ -29,6 +29,12 @@ ENGINE = "tests/engine"
 SLOW_WITH_ENGINE = "tests/browser/test_screenshots.py"
 """Slow tests for the worker that has the engine's: they look at the same demo."""
 
+OWN_SERVERS = (
+    *("test_faults.py", "test_gpu_record.py", "test_server_on_engine.py", "test_hybrid_on_engine.py"),
+    *("test_replicas.py", "test_doctor_on_engine.py", "test_serve_on_engine.py"),
+)
+"""Files of the engine's slow tests that start servers: any worker may play them."""
+
 PROCESS_FOLDERS = (f"{ENGINE}/", "tests/browser/", "tests/slurm/", "tests/gpu/")
 """Folders whose tests all have the marker `process`."""
 
@@ -111,8 +117,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            with_engine = config.option.markexpr == "slow" and nodeid.startswith(SLOW_WITH_ENGINE)
-            return ENGINE if with_engine else group(nodeid)
+            if config.option.markexpr == "slow":
+                if nodeid.startswith(SLOW_WITH_ENGINE):
+                    return ENGINE
+                if nodeid.partition("::")[0].endswith(OWN_SERVERS):
+                    return nodeid.partition("::")[0]
+            return group(nodeid)
 
     return Groups(config, log)
 
