@@ -118,9 +118,12 @@ async def test_a_conversation_over_several_blocks_is_reused_in_the_same_way(
 async def test_prompts_that_share_prefixes_get_no_more_than_an_ideal_cache_could_give(
     model_config: ModelConfig, endpoint: Endpoint
 ) -> None:
-    rows = await shared_prompts(endpoint, model_config, longest=1500, in_flight=8)
-    assert [row for row in rows if row.usage is None or row.usage.cached > (row.cacheable or 0)] == []
-    assert any(row.usage and row.usage.cached for row in rows)
+    for _ in range(10):  # few random prompts begin with a stored state, and sometimes none does
+        rows = await shared_prompts(endpoint, model_config, longest=1500, in_flight=8)
+        assert [row for row in rows if row.usage is None or row.usage.cached > (row.cacheable or 0)] == []
+        if any(row.usage and row.usage.cached for row in rows):
+            return
+    pytest.fail("no prompt was cached")
 
 
 @pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])

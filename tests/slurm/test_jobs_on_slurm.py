@@ -43,7 +43,7 @@ SETTINGS = {
     "run.in_flight": 2,
 }
 EPISODES = 16 + 3 * 12
-LONGER = ("run.rollouts=60", "run.sleep_every=20", "run.eval_every=20", "run.test_episodes=50")
+LONGER = ("run.rollouts=60", "run.sleep_every=20", "run.eval_every=10", "run.test_episodes=30")
 """What is not played within a minute."""
 SECRET = b"hf_this-must-not-be-written-anywhere"
 
@@ -231,7 +231,7 @@ def test_a_job_whose_time_is_short_drains_and_goes_on_in_the_next(slurm: Slurm) 
     assert "DUE TO TIME LIMIT" not in slurm.log(job)
     slurm.command("scontrol", "update", f"JobId={job}", "TimeLimit=60")  # enough for the rest
     slurm.wait(job)
-    check(slurm, slurm.run, episodes=60 + 4 * 50, sleeps=3)
+    check(slurm, slurm.run, episodes=60 + 7 * 30, sleeps=3)
 
 
 def test_a_job_goes_on_after_an_interruption_in_each_phase(slurm: Slurm) -> None:
