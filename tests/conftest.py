@@ -92,24 +92,32 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return is_outside(config.option.markexpr, collection_path, folder.startswith(PROCESS_FOLDERS)) or None
 
 
+FIRST = ("tests/slurm/", f"{ENGINE}/")
+"""Folders of tests that take long and mostly wait: other tests can use the cores meanwhile."""
+
 LONG = (
     *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_app.py", "test_check_env.py"),
     *("test_worker_pool.py", "test_run_lock.py", "test_verify.py", "test_packages.py"),
-    *("test_jobs_on_slurm.py", "test_nodes_on_slurm.py"),
 )
 """Files that take longest without an engine: last, they would keep one worker busy while the other rests."""
 
 
+def place(item: pytest.Item) -> int:
+    """Return the place of a test in the order: `FIRST`, `LONG`, all others."""
+    rest = len(FIRST) + (item.path.name not in LONG)
+    return next((n for n, folder in enumerate(FIRST) if item.nodeid.startswith(folder)), rest)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the engine's tests begin, and the longest files follow; mark those that start processes."""
+    """Order the tests, and mark those that start processes."""
     for item in items:
         fixtures = getattr(item, "fixturenames", ())
         if item.nodeid.startswith(PROCESS_FOLDERS) or not STARTS_PROCESSES.isdisjoint(fixtures):
             item.add_marker(pytest.mark.process)
         if item.get_closest_marker("slow") and not names_slow(item.path):
             raise pytest.UsageError(f"{item.nodeid} is slow: its file must say pytest.mark.slow")
-    items.sort(key=lambda item: (group(item.nodeid) != ENGINE, item.path.name not in LONG))
+    items.sort(key=place)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
