@@ -303,7 +303,7 @@ def test_status_explains_why_a_job_waits(slurm: Slurm) -> None:
 def test_a_second_job_on_a_run_names_the_first_and_leaves_it_alone(slurm: Slurm) -> None:
     (job,) = slurm.submit(1, *LONGER)
     slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")
-    what = [str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", "cluster=cpu"]
+    what = [str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", "cluster=cpu", *LONGER]
     refused = slurm.command(sys.executable, "-m", "speedrunner", "submit", *what, "--json", check=False)
     assert refused == ""
     script, log = slurm.runs / "second.sbatch", slurm.runs / "second.log"
