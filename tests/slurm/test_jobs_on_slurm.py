@@ -142,6 +142,13 @@ class Slurm:
     def restarts(self, job: str) -> int:
         return int(self.job(job)["Restarts"])
 
+    def end(self) -> None:
+        """Cancel all jobs, and wait until they have ended and removed their files."""
+        for job in self.jobs:
+            self.command("scancel", job, check=False)
+        self.until(lambda: not self.command("squeue", "--noheader"), "the end of all jobs")
+        self.until(lambda: not self.workers(), "the end of all processes")
+
     def workers(self) -> list[psutil.Process]:
         """All processes of ours that belong to this test's jobs."""
         return [each for each in psutil.process_iter() if str(self.runs) in words(each)]
@@ -158,9 +165,7 @@ def environment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 def slurm(tmp_path: Path, environment: dict[str, str]) -> Iterator[Slurm]:
     slurm = Slurm(tmp_path, environment)
     yield slurm
-    for job in slurm.jobs:
-        slurm.command("scancel", job, check=False)
-    slurm.until(lambda: not slurm.workers(), "the end of all processes")
+    slurm.end()
     left = [each.name for each in slurm.scratch.rglob("*") if each.is_socket() or each.match("job-*")]
     shutil.rmtree(slurm.scratch)
     assert left == []

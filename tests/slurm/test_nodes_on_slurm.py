@@ -36,9 +36,7 @@ def slurm(tmp_path: Path, environment: dict[str, str]) -> Iterator[Slurm]:
     slurm = Slurm(tmp_path, environment)
     slurm.environment["SLURM_TMPDIR"] = str(slurm.scratch)
     yield slurm
-    for job in slurm.jobs:
-        slurm.command("scancel", job, check=False)
-    slurm.until(lambda: not slurm.workers(), "the end of all processes")
+    slurm.end()
     left = [file for file in slurm.scratch.rglob("*") if file.is_socket() or file.match("job-*")]
     left += slurm.scratch.glob("speedrunner-????????")
     shutil.rmtree(slurm.scratch)
