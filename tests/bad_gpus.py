@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+
+import pytest
 
 from tests.stand_in_smi import A100, H100, SECOND, SLICES, SPLIT
 
@@ -26,6 +28,15 @@ class BadGpus:
     environment: Mapping[str, str] = field(default_factory=dict)
     model: str = "qwen3.5-27b"
     fatal: bool = True
+
+    def set_up(self, smi: Callable[..., None], patch: pytest.MonkeyPatch) -> None:
+        """Give this machine these GPUs and this environment."""
+        if self.rows:
+            smi(*self.rows, **self.options)
+        else:
+            patch.setenv("PATH", "/nowhere")
+        for name, value in self.environment.items():
+            patch.setenv(name, value)
 
     def concerns(self, line: str) -> bool:
         """Return whether a line is about this input, and not about the compilers of the test's machine."""

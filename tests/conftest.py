@@ -27,7 +27,7 @@ ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""
 
 SLOW_WITH_ENGINE = "tests/browser/test_screenshots.py"
-"""Slow tests for the worker that has the engine's: they look at the same demo."""
+"""A file of slow tests for the worker with the engine's: they look at the same demo."""
 
 OWN_SERVERS = (
     *("test_faults.py", "test_gpu_record.py", "test_server_on_engine.py", "test_hybrid_on_engine.py"),
@@ -93,7 +93,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 FIRST = ("tests/slurm/", f"{ENGINE}/")
-"""Folders of tests that take long and mostly wait: other tests can use the cores meanwhile."""
+"""Folders whose tests take longest: they begin. Jobs of Slurm also wait, and leave the cores to others."""
 
 LONG = (
     *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_app.py", "test_check_env.py"),
@@ -125,19 +125,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            if config.option.markexpr == "slow":
-                if nodeid.startswith(SLOW_WITH_ENGINE):
-                    return ENGINE
-                if nodeid.partition("::")[0].endswith(OWN_SERVERS):
-                    return nodeid.partition("::")[0]
-            return group(nodeid)
+            return group(nodeid.partition("::")[0], config.option.markexpr == "slow")
 
     return Groups(config, log)
 
 
-def group(nodeid: str) -> str:
-    """A test's file, or the folder of those tests that share one engine or one build of a model."""
-    file = nodeid.partition("::")[0]
+def group(file: str, is_slow: bool) -> str:
+    """Return a test's file, or the folder of those tests that share one engine or one build of a model."""
+    if is_slow and file == SLOW_WITH_ENGINE:
+        return ENGINE
+    if is_slow and file.endswith(OWN_SERVERS):
+        return file
     return next((folder for folder in (ENGINE, "tests/models") if file.startswith(f"{folder}/")), file)
 
 

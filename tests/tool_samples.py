@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
+import pytest
 from hypothesis import strategies as st
 
+from serving.errors import InvalidCall
 from serving.tokens.frame import CHATML
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}
@@ -63,3 +66,17 @@ ANY_TEXT = st.lists(
     )
 ).map("".join)
 """Texts in which the formats' own words and signs are frequent."""
+
+
+def invalid_calls(
+    parse: Callable[[str, Mapping[str, ToolSpec]], ToolCall], texts: Iterable[str]
+) -> list[tuple[str, str]]:
+    """Return each text with what is wrong with it. None may be a call, and each error keeps its text."""
+    found = []
+    for text in texts:
+        with pytest.raises(InvalidCall) as caught:
+            parse(text, TOOLS)
+        assert caught.value.text == text
+        assert "\n" not in str(caught.value)
+        found.append((repr(text), str(caught.value)))
+    return found

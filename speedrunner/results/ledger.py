@@ -218,7 +218,7 @@ def token_line(rows: Iterable[LedgerRow]) -> Line:
 
 
 def _price_rows(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
-    groups: dict[tuple[Any, ...], list[int]] = {}  # rows that share all but figures
+    groups: dict[tuple[Any, ...], list[int]] = {}  # rows with the same labels: an episode's rows share them
     for place, row in enumerate(rows):
         groups.setdefault((row.model, row.wasted, id(row.labels)), []).append(place)
     lines: dict[Labels, Line] = {}

@@ -40,12 +40,7 @@ def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
     """Make this machine the bad one. Return the model configuration."""
-    if bad.rows:
-        smi(*bad.rows, **bad.options)
-    else:
-        monkeypatch.setenv("PATH", "/nowhere")
-    for name, value in bad.environment.items():
-        monkeypatch.setenv(name, value)
+    bad.set_up(smi, monkeypatch)
     if "CUDA_HOME" not in bad.environment:
         complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
         monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda environment: complete)

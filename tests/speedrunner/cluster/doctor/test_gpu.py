@@ -37,12 +37,7 @@ def test_each_bad_input_is_one_finding_with_its_remedy(
     lines = {}
     for bad in BAD_GPUS:
         with monkeypatch.context() as patch:
-            if bad.rows:
-                smi(*bad.rows, **bad.options)
-            else:
-                patch.setenv("PATH", "/nowhere")
-            for name, value in bad.environment.items():
-                patch.setenv(name, value)
+            bad.set_up(smi, patch)
             if "CUDA_HOME" in bad.environment:
                 patch.setattr("speedrunner.cluster.doctor.gpu.find_toolkit", find_toolkit)
             findings = [*gpus(subject_of([f"model={bad.model}"]))]
