@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,7 +16,7 @@ FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Folders of programs and libraries: in `/usr`, in the root on older systems, and in a separate Python."""
 
 PACKAGES = ("site-packages", "dist-packages")
-"""Folders of installed packages, including environments."""
+"""Names of folders of installed packages, including environments."""
 
 LIBRARIES = Path("/etc/ld.so.cache")
 
@@ -54,7 +53,7 @@ def view(mounts: Mapping[str, Path]) -> list[Shown]:
 @functools.cache
 def system() -> tuple[Shown, ...]:
     """Return the programs and libraries of `/usr`, and this Python at `/python` if it is elsewhere, without
-    packages that are installed into a Python. Raises `SandboxUnavailable`."""
+    installed packages. Raises `SandboxUnavailable`."""
     shown = [*_programs(Path("/"), Path("/")), *_programs(SYSTEM, SYSTEM)]
     if LIBRARIES.exists():
         shown.append(Shown("bind", str(LIBRARIES), str(LIBRARIES.resolve())))
@@ -93,12 +92,9 @@ def _programs(root: Path, place: Path) -> list[Shown]:
 
 
 def _packages(root: Path) -> list[Path]:
-    """Return the outermost folders of installed packages below `root`; other programs bring their own,
-    too."""
-    found = set()
-    for folder, folders, _ in os.walk(root):
-        for name in PACKAGES:
-            if name in folders:
-                folders.remove(name)
-                found.add(Path(folder, name).resolve())  # it may be a link
-    return sorted(each for each in found if each.is_relative_to(root) and not found & set(each.parents))
+    """Return the folders of installed packages below `root`: those of each Python there, and those that this
+    process imports from."""
+    found = {each for name in PACKAGES for each in root.glob(f"python*/{name}")}
+    found |= {each for each in map(Path, sys.path) if each.name in PACKAGES}
+    resolved = {each.resolve() for each in found}  # some are links
+    return sorted(each for each in resolved if each.is_relative_to(root))

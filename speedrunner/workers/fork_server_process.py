@@ -20,10 +20,8 @@ from pathlib import Path
 
 from envs import EnvironmentFault, make
 from envs.env_registry import REGISTRY
-from speedrunner.sandbox import view
 from speedrunner.sandbox.child.rlimits import die_with
 from speedrunner.sandbox.child.wire import frame_body
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.worker_episode import fault
 from speedrunner.workers.worker_messages import (
@@ -90,8 +88,6 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     if sys.argv[-1] != NOTHING_LOADED:
         _preload(env)
-    with suppress(SandboxError):
-        view.system()  # cached; it reads the file system
     control = _socket(fd)
     gc.collect()
     gc.freeze()  # keeps shared memory shared: the workers' garbage collection does not touch it

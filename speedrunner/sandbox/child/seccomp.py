@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
 import struct
-from pathlib import Path
 from typing import NamedTuple
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -39,8 +37,9 @@ class FilterRefused(Exception):
 
 def allowed_calls() -> dict[str, SystemCall]:
     """Read `system_calls.txt`. Returns the calls by name."""
-    text = Path(__file__).with_name("system_calls.txt").read_text("utf-8")
-    (_, *machines, _, _), *rows = (line.split(None, 4) for line in text.splitlines() if line[0] != "#")
+    file = f"{os.path.dirname(__file__)}/system_calls.txt"  # noqa: PTH120 - pathlib takes long to import
+    with open(file, encoding="utf-8") as lines:  # noqa: PTH123
+        (_, *machines, _, _), *rows = (line.split(None, 4) for line in lines if line[0] != "#")
     calls = {}
     for name, *numbers, condition, _ in rows:
         known = {
@@ -52,7 +51,7 @@ def allowed_calls() -> dict[str, SystemCall]:
 
 def install() -> None:
     """Confine this process to the allowed calls, permanently. Raises `FilterRefused`."""
-    code = ctypes.create_string_buffer(program(platform.machine(), os.getpid()))
+    code = ctypes.create_string_buffer(program(os.uname().machine, os.getpid()))
     instructions = ctypes.create_string_buffer(
         struct.pack("@HP", len(code) // struct.calcsize("=HBBI"), ctypes.addressof(code))
     )
@@ -66,7 +65,7 @@ def install() -> None:
 
 
 def program(machine: str, pid: int) -> bytes:
-    """Return the filter of a process on a machine, named as by `platform.machine`. Raises `FilterRefused`."""
+    """Return the filter of a process on a machine, named as by `os.uname`. Raises `FilterRefused`."""
     if machine not in ARCHITECTURES:
         known = " and ".join(ARCHITECTURES)
         raise FilterRefused(f"unsupported machine {machine}: only system calls of {known} are known")

@@ -359,9 +359,8 @@ lock = __import__('struct').pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)
         found = []
         for folder, folders, files in os.walk('/'):
             if os.path.basename(folder) in ('site-packages', 'dist-packages'):
-                found += folders + files
                 sys.path.append(folder)
-        for name in ('envs', 'minigrid', 'crafter', 'scienceworld', 'speedrunner', 'msgspec', 'pip'):
+        for name in ('envs', 'minigrid', 'crafter', 'scienceworld', 'speedrunner', 'msgspec', 'yaml'):
             try:
                 __import__(name)
                 found.append(name)

@@ -11,7 +11,7 @@ from speedrunner.sandbox import view
 from speedrunner.sandbox.view import Shown
 
 
-def test_a_python_that_stands_apart_is_shown_without_its_packages(
+def test_a_python_that_stands_apart_is_shown_without_packages_that_it_or_this_process_imports(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     prefix = tmp_path / "conda"
@@ -20,13 +20,17 @@ def test_a_python_that_stands_apart_is_shown_without_its_packages(
     (prefix / "lib/python3.11/site-packages").symlink_to("../tool/py/site-packages")
     (prefix / "lib/python3.11/dist-packages").mkdir()
     (prefix / "lib/python3.1").symlink_to("python3.11")
+    (prefix / "lib/own/lib/python3.11/site-packages").mkdir(parents=True)
+    (prefix / "lib/program/lib/python3.9/site-packages").mkdir(parents=True)
     (prefix / "lib64").symlink_to("lib")
     (prefix / "bin/python3.11").touch()
+    monkeypatch.setattr(sys, "path", [*sys.path, str(prefix / "lib/own/lib/python3.11/site-packages")])
     monkeypatch.setattr(sys, "base_prefix", str(prefix))
     monkeypatch.setattr(sys, "_base_executable", str(prefix / "bin/python3.11"))
     assert [each for each in view.system.__wrapped__() if each.place.startswith("/python")] == [
         Shown("bind", "/python/bin", str(prefix / "bin")),
         Shown("bind", "/python/lib", str(prefix / "lib")),
+        Shown("empty", "/python/lib/own/lib/python3.11/site-packages"),
         Shown("empty", "/python/lib/python3.11/dist-packages"),
         Shown("empty", "/python/lib/tool/py/site-packages"),
         Shown("link", "/python/lib64", "lib"),
