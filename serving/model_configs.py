@@ -44,7 +44,7 @@ DEFAULTS: dict[str, Any] = {
 """Fields that the file of a model on this machine or on the hub may leave out; `roles` as well."""
 
 
-class _OnceEach(yaml.SafeLoader):
+class _OnceEach(yaml.CSafeLoader):
     """Rejects a mapping with a duplicate key; plain YAML would use the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+import os
+import subprocess
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import wraps
 from multiprocessing import util
 from typing import Any
 
-STARTS = frozenset(
-    ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "pty.spawn", "subprocess.Popen")
+STARTS = (
+    *((os, name) for name in ("execv", "execve", "fork", "forkpty", "posix_spawn", "posix_spawnp", "system")),
+    *((subprocess.Popen, "_execute_child"), (util, "spawnv_passfds")),
 )
-"""Python's audit events of a start; `multiprocessing` has none where it starts a new interpreter."""
-
-SPAWN = "multiprocessing"
+"""The functions through which Python starts processes. An audit hook would be asked about every file, too."""
 
 
 class StartsProcess(Exception):
@@ -31,14 +32,8 @@ class ProcessGuard:
     def __init__(self) -> None:
         self.test: str | None = None
         self.started: list[str] = []
-        sys.addaudithook(self._check)
-        spawn = util.spawnv_passfds  # type: ignore[attr-defined]
-
-        def spawn_guarded(*arguments: Any) -> Any:
-            self._refuse(SPAWN)
-            return spawn(*arguments)
-
-        util.spawnv_passfds = spawn_guarded  # type: ignore[attr-defined]
+        for owner, name in STARTS:
+            setattr(owner, name, self._guarded(getattr(owner, name)))
 
     def watch(self, test: str | None) -> None:
         """Watch another test, or none."""
@@ -60,14 +55,15 @@ class ProcessGuard:
         finally:
             self.test = test
 
-    def _check(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event in STARTS:
-            self._refuse(arguments[1] if event == "subprocess.Popen" else event)
+    def _guarded(self, start: Callable[..., Any]) -> Callable[..., Any]:
+        @wraps(start)
+        def guarded(*arguments: Any, **named: Any) -> Any:
+            if self.test is not None:
+                self.started.append(f"{start.__name__}{arguments}"[:200])
+                raise StartsProcess(self.complaint())
+            return start(*arguments, **named)
 
-    def _refuse(self, command: object) -> None:
-        if self.test is not None:
-            self.started.append(str(command)[:200])
-            raise StartsProcess(self.complaint())
+        return guarded
 
 
 guard = ProcessGuard()

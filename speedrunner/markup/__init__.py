@@ -5,6 +5,7 @@ Templates escape every text and remove control characters.
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.resources import files
 
 import jinja2
@@ -12,8 +13,9 @@ import jinja2
 from speedrunner.console import visible
 
 
+@cache
 def templates(package: str) -> jinja2.Environment:
-    """Return the templates in a package; they can import the shared macros of `parts.jinja`."""
+    """Return a package's templates, compiled once; they can import the shared macros of `parts.jinja`."""
     return jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, ".") for name in (package, __name__)]),
         autoescape=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from serving.model_configs import CHECKOUT
@@ -29,7 +30,10 @@ def versions() -> dict[str, str]:
     return found
 
 
+@cache
 def _commit() -> str:
+    """Return the commit when this process first asked: the code that it runs."""
+
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(CHECKOUT), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
