@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import sys
@@ -53,6 +54,8 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 sys.dont_write_bytecode = False
+# Most objects of a test run stay: loaded modules, which the garbage collector would look through each time.
+gc.set_threshold(10_000, 20, 50)
 
 
 STARTS_PROCESSES = frozenset(

@@ -22,6 +22,12 @@ from serving.model_config import ModelConfig, Roles
 
 
 @pytest.fixture(scope="session")
+def tiny_model_config(tiny_model_config: ModelConfig) -> ModelConfig:
+    """With a shorter context, which tests fill."""
+    return msgspec.structs.replace(tiny_model_config, context=8192)
+
+
+@pytest.fixture(scope="session")
 def vllm_endpoint(
     tiny_model_config: ModelConfig, tiny_folder: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Endpoint]:
