@@ -66,6 +66,15 @@ def test_dots_have_an_axis_around_their_intervals_and_zero() -> None:
     assert [label.get_text() for label in axes.get_yticklabels()][1] == "open"
 
 
+@pytest.mark.parametrize("values", [[-65.0, -17.0], [17.0, 65.0], [0.0, 0.0]], ids=str)
+def test_the_axis_of_dots_reaches_all_values_and_zero(values: list[float]) -> None:
+    axes = Canvas().add_subplot()
+    draw_panel(axes, replace(DOTS, lines=[replace(DOTS.lines[0], y=values, ends=[None, None])]))
+    low, high = axes.get_xlim()
+    assert low <= min(0.0, *values) <= max(0.0, *values) <= high
+    assert low < high
+
+
 def test_a_cell_of_a_matrix_has_its_texts_and_a_missing_one_is_empty() -> None:
     axes = Canvas().add_subplot()
     drawn = draw_panel(axes, MATRIX)
