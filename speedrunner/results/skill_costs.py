@@ -29,7 +29,7 @@ class SkillCost(msgspec.Struct, frozen=True, kw_only=True):
         induction_usd: cost of these tokens.
         schema_tokens: tokens of its name, documentation and parameters in the prompt of every turn.
         calls: calls by the actor, in all finished episodes; `inner_calls` by other skills and programs.
-        errors: failed calls of both kinds.
+        errors: failed calls of both kinds, as for `SkillVersion`.
         steps_saved: primitives that advanced the world in the actor's calls, minus one for each call.
         break_even: the first training episode after which it had saved more than it had cost. Each saved step
             counts as the run's mean LLM call in training. The cost is its induction plus, in every turn of

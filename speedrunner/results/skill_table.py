@@ -39,7 +39,7 @@ class SkillVersion(msgspec.Struct):
         removed: whether that sleep removed it.
         calls: calls by the actor.
         inner_calls: calls by other skills and by programs.
-        errors: failed calls of both kinds.
+        errors: failed calls of both kinds; a call that the end of the episode stopped did not fail.
         actions: primitives that advanced the world, in the actor's calls.
         steps_saved: `actions` minus one for each call: further calls that the actor would have needed.
         episodes: number of episodes in which the actor called it.
@@ -280,6 +280,6 @@ def _count_uses(played: EpisodeOutline, there: dict[str, SkillVersion]) -> Use:
 def _skill(node: CallOutline, there: dict[str, SkillVersion]) -> SkillVersion | None:
     """Return the skill version of a call, if it is a skill's, and count its error."""
     skill = there.get(node.name) if node.kind == "skill" else None
-    if skill is not None and node.error is not None:
+    if skill is not None and node.failed:
         skill.errors += 1
     return skill

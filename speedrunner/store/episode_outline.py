@@ -19,6 +19,11 @@ class CallOutline(msgspec.Struct):
     actions: Whole = 0
     calls: list[CallOutline] = []
 
+    @property
+    def failed(self) -> bool:
+        """Whether it ended by an error; the end of the episode, which stops all calls, is none."""
+        return self.error is not None and not self.error.startswith("EpisodeEnded:")
+
     def below(self) -> Iterator[CallOutline]:
         """Yield every call below this one, in order."""
         waiting = self.calls[::-1]

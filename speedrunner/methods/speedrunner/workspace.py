@@ -157,8 +157,9 @@ def sleeps() -> list[dict[str, Any]]:
 def skill_stats() -> list[dict[str, Any]]:
     """Return a row for each skill and each library version in which it was called.
 
-    A row counts its recorded calls at any depth and those that ended in an error. For the episodes with a
-    call it has their number, successes, actions, output tokens and mean score (`None` without any score).
+    A row counts its recorded calls at any depth, and those that ended in an error other than the episode's
+    end. For the episodes with a call it has their number, successes, actions, output tokens and mean score
+    (`None` without any score).
     """
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     scores: dict[tuple[str, int], list[float]] = {}
@@ -175,7 +176,7 @@ def skill_stats() -> list[dict[str, Any]]:
             )
             own = [call for call in made if call["name"] == name]
             row["calls"] += len(own)
-            row["errors"] += sum(call["error"] is not None for call in own)
+            row["errors"] += sum(_failed(call) for call in own)
             row["episodes"] += 1
             if outcome is not None:
                 row["successes"] += outcome["success"]
@@ -185,6 +186,11 @@ def skill_stats() -> list[dict[str, Any]]:
     for key, row in rows.items():
         row["score"] = round(sum(scores[key]) / len(scores[key]), 3) if key in scores else None
     return [rows[key] for key in sorted(rows)]
+
+
+def _failed(call: dict[str, Any]) -> bool:
+    """Return whether a call ended by an error; the end of the episode, which stops all calls, is none."""
+    return call["error"] is not None and not call["error"].startswith("EpisodeEnded:")
 
 
 def _skill_calls(trajectory: dict[str, Any]) -> list[dict[str, Any]]:

@@ -124,6 +124,14 @@ class TestHistory:
         (one,) = skill_history(load(run.path)).versions
         assert (one.calls, one.inner_calls, one.episodes) == (0, 1, 0)
 
+    def test_a_call_that_the_end_of_the_episode_stopped_did_not_fail(self, tmp_path: Path) -> None:
+        run = SmallRun(tmp_path / "run")
+        run.policy(0, {"one": "return two()", "two": "return walk()"})
+        stopped = skill("two", 1, "EpisodeEnded: stopped because the environment has ended the episode")
+        run.train(0, [skill("one", 1, "ValueError: no"), skill("one", 1, stopped.error, stopped)])
+        found = {each.name: (each.total, each.errors) for each in skill_history(load(run.path)).versions}
+        assert found == {"one": (2, 1), "two": (1, 0)}
+
     def test_a_policy_that_was_played_with_and_is_gone(self, tmp_path: Path) -> None:
         run = SmallRun(tmp_path / "run")
         run.policy(0, {})

@@ -18,7 +18,7 @@ from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
-from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
+from speedrunner.store.records import AgentRecord, CallNode, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
@@ -132,6 +132,22 @@ async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at
                 (row,) = ast.literal_eval(await bench("skill_stats()"))
                 assert "MemoryError" in await bench("[*load_trajectories()]")
     assert (row["episodes"], row["calls"]) == (30, 30 * 2_000)
+
+
+async def test_a_call_that_the_end_of_the_episode_stopped_is_no_error(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_policy(Policy(version=0))
+        played = trajectory("train/0000")
+        turns = [
+            msgspec.structs.replace(played.turns[0], executed=CallNode("walk", "skill", {}, error=error))
+            for error in ("ValueError: no", "EpisodeEnded: stopped", None)
+        ]
+        run.append_trajectory("train", 0, msgspec.structs.replace(played, turns=turns))
+        with History(run.read()).files() as folders:
+            bench = Bench(folders)
+            async with bench.interpreter:
+                (row,) = ast.literal_eval(await bench("skill_stats()"))
+    assert (row["calls"], row["errors"]) == (3, 1)
 
 
 async def test_the_draft_is_imported_as_it_stands(bench: Bench) -> None:
