@@ -16,7 +16,7 @@ FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
 """Folders of programs and libraries: in `/usr`, in the root on older systems, and in a separate Python."""
 
 PACKAGES = ("site-packages", "dist-packages")
-"""Names of folders of installed packages, including environments."""
+"""Names of folders with installed packages, also in virtual environments."""
 
 LIBRARIES = Path("/etc/ld.so.cache")
 
@@ -53,7 +53,7 @@ def view(mounts: Mapping[str, Path]) -> list[Shown]:
 @functools.cache
 def system() -> tuple[Shown, ...]:
     """Return the programs and libraries of `/usr`, and this Python at `/python` if it is elsewhere, without
-    installed packages. Raises `SandboxUnavailable`."""
+    the folders of `_packages`. Raises `SandboxUnavailable`."""
     shown = [*_programs(Path("/"), Path("/")), *_programs(SYSTEM, SYSTEM)]
     if LIBRARIES.exists():
         shown.append(Shown("bind", str(LIBRARIES), str(LIBRARIES.resolve())))
@@ -79,7 +79,7 @@ def _python() -> tuple[Path, Path]:
 
 
 def _programs(root: Path, place: Path) -> list[Shown]:
-    """Return the programs and libraries of `root`, shown at `place`, without installed packages."""
+    """Return the programs and libraries of `root`, shown at `place`, without the folders of `_packages`."""
     shown = []
     for folder in (root / name for name in FOLDERS):
         inside = place / folder.name
@@ -92,9 +92,10 @@ def _programs(root: Path, place: Path) -> list[Shown]:
 
 
 def _packages(root: Path) -> list[Path]:
-    """Return the folders of installed packages below `root`: those of each Python there, and those that this
-    process imports from."""
-    found = {each for name in PACKAGES for each in root.glob(f"python*/{name}")}
-    found |= {each for each in map(Path, sys.path) if each.name in PACKAGES}
-    resolved = {each.resolve() for each in found}  # some are links
-    return sorted(each for each in resolved if each.is_relative_to(root))
+    """Return the outermost folders of installed packages below `root`: those of each Python there, and those
+    that this process imports from."""
+    found = {each for name in PACKAGES for each in root.glob(f"py*/{name}")}  # also of PyPy
+    for entry in map(Path, sys.path):
+        found |= {each for each in (entry, *entry.parents) if each.name in PACKAGES}
+    there = {each.resolve() for each in found if each.is_dir()}  # some are links
+    return sorted(each for each in there if each.is_relative_to(root) and not there & set(each.parents))

@@ -37,8 +37,8 @@ class FilterRefused(Exception):
 
 def allowed_calls() -> dict[str, SystemCall]:
     """Read `system_calls.txt`. Returns the calls by name."""
-    file = f"{os.path.dirname(__file__)}/system_calls.txt"  # noqa: PTH120 - pathlib takes long to import
-    with open(file, encoding="utf-8") as lines:  # noqa: PTH123
+    # Without pathlib, which takes each child long to import.
+    with open(f"{os.path.dirname(__file__)}/system_calls.txt", encoding="utf-8") as lines:  # noqa: PTH120, PTH123
         (_, *machines, _, _), *rows = (line.split(None, 4) for line in lines if line[0] != "#")
     calls = {}
     for name, *numbers, condition, _ in rows:
@@ -65,7 +65,7 @@ def install() -> None:
 
 
 def program(machine: str, pid: int) -> bytes:
-    """Return the filter of a process on a machine, named as by `os.uname`. Raises `FilterRefused`."""
+    """Return the filter of a process on a machine, named as in `os.uname`. Raises `FilterRefused`."""
     if machine not in ARCHITECTURES:
         known = " and ".join(ARCHITECTURES)
         raise FilterRefused(f"unsupported machine {machine}: only system calls of {known} are known")

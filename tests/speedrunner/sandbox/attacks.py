@@ -355,9 +355,11 @@ lock = __import__('struct').pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)
     ),
     "installed packages": Attack(
         """
-        import os, sys
+        import glob, os, sys
         found = []
-        for folder, folders, files in os.walk('/'):
+        for root in ('/usr', '/python', ''):
+            found += glob.glob(f'{root}/lib*/py*/*-packages/*')
+        for folder, _, _ in os.walk('/'):
             if os.path.basename(folder) in ('site-packages', 'dist-packages'):
                 sys.path.append(folder)
         for name in ('envs', 'minigrid', 'crafter', 'scienceworld', 'speedrunner', 'msgspec', 'yaml'):

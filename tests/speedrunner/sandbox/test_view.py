@@ -24,7 +24,13 @@ def test_a_python_that_stands_apart_is_shown_without_packages_that_it_or_this_pr
     (prefix / "lib/program/lib/python3.9/site-packages").mkdir(parents=True)
     (prefix / "lib64").symlink_to("lib")
     (prefix / "bin/python3.11").touch()
-    monkeypatch.setattr(sys, "path", [*sys.path, str(prefix / "lib/own/lib/python3.11/site-packages")])
+    entries = (
+        "own/lib/python3.11/site-packages/egg",
+        "gone/site-packages",
+        "python3.11/dist-packages/x/site-packages",
+    )
+    (prefix / "lib/python3.11/dist-packages/x/site-packages").mkdir(parents=True)
+    monkeypatch.setattr(sys, "path", [*sys.path, "", *(str(prefix / "lib" / each) for each in entries)])
     monkeypatch.setattr(sys, "base_prefix", str(prefix))
     monkeypatch.setattr(sys, "_base_executable", str(prefix / "bin/python3.11"))
     assert [each for each in view.system.__wrapped__() if each.place.startswith("/python")] == [
