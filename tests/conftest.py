@@ -54,7 +54,7 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)
 sys.dont_write_bytecode = False
-# Most objects of a test run stay: loaded modules, which the garbage collector would look through each time.
+# Each collection of garbage scans all loaded modules, which stay: collect less often.
 gc.set_threshold(10_000, 20, 50)
 
 
@@ -134,12 +134,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 def group(file: str, is_slow: bool) -> str:
-    """Return a test's file, or the folder of those tests that share one engine or one build of a model."""
+    """Return a test's file, or the folder of those tests that share an engine, a build of a model or Slurm's
+    authentication."""
     if is_slow and file == SLOW_WITH_ENGINE:
         return ENGINE
     if is_slow and file.endswith(OWN_SERVERS):
         return file
-    return next((folder for folder in (ENGINE, "tests/models") if file.startswith(f"{folder}/")), file)
+    shared = (ENGINE, "tests/models", "tests/slurm")
+    return next((folder for folder in shared if file.startswith(f"{folder}/")), file)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -20,11 +20,14 @@ from serving.meter import LedgerRow
 from serving.model import Model
 from serving.model_config import ModelConfig, Roles
 
+CONTEXT = 8192
+"""Tokens that the session's server takes."""
+
 
 @pytest.fixture(scope="session")
 def tiny_model_config(tiny_model_config: ModelConfig) -> ModelConfig:
-    """With a shorter context, which tests fill."""
-    return msgspec.structs.replace(tiny_model_config, context=8192)
+    """The random model's config with a shorter context, since some tests fill it."""
+    return msgspec.structs.replace(tiny_model_config, context=CONTEXT)
 
 
 @pytest.fixture(scope="session")

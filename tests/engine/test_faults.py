@@ -23,6 +23,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
+from tests.engine.conftest import CONTEXT
 from tests.processes import HANGS_S, all_end, runs, tree, words
 from tests.scripted_runs import check_finished, command, complaint, speedrunner
 
@@ -50,7 +51,7 @@ class Command:
 
     def __init__(self, run: Path, *overrides: str) -> None:
         self.run = run
-        settings = (*BABYAI, f"run.dir={run}", *overrides)
+        settings = (*BABYAI, f"run.dir={run}", f"model.context={CONTEXT}", *overrides)
         chosen = {each.partition("=")[0]: each for each in settings}  # the later one counts
         self.process = subprocess.Popen(
             command("run", *chosen.values()),
@@ -120,7 +121,9 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
 
 def go_on(run: Path, endpoint: Endpoint) -> None:
     """Finish the run with the session's server."""
-    done = speedrunner("run", *BABYAI, f"run.dir={run}", f"serving.url={endpoint}")
+    done = speedrunner(
+        "run", *BABYAI, f"run.dir={run}", f"model.context={CONTEXT}", f"serving.url={endpoint}"
+    )
     assert done.returncode == 0, done.stderr
     check_finished(run, PLANNED, sleeps=1)
 
