@@ -44,7 +44,7 @@ DEFAULTS: dict[str, Any] = {
 """Fields that the file of a model on this machine or on the hub may leave out; `roles` as well."""
 
 
-class _OnceEach(yaml.CSafeLoader):
+class _OnceEach(yaml.SafeLoader):
     """Rejects a mapping with a duplicate key; plain YAML would use the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
@@ -85,7 +85,7 @@ def load_model_config(name_or_path: str) -> ModelConfig:
             f"unknown model config {name_or_path!r}{suggest(name_or_path, known)}; known:"
             f" {', '.join(known)}, or the path of a .yaml file"
         ) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise InvalidModelConfig(
             f"model config {file} cannot be read: {' '.join(str(error).split())}"
         ) from None

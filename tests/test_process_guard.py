@@ -11,7 +11,7 @@ from multiprocessing import get_context
 
 import pytest
 
-from tests.process_guard import StartsProcess, guard
+from tests.process_guard import STARTS, StartsProcess, guard
 
 TRUE = ["/bin/true"]
 
@@ -30,7 +30,7 @@ def forgiving() -> Iterator[None]:
         lambda: subprocess.Popen(TRUE),
         lambda: os.posix_spawn(TRUE[0], TRUE, {}),
         lambda: os.system(TRUE[0]),
-        lambda: os.execv(TRUE[0], TRUE),
+        lambda: os.execv("/nowhere", TRUE),  # unguarded, a program that exists would replace the tests
         lambda: pty.spawn(TRUE),
         lambda: get_context("spawn").Process(target=print).start(),
     ],
@@ -39,6 +39,10 @@ def forgiving() -> Iterator[None]:
 def test_a_start_is_refused_with_the_test_s_name(start: Callable[[], object]) -> None:
     with pytest.raises(StartsProcess, match=r"test_process_guard.* mark it with @pytest\.mark\.process"):
         start()
+
+
+def test_every_start_is_guarded() -> None:
+    assert [name for owner, name in STARTS if not hasattr(getattr(owner, name), "__wrapped__")] == []
 
 
 @pytest.mark.usefixtures("forgiving")

@@ -155,18 +155,16 @@ def _method_prompts(kind: type) -> dict[str, str]:
 
 def _code(own: Iterable[type]) -> dict[str, str]:
     """Return the digests of SpeedRunner's packages, and of the modules of a user's environment or method."""
-    found = {package: _package(package) for package in PACKAGES}
+    found = {}
+    for package in PACKAGES:
+        files = (
+            path for path in (CHECKOUT / package).rglob("*") if path.suffix in SOURCES and path.is_file()
+        )
+        found[package] = _digest_of(sorted(files), CHECKOUT)
     theirs: dict[str, Path] = {}
     for each in (base for kind in own for base in kind.__mro__):
         _add_own(each.__module__, theirs)
     return found | {name: _digest_of([theirs[name]]) for name in sorted(theirs)}
-
-
-@cache
-def _package(name: str) -> str:
-    """Return the digest of one of SpeedRunner's packages when this process first asked."""
-    files = (path for path in (CHECKOUT / name).rglob("*") if path.suffix in SOURCES and path.is_file())
-    return _digest_of(sorted(files), CHECKOUT)
 
 
 def _add_own(module: str, found: dict[str, Path]) -> None:
@@ -221,11 +219,11 @@ def _digest_of(files: Iterable[Path], root: Path | None = None) -> str:
     of a block of each stretch."""
     found = hashlib.sha256()
     for file in files:
-        sampled = any(file.match(pattern) for pattern in SAMPLED)
         size = file.stat().st_size
+        sampled = size > STRIDE and any(file.match(pattern) for pattern in SAMPLED)
         found.update(f"{file.relative_to(root) if root else file.name} {size}\n".encode())
         with file.open("rb") as stream:
             for start in range(0, size, STRIDE):
                 stream.seek(start)
-                found.update(stream.read(BLOCK if sampled and size > STRIDE else STRIDE))
+                found.update(stream.read(BLOCK if sampled else STRIDE))
     return found.hexdigest()[:12]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 import subprocess
-from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 
 from serving.model_configs import CHECKOUT
@@ -30,10 +29,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-@cache
 def _commit() -> str:
-    """Return the commit when this process first asked: the code that it runs."""
-
     def git(*arguments: str) -> str:
         command = ["git", "-C", str(CHECKOUT), *arguments]
         return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()

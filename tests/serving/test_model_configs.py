@@ -79,6 +79,13 @@ def test_what_a_model_config_does_not_allow_is_told(tmp_path: Path, golden: Gold
     golden("adapted_configurations.txt", refusals(tries, InvalidModelConfig))
 
 
+def test_a_file_whose_lists_are_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text("[" * 30_000)
+    with pytest.raises(InvalidModelConfig, match=r"model\.yaml cannot be read: maximum recursion depth"):
+        load_model_config(str(file))
+
+
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     file = Path(write(tmp_path, **HOSTED))
     file.write_text(file.read_text() + "api: responses\n")

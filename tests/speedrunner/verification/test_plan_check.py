@@ -89,9 +89,9 @@ def test_what_is_not_planned_is_found(learnt: ScriptedRun, tmp_path: Path, golde
     (run / "sleeps/0002.json").unlink()
     found["missing records"] = told(checked(run))
 
-    first = min(learnt.data.trajectories(0), key=lambda each: each.episode).task.index
+    index = min(learnt.data.trajectories(0), key=lambda each: each.episode).task.index
     run = copy("a task twice")
-    change(run, "trajectories/batch_0001.jsonl", lambda it: it["task"].update(index=first))
+    change(run, "trajectories/batch_0001.jsonl", lambda it: it["task"].update(index=index))
     found["a task twice"] = told(checked(run))
     text = table({name: "\n".join(lines) for name, lines in found.items()})
     golden("verification/changed_plans.txt", re.sub("-[0-9a-f]{12}", "-CONTENT", text))
