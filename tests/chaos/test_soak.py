@@ -13,7 +13,10 @@ from tests.chaos import soak
 @pytest.mark.slow
 def test_runs_leave_nothing_in_their_process(tmp_path: Path) -> None:
     first, *_, last = asyncio.run(soak.play(4 * soak.ROLLOUTS, tmp_path))
-    assert (last.descriptors, last.threads, last.processes) == (first.descriptors, first.threads, 0)
+    # Other tests may have left shared helpers of this process, so what counts is that nothing is added.
+    assert (last.descriptors, last.threads, last.processes) == (
+        first.descriptors, first.threads, first.processes,
+    )  # fmt: skip
     assert last.objects - first.objects < 1_000  # caches of regular expressions fill
     assert last.memory - first.memory < 16
 
