@@ -63,6 +63,7 @@ class Server:
             if message.type is WSMsgType.PONG:
                 self.ponged.set()
                 continue
+            pings = self.is_pinging  # before the answer, after which a test may change it
             answer = self.behaviour(json.loads(message.data), state)
             if answer is None:  # it hangs
                 continue
@@ -73,7 +74,7 @@ class Server:
                     kind = "error" if "code" in each else "observation"
                     each = json.dumps({"type": kind, "data": each})
                 await socket.send_str(each)
-            if self.is_pinging:
+            if pings:
                 await socket.ping()
         return socket
 
