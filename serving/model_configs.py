@@ -44,6 +44,13 @@ DEFAULTS: dict[str, Any] = {
 """Fields that the file of a model on this machine or on the hub may leave out; `roles` as well."""
 
 
+BAD_YAML = (
+    *(OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
+    RecursionError,
+)
+"""What reading a file may raise: PyYAML lets errors of values through, such as that of a date 2026-02-30."""
+
+
 class _OnceEach(yaml.SafeLoader):
     """Rejects a mapping with a duplicate key; plain YAML would use the last value."""
 
@@ -85,13 +92,13 @@ def load_model_config(name_or_path: str) -> ModelConfig:
             f"unknown model config {name_or_path!r}{suggest(name_or_path, known)}; known:"
             f" {', '.join(known)}, or the path of a .yaml file"
         ) from None
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except BAD_YAML as error:
         raise InvalidModelConfig(
-            f"model config {file} cannot be read: {' '.join(str(error).split())}"
+            f"model config {file} cannot be read: {' '.join(str(error).split()) or type(error).__name__}"
         ) from None
     try:
         return _model_config(_fill_in(content))
-    except WrongData as error:
+    except (WrongData, ValueError, RecursionError) as error:  # the latter: values that contain themselves
         raise InvalidModelConfig(f"model config {file}: {error}") from None
 
 

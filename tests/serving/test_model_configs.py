@@ -79,10 +79,27 @@ def test_what_a_model_config_does_not_allow_is_told(tmp_path: Path, golden: Gold
     golden("adapted_configurations.txt", refusals(tries, InvalidModelConfig))
 
 
-def test_a_file_whose_lists_are_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[" * 30_000, "maximum recursion depth"),
+        ("tried: 2026-02-30", "day is out of range"),
+        ("context: !!int ''", "string index out of range"),
+        ("context: !!bool x", "'x'"),
+        ("tried: !!timestamp x", "has no attribute"),
+    ],
+)
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str, why: str) -> None:
     file = tmp_path / "model.yaml"
-    file.write_text("[" * 30_000)
-    with pytest.raises(InvalidModelConfig, match=r"model\.yaml cannot be read: maximum recursion depth"):
+    file.write_text(text)
+    with pytest.raises(InvalidModelConfig, match=rf"model\.yaml cannot be read: .*{why}"):
+        load_model_config(str(file))
+
+
+def test_a_value_that_contains_itself_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "model.yaml"
+    file.write_text("name: &a [*a]")
+    with pytest.raises(InvalidModelConfig, match=r"model\.yaml: "):
         load_model_config(str(file))
 
 
