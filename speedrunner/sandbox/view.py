@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -95,7 +96,8 @@ def _packages(root: Path) -> list[Path]:
     """Return the outermost folders of installed packages below `root`: those of each Python there, and those
     that this process imports from."""
     found = {each for name in PACKAGES for each in root.glob(f"py*/{name}")}  # also of PyPy
-    for entry in map(Path, sys.path):
+    for entry in (Path(name) for each in sys.path for name in (each, os.path.realpath(each))):
         found |= {each for each in (entry, *entry.parents) if each.name in PACKAGES}
-    there = {each.resolve() for each in found if each.is_dir()}  # some are links
+    # Some are links. `Path.is_dir` raises an error for what may not be read and for long names.
+    there = {each.resolve() for each in found if os.path.isdir(each)}  # noqa: PTH112
     return sorted(each for each in there if each.is_relative_to(root) and not there & set(each.parents))

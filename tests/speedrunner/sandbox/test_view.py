@@ -27,6 +27,7 @@ def test_a_python_that_stands_apart_is_shown_without_packages_that_it_or_this_pr
     entries = (
         "own/lib/python3.11/site-packages/egg",
         "gone/site-packages",
+        f"{'long' * 100}/site-packages",
         "python3.11/dist-packages/x/site-packages",
     )
     (prefix / "lib/python3.11/dist-packages/x/site-packages").mkdir(parents=True)
