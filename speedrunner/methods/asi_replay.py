@@ -37,7 +37,7 @@ class ASIReplay(ASI):
             for turn in again.turns
             if turn.executed is not None
             for call in (turn.executed, *turn.executed.below())
-            if call.error is None
+            if not call.failed
         }
         new = {name for edit in edits if edit.error is None for name in edit.names}
         kept = _without(grown, new - ran if solved else new)

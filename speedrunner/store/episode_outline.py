@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from speedrunner.store.records import FORMAT
+from speedrunner.store.records import FORMAT, is_failure
 from typed.numbers import Real, Whole
 
 
@@ -21,8 +21,8 @@ class CallOutline(msgspec.Struct):
 
     @property
     def failed(self) -> bool:
-        """Whether it ended by an error; the end of the episode, which stops all calls, is none."""
-        return self.error is not None and not self.error.startswith("EpisodeEnded:")
+        """Whether it ended by an error; see `is_failure`."""
+        return is_failure(self.error)
 
     def below(self) -> Iterator[CallOutline]:
         """Yield every call below this one, in order."""

@@ -212,6 +212,16 @@ class TestVerification:
         await run.play("method=asi_replay", "run.rollouts=1", "run.test_episodes=0")
         assert [each.name for each in run.data.policies.load(1).skills] == ["stride", "hurry"]
 
+    async def test_a_skill_that_solves_it_in_the_middle_of_a_loop_stays(self, corridor: Runs) -> None:
+        loop = STRIDE.replace("    walk(steps)\n", "    for _ in range(20):\n        walk(steps)\n")
+        run = corridor(inducer(loop, actor=self.actor(call("stride", steps=1))))
+        await run.play("method=asi_replay", "run.rollouts=1", "run.test_episodes=0")
+        (sleep,) = run.data.sleeps
+        executed = sleep.attempts[0].turns[0].executed
+        assert executed is not None
+        assert str(executed.error).startswith("EpisodeEnded: ")
+        assert [each.name for each in run.data.policies.load(1).skills] == ["stride"]
+
     async def test_nothing_stays_where_the_task_is_not_solved_again(self, corridor: Runs) -> None:
         def failing(request: Request) -> Answer:
             if "stride" in request.tools:
