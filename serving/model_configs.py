@@ -48,7 +48,7 @@ BAD_YAML = (
     *(OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
     RecursionError,
 )
-"""What reading a file may raise: PyYAML lets errors of values through, such as that of a date 2026-02-30."""
+"""Errors of reading a file. PyYAML passes on those of values, such as the date 2026-02-30."""
 
 
 class _OnceEach(yaml.SafeLoader):
@@ -98,7 +98,7 @@ def load_model_config(name_or_path: str) -> ModelConfig:
         ) from None
     try:
         return _model_config(_fill_in(content))
-    except (WrongData, ValueError, RecursionError) as error:  # the latter: values that contain themselves
+    except (ValueError, RecursionError) as error:  # `WrongData`, or a value that contains itself
         raise InvalidModelConfig(f"model config {file}: {error}") from None
 
 

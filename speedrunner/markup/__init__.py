@@ -15,8 +15,8 @@ from speedrunner.console import visible
 
 @cache
 def templates(package: str) -> jinja2.Environment:
-    """Return the templates in a package, one environment for all who ask: each is compiled once. They can
-    import the shared macros of `parts.jinja`."""
+    """Return the templates in a package; they can import the shared macros of `parts.jinja`. All callers
+    share one environment, so each template is compiled once."""
     return jinja2.Environment(
         loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name, ".") for name in (package, __name__)]),
         autoescape=True,

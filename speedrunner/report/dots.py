@@ -49,7 +49,8 @@ def draw_dots(axes: Axes, panel: Panel) -> tuple[dict[str, Any], dict[str, list[
     axes.grid(visible=True, axis="x")
     ends_of_all = [0.0, *(value for line in panel.lines for pair in _ends(line) for value in pair)]
     low_end, high_end = min(ends_of_all), max(ends_of_all)
-    high_end = high_end if high_end > low_end else 1.0  # all values are 0
+    if low_end == high_end:  # all values are 0
+        high_end = 1.0
     ticks = MaxNLocator(4, steps=[1, 2, 2.5, 5, 10]).tick_values(low_end, high_end)
     axes.set_xticks(ticks, short_numbers([float(tick) for tick in ticks], panel.x))
     axes.set_xlim(ticks[0], ticks[-1])

@@ -14,7 +14,7 @@ from speedrunner.library.library import Library
 from speedrunner.store.episode_outline import CallOutline, EpisodeOutline
 from speedrunner.store.json_records import leave_out
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import Skill
+from speedrunner.store.records import Skill, is_failure
 from speedrunner.store.run_data import RunData
 
 START = "from the start"
@@ -280,6 +280,6 @@ def _count_uses(played: EpisodeOutline, there: dict[str, SkillVersion]) -> Use:
 def _skill(node: CallOutline, there: dict[str, SkillVersion]) -> SkillVersion | None:
     """Return the skill version of a call, if it is a skill's, and count its error."""
     skill = there.get(node.name) if node.kind == "skill" else None
-    if skill is not None and node.failed:
+    if skill is not None and is_failure(node.error):
         skill.errors += 1
     return skill

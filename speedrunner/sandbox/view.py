@@ -98,6 +98,6 @@ def _packages(root: Path) -> list[Path]:
     found = {each for name in PACKAGES for each in root.glob(f"py*/{name}")}  # also of PyPy
     for entry in (Path(name) for each in sys.path for name in (each, os.path.realpath(each))):
         found |= {each for each in (entry, *entry.parents) if each.name in PACKAGES}
-    # Some are links. `Path.is_dir` raises an error for what may not be read and for long names.
+    # Some are links. `Path.is_dir` raises an error for unreadable folders and for long names.
     there = {each.resolve() for each in found if os.path.isdir(each)}  # noqa: PTH112
     return sorted(each for each in there if each.is_relative_to(root) and not there & set(each.parents))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from speedrunner.store.records import FORMAT, is_failure
+from speedrunner.store.records import FORMAT
 from typed.numbers import Real, Whole
 
 
@@ -18,11 +18,6 @@ class CallOutline(msgspec.Struct):
     error: str | None = None
     actions: Whole = 0
     calls: list[CallOutline] = []
-
-    @property
-    def failed(self) -> bool:
-        """Whether it ended by an error; see `is_failure`."""
-        return is_failure(self.error)
 
     def below(self) -> Iterator[CallOutline]:
         """Yield every call below this one, in order."""
