@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
 from serving.model_config_check import contradictions
 from typed.plain_records import WrongData, record
+from typed.plain_yaml import NotPlain, read_plain_file
 from typed.typed_values import suggest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -44,28 +44,6 @@ DEFAULTS: dict[str, Any] = {
 """Fields that the file of a model on this machine or on the hub may leave out; `roles` as well."""
 
 
-BAD_YAML = (
-    *(OSError, yaml.YAMLError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError),
-    RecursionError,
-)
-"""Errors of reading a file. PyYAML passes on those of values, such as the date 2026-02-30."""
-
-
-class _OnceEach(yaml.SafeLoader):
-    """Rejects a mapping with a duplicate key; plain YAML would use the last value."""
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                line = key.start_mark.line + 1
-                raise yaml.constructor.ConstructorError(
-                    problem=f"{key.value} is set twice, again in line {line}"
-                )
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
-
-
 def list_model_configs() -> list[str]:
     """Return the names of the model configs in `models/`, sorted."""
     return sorted(path.stem for path in MODELS.glob("*.yaml"))
@@ -82,23 +60,19 @@ def load_model_config(name_or_path: str) -> ModelConfig:
     """
     is_path = name_or_path.endswith((".yaml", ".yml"))
     file = Path(name_or_path).expanduser() if is_path else MODELS / f"{name_or_path}.yaml"
-    try:
-        content = yaml.load(file.read_text(encoding="utf-8"), _OnceEach)
-    except FileNotFoundError:
-        if is_path:
-            raise InvalidModelConfig(f"model config {file} does not exist") from None
+    if not is_path and not file.exists():
         known = list_model_configs()
         raise InvalidModelConfig(
             f"unknown model config {name_or_path!r}{suggest(name_or_path, known)}; known:"
             f" {', '.join(known)}, or the path of a .yaml file"
-        ) from None
-    except BAD_YAML as error:
-        raise InvalidModelConfig(
-            f"model config {file} cannot be read: {' '.join(str(error).split()) or type(error).__name__}"
-        ) from None
+        )
+    try:
+        content = read_plain_file(file)
+    except NotPlain as error:
+        raise InvalidModelConfig(f"model config {error}") from None
     try:
         return _model_config(_fill_in(content))
-    except (ValueError, RecursionError) as error:  # `WrongData`, or a value that contains itself
+    except WrongData as error:
         raise InvalidModelConfig(f"model config {file}: {error}") from None
 
 

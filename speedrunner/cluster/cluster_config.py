@@ -5,16 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 import msgspec
-import yaml
 
 from speedrunner.config.compose import group_file
-from speedrunner.config.plain_yaml import check_events
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.store.files import read_given, reason
 from typed.plain_records import WrongData, record
+from typed.plain_yaml import read_plain_file, read_value
 
 # sbatch gives blanks, quotes, backslashes and # in an option a special meaning.
 Word = Annotated[
@@ -103,21 +101,17 @@ def cluster_of(given: Sequence[str]) -> Site:
         )
     file = Path(named[0]) if named[0].endswith((".yaml", ".yml")) else group_file("cluster", named[0])
     try:
-        text = read_given(file)
-        check_events(text)
-        content: Any = yaml.safe_load(text)
+        content = read_plain_file(file)
         if isinstance(content, dict):
-            content |= {key: yaml.safe_load(value) for key, _, value in changes}
+            content |= {key: read_value(value) for key, _, value in changes}
         cluster = record(Cluster, content)
         for option in cluster.options:
             name = option.removeprefix("--").partition("=")[0]
             if any(each.startswith(name) for each in OURS):  # sbatch accepts abbreviations
                 raise WrongData(f"options: {option} is set by SpeedRunner, as are {', '.join(OURS)}")
         return Site(cluster, file, rest)
-    except OSError as error:
-        raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
-    except (ValueError, yaml.YAMLError, RecursionError, WrongData) as error:
-        problem = " ".join(str(error).split())
+    except ValueError as error:  # `NotPlain` and `WrongData`
+        problem = str(error)
         for key, _, _ in changes:  # named as in the command
             problem = re.sub(rf"(?<![\w.]){re.escape(key)}(?=`| must )", f"cluster.{key}", problem)
             problem = re.sub(r"(?<=Did you mean `)(?!cluster\.)", "cluster.", problem)

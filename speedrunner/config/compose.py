@@ -8,7 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
 from msgspec.structs import replace
 
 from serving.model_configs import MODELS
@@ -23,6 +22,7 @@ from speedrunner.config.schema import (
     to_mapping,
 )
 from typed.plain_records import as_written, flat, keys_of, unknown_key
+from typed.plain_yaml import NotPlain, read_plain_file
 from typed.typed_values import suggest
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     choices, settings = _read(overrides)
     if base is None:
         content = default_mapping()
-        defaults = _content(CONFIGS / "config.yaml")
+        defaults = read_mapping(CONFIGS / "config.yaml")
         for group in GROUPS:
             choice = defaults.pop(group, None)
             if group not in choices:
@@ -73,7 +73,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     else:
         content = {key: part for key, part in to_mapping(from_yaml(base)).items() if key not in choices}
     for group, choice in choices.items():
-        chosen = {"name": choice} if group == "model" else _content(CONFIGS / group / f"{choice}.yaml")
+        chosen = {"name": choice} if group == "model" else read_mapping(CONFIGS / group / f"{choice}.yaml")
         _merge(content, {group: chosen})
     for key, value in settings:
         _merge(content, _nest(key, value))
@@ -120,20 +120,18 @@ def env_settings(options: Iterable[str]) -> list[str]:
     return [each if "." in each.partition("=")[0] else f"env.{each}" for each in options]
 
 
-def _content(file: Path) -> dict[str, Any]:
-    """Return the content of a file of `configs/`. Raises `InvalidConfig`."""
-    return copy.deepcopy(_read_file(file))
+def read_mapping(file: Path) -> dict[str, Any]:
+    """Return the settings in a file, which may be empty. Raises `InvalidConfig`."""
+    return copy.deepcopy(_read_mapping(file))
 
 
 @cache
-def _read_file(file: Path) -> dict[str, Any]:
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
+def _read_mapping(file: Path) -> dict[str, Any]:
     try:
-        content: Any = OmegaConf.to_container(OmegaConf.load(file))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, OmegaConfBaseException, RecursionError) as error:
-        raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+        content = read_plain_file(file)
+    except NotPlain as error:
+        raise InvalidConfig(str(error)) from None
+    content = {} if content is None else content
     if not isinstance(content, dict):
         raise InvalidConfig(f"{file} must be a mapping of settings")
     return content

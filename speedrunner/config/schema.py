@@ -10,11 +10,11 @@ import yaml
 
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import Prices
-from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import Sandbox
 from typed.numbers import WHOLE_LIMIT
 from typed.plain_records import WrongData, flat, record, shown_differences
+from typed.plain_yaml import NotPlain, read_plain
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]

@@ -11,16 +11,16 @@ from itertools import chain
 from pathlib import Path
 
 import msgspec
-import yaml
 from msgspec.structs import replace
 
-from speedrunner.config.compose import compose, group_choices, group_file, name_method
+from speedrunner.config.compose import compose, group_choices, group_file, name_method, read_mapping
 from speedrunner.config.names import CONFIGS, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
-from speedrunner.experiments.grid_file import Cell, read_cells, read_yaml, setting_text, setting_texts
+from speedrunner.experiments.grid_file import Cell, read_cells, setting_text, setting_texts
 from speedrunner.experiments.stored_library import GIVEN, PARTS, stored_runs
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
+from typed.plain_yaml import NotPlain, read_value
 from typed.typed_values import suggest
 
 START = "run.start_from"
@@ -69,7 +69,7 @@ class Grid:
         self.name = f"experiment={file.stem}" if file.parent == CONFIGS / "experiment" else str(file)
         self.root = root
         self._again = partial(Grid, file, scale=scale, root=root)
-        self._forced: Cell = read_yaml(group_file("scale", scale), dict, "a mapping of settings")
+        self._forced: Cell = read_mapping(group_file("scale", scale))
         self._cells = list(enumerate(read_cells(file), start=1))
         self._composed = cache(compose)
         self._given = {text.partition("=")[0] for text in given}
@@ -244,7 +244,7 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
 def _how_to_play(run: Path) -> str:
     """Return how to play a missing run: the command of an experiment that contains it, if there is one."""
     scale = run.parent.name if run.parent.name in group_choices("scale") else "paper"
-    fixed = read_yaml(group_file("scale", scale), dict, "a mapping of settings")
+    fixed = read_mapping(group_file("scale", scale))
     files = group_choices("experiment") if re.search(r"-seed\d+$", run.name) else {}
     for name, file in sorted(files.items(), key=lambda each: each[0] != "main"):
         try:
@@ -274,6 +274,6 @@ def _is_value(cell: Cell, key: str, text: str) -> bool:
 
 def _parse_yaml(text: str) -> object:
     try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError:
+        return read_value(text)
+    except NotPlain:
         return None

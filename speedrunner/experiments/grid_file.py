@@ -19,23 +19,28 @@ An entry may also be a text, `method=react run.seed=1`, or a list of such settin
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.store.files import read_given, reason
+from typed.plain_yaml import NotPlain, read_plain_file
 
 Cell = dict[str, Any]
 """The settings of one run, by key; `run.start_from` may be a mapping of changes."""
 
 
 def read_cells(file: Path) -> Iterator[Cell]:
-    """Yield the entries of a list, one for each combination of their lists' values."""
-    entries = read_yaml(file, list, "a list of runs, such as `- method=react run.seed=1`")
+    """Yield the entries of a list, one for each combination of their lists' values.
+
+    Raises `InvalidConfig`.
+    """
+    try:
+        entries = read_plain_file(file)
+    except NotPlain as error:
+        raise InvalidConfig(str(error)) from None
+    if not isinstance(entries, list) or not entries:
+        raise InvalidConfig(f"{file} must be a list of runs, such as `- method=react run.seed=1`")
     for number, entry in enumerate(entries, start=1):
         own = entry.split() if isinstance(entry, str) else entry
         if isinstance(own, list) and own and all(isinstance(each, str) and "=" in each for each in own):
@@ -44,10 +49,6 @@ def read_cells(file: Path) -> Iterator[Cell]:
             raise InvalidConfig(
                 f"{file}, run {number}: {entry!r} must be a mapping of settings, or text such as KEY=VALUE"
             )
-        try:
-            json.dumps(own, default=str)
-        except (ValueError, RecursionError):
-            raise InvalidConfig(f"{file}, run {number}: a setting contains itself") from None
         axes = [_axis(value) for value in own.values()]
         if empty := [key for key, axis in zip(own, axes, strict=True) if not axis]:
             raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, so no run results")
@@ -61,19 +62,6 @@ def _axis(value: Any) -> list[Any]:
         axes = itertools.product(*map(_axis, value.values()))
         return [dict(zip(value, values, strict=True)) for values in axes]
     return value if isinstance(value, list) else [value]
-
-
-def read_yaml(file: Path, kind: type, what: str) -> Any:
-    """Return the content of a file that must be `what`, of this type. Raises `InvalidConfig`."""
-    try:
-        content = yaml.safe_load(read_given(file))
-    except OSError as error:
-        raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
-        raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
-    if not isinstance(content, kind) or (kind is list and not content):
-        raise InvalidConfig(f"{file} must be {what}")
-    return content
 
 
 def setting_texts(cell: Cell) -> tuple[str, ...]:

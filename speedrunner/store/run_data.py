@@ -18,8 +18,6 @@ import msgspec
 
 from serving.meter import LedgerRow
 from serving.usage import Prices
-from speedrunner.config.plain_yaml import BYTES as CONFIG_BYTES
-from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.episode_file import EPISODES, EpisodeFile
@@ -36,6 +34,8 @@ from speedrunner.store.records import (
     Trajectory,
 )
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
+from typed.plain_yaml import BYTES as CONFIG_BYTES
+from typed.plain_yaml import NotPlain, read_plain
 
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation

@@ -79,40 +79,6 @@ def test_what_a_model_config_does_not_allow_is_told(tmp_path: Path, golden: Gold
     golden("adapted_configurations.txt", refusals(tries, InvalidModelConfig))
 
 
-@pytest.mark.parametrize(
-    ("text", "why"),
-    [
-        ("[" * 30_000, "maximum recursion depth"),
-        ("tried: 2026-02-30", "day is out of range"),
-        ("context: !!int ''", "string index out of range"),
-        ("context: !!bool x", "'x'"),
-        ("tried: !!timestamp x", "has no attribute"),
-    ],
-)
-def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path, text: str, why: str) -> None:
-    file = tmp_path / "model.yaml"
-    file.write_text(text)
-    with pytest.raises(InvalidModelConfig, match=rf"model\.yaml cannot be read: .*{why}"):
-        load_model_config(str(file))
-
-
-def test_a_value_that_contains_itself_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "model.yaml"
-    file.write_text("name: &a [*a]")
-    with pytest.raises(InvalidModelConfig, match=r"model\.yaml: "):
-        load_model_config(str(file))
-
-
-def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
-    file = Path(write(tmp_path, **HOSTED))
-    file.write_text(file.read_text() + "api: responses\n")
-    with pytest.raises(
-        InvalidModelConfig, match=r"model\.yaml cannot be read: api is set twice, again in line"
-    ) as caught:
-        load_model_config(str(file))
-    assert "\n" not in str(caught.value)
-
-
 def test_an_unknown_name_lists_the_model_configs_and_the_nearest() -> None:
     with pytest.raises(
         InvalidModelConfig, match=r"'tiny-randon' \(did you mean tiny-random\?\); known: .*tiny-random"
@@ -120,7 +86,7 @@ def test_an_unknown_name_lists_the_model_configs_and_the_nearest() -> None:
         load_model_config("tiny-randon")
 
 
-@pytest.mark.parametrize("text", ["a: [", "- just\n- a list", "", "\x00"])
+@pytest.mark.parametrize("text", ["a: [", "- just\n- a list", ""])
 def test_a_file_that_is_no_model_config_is_refused_by_name(tmp_path: Path, text: str) -> None:
     file = tmp_path / "broken.yaml"
     file.write_text(text)
@@ -130,5 +96,5 @@ def test_a_file_that_is_no_model_config_is_refused_by_name(tmp_path: Path, text:
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidModelConfig, match=r"model config .*absent\.yaml does not exist"):
+    with pytest.raises(InvalidModelConfig, match=r"model config .*absent\.yaml cannot be read: no such file"):
         load_model_config(str(tmp_path / "absent.yaml"))

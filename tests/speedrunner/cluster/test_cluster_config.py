@@ -77,10 +77,7 @@ def test_what_is_wrong_is_named_on_one_line(golden: Golden) -> None:
 
 @pytest.mark.parametrize(
     "content",
-    [
-        *("", "[]", "gpus: 1\n", "{", "\xff", OWN + "nodes: 2\n", f"gpus: {'9' * 5_000}"),
-        OWN + "account: &a x\npartition: *a\n",  # which could take much memory
-    ],
+    ["", "[]", "gpus: 1\n", "{", "\xff", OWN + "nodes: 2\n", f"gpus: {'9' * 5_000}"],
 )
 def test_a_file_that_is_no_cluster_is_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / "mysite.yaml"

