@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # In the order that tests/conftest.py gives: one worker plays the engine's tests.
 PYTEST = .venv/bin/python -m pytest --no-loadscope-reorder
-# Two cores play tests that compute with two workers, and tests with processes, which mostly wait, with three.
+# More workers than two cores where tests mostly wait for processes: three, and four for Slurm's jobs and servers.
 
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "error: SpeedRunner \
 needs Python 3.11 or newer, not $(PYTHON). Name one: make $@ PYTHON=python3.12" >&2; exit 1; }
@@ -50,7 +50,7 @@ test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
 	@$(PYTEST) -n 3 -m "not slow"
 
 test-slow: venv  ## the tests that take long: killed servers, whole runs and experiments, Slurm
-	@$(PYTEST) -n 3 -m slow
+	@$(PYTEST) -n 4 -m slow
 
 chaos: venv  ## break N runs at random moments, resume and check them: `make chaos N=100`
 	@.venv/bin/python -m tests.chaos --trials $(or $(N),100)

@@ -134,13 +134,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
 
 def group(file: str, is_slow: bool) -> str:
-    """Return a test's file, or the folder of those tests that share an engine, a build of a model or Slurm's
-    authentication."""
+    """Return a test's file, or the folder of those tests that share an engine or a build of a model."""
     if is_slow and file == SLOW_WITH_ENGINE:
         return ENGINE
     if is_slow and file.endswith(OWN_SERVERS):
         return file
-    shared = (ENGINE, "tests/models", "tests/slurm")
+    shared = (ENGINE, "tests/models")
     return next((folder for folder in shared if file.startswith(f"{folder}/")), file)
 
 

@@ -17,14 +17,11 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 
 from tests.processes import HANGS_S
-
-MUNGE = Path("/run/munge/munge.socket.2")
-"""Where Slurm's commands look for munge."""
-
 
 SETTINGS = """
 ClusterName=tests
@@ -33,6 +30,7 @@ SlurmctldPort={ports[0]}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
+AuthInfo=socket={munge}/socket
 ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
@@ -83,18 +81,13 @@ def cluster(folder: Path, within: Sequence[str] = (), nodes: int = 1) -> Iterato
         f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=16000"
         for name, port in zip(names, ports[1:], strict=True)
     ]
-    configuration.write_text(
-        SETTINGS.format(host=host, folder=folder, ports=ports, nodes="\n".join(described))
-    )
     environment = {**os.environ, "SLURM_CONF": str(configuration)}
     with ExitStack() as stack:
-        if not _answers():
-            for place in (MUNGE.parent, Path("/var/lib/munge"), Path("/var/log/munge")):
-                place.mkdir(mode=0o755, exist_ok=True)
-                shutil.chown(place, "munge", "munge")
-            as_munge = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
-            stack.enter_context(_running([*as_munge, _program("munged"), "--foreground", "--force"]))
-            _until(_answers, "munge")
+        munge = Path(stack.enter_context(TemporaryDirectory(prefix="munge-")))  # short enough for a socket
+        configuration.write_text(
+            SETTINGS.format(host=host, folder=folder, ports=ports, munge=munge, nodes="\n".join(described))
+        )
+        stack.enter_context(_munge(munge))
         options = ["-D", "-f", str(configuration)]
         stack.enter_context(_running([*within, _program("slurmctld"), *options], environment))
         for name in names:
@@ -108,6 +101,19 @@ def cluster(folder: Path, within: Sequence[str] = (), nodes: int = 1) -> Iterato
             _output([*within, "scancel", "--user=root"], environment)
             with suppress(TimeoutError):
                 _until(lambda: not _output([*within, "squeue", "-h"], environment), "the jobs' end")
+
+
+@contextmanager
+def _munge(folder: Path) -> Iterator[None]:
+    """Slurm's authentication, with its key and socket in a folder."""
+    (folder / "key").write_bytes(os.urandom(128))
+    (folder / "key").chmod(0o600)
+    folder.chmod(0o711)  # every user's commands reach the socket
+    options = (f"--{name}-file={folder}/{name}" for name in ("key", "log", "pid", "seed"))
+    with _running([_program("munged"), "--foreground", f"--socket={folder}/socket", *options]):
+        asked = ["munge", "--no-input", f"--socket={folder}/socket"]
+        _until(lambda: _output(asked, dict(os.environ)), "munge")
+        yield
 
 
 @contextmanager
@@ -128,11 +134,6 @@ def _running(command: Sequence[str], environment: dict[str, str] | None = None) 
         for each in below:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
-
-
-def _answers() -> bool:
-    asked = subprocess.run(["munge", "-n"], capture_output=True, check=False)
-    return MUNGE.exists() and asked.returncode == 0
 
 
 def _output(command: Sequence[str], environment: dict[str, str]) -> str:
