@@ -12,7 +12,7 @@ import msgspec
 from speedrunner.config.compose import group_file
 from speedrunner.config.schema import InvalidConfig
 from typed.plain_records import WrongData, record
-from typed.plain_yaml import read_plain_file, read_value
+from typed.plain_yaml import NotPlain, read_plain_file, read_value
 
 # sbatch gives blanks, quotes, backslashes and # in an option a special meaning.
 Word = Annotated[
@@ -103,16 +103,27 @@ def cluster_of(given: Sequence[str]) -> Site:
     try:
         content = read_plain_file(file)
         if isinstance(content, dict):
-            content |= {key: read_value(value) for key, _, value in changes}
+            content |= {key: _parse(key, value) for key, _, value in changes}
+    except NotPlain as error:
+        raise InvalidConfig(str(error)) from None
+    try:
         cluster = record(Cluster, content)
         for option in cluster.options:
             name = option.removeprefix("--").partition("=")[0]
             if any(each.startswith(name) for each in OURS):  # sbatch accepts abbreviations
                 raise WrongData(f"options: {option} is set by SpeedRunner, as are {', '.join(OURS)}")
         return Site(cluster, file, rest)
-    except ValueError as error:  # `NotPlain` and `WrongData`
+    except WrongData as error:
         problem = str(error)
         for key, _, _ in changes:  # named as in the command
             problem = re.sub(rf"(?<![\w.]){re.escape(key)}(?=`| must )", f"cluster.{key}", problem)
             problem = re.sub(r"(?<=Did you mean `)(?!cluster\.)", "cluster.", problem)
         raise InvalidConfig(f"cluster {named[0]}: {problem}") from None
+
+
+def _parse(key: str, text: str) -> object:
+    """Return the value of `cluster.KEY=TEXT`. Raises `NotPlain`."""
+    try:
+        return read_value(text)
+    except NotPlain as error:
+        raise NotPlain(f"cluster.{key}={text} cannot be read: {error}") from None
