@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from envs import Task
-from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key, step_name
+from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData
 
@@ -57,12 +56,3 @@ def unfinished_steps(
         if tasks or not is_finished:
             found.append(Due(step, tasks))
     return found
-
-
-def count_parts(left: Iterable[Due]) -> Counter[str]:
-    """Return the number of unfinished parts by kind: episodes of `wake` and `evaluate`, and each `sleep`."""
-    parts = Counter[str]()
-    for each in left:
-        kind = step_name(each.step).partition("/")[0]
-        parts[kind] += 1 if isinstance(each.step, Sleep) else len(each.tasks)
-    return parts

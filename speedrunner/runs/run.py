@@ -23,13 +23,13 @@ from speedrunner.results.ledger import spent_usd
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.due import Due, count_parts, unfinished_steps
+from speedrunner.runs.due import Due, unfinished_steps
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.extension import extend_config, find_extension
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.moved_settings import settings_here
-from speedrunner.runs.plan import Evaluate, Wake
+from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.stored_policy import find_policy, first_policy
@@ -279,9 +279,9 @@ async def open_run(
         directory.keep_reading()
         ledger = stored.ledger  # reports a damaged ledger before a server starts
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
-        parts = count_parts(left)
-        before = episodes - parts["wake"] - parts["evaluate"]
-        with Progress(console, episodes, before, name, parts) as progress:
+        before = episodes - sum(len(due.tasks) for due in left)
+        sleeps = sum(isinstance(due.step, Sleep) for due in left)
+        with Progress(console, episodes, before, name, sleeps) as progress:
             setup = await size(setup, progress.say)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)

@@ -21,6 +21,7 @@ from speedrunner.console import describe_seconds
 from speedrunner.experiments.status import RunStatus, State, Status, status
 from speedrunner.markup.number_texts import dollars
 from speedrunner.markup.tiles import Tile
+from speedrunner.runs.time_left import time_left
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.json_lines import read_tail
 from speedrunner.store.run_data import RunData, load
@@ -31,9 +32,6 @@ WINDOW_S = 300.0
 
 TAIL_BYTES = 512 * 1024
 """Bytes at the end of a ledger that are read: about 1,000 requests."""
-
-FEW = 3
-"""Minimum number of finished episodes for an estimate of the remaining time."""
 
 FAULTS = 20
 """Maximum number of faults, and of different request errors, which are listed."""
@@ -195,15 +193,15 @@ def _cost(run: RunData) -> float | None:
 def _time_left(run: RunData, found: RunStatus, rates: Rates) -> float | None:
     """Return the estimated seconds to the end, from the requests of the finished episodes and the current
     rate of requests, and from the finished sleeps; `None` if there is too little to tell."""
-    rows = run.rows
-    if found.of is None or len(rows) < FEW or not rates.requests:
+    if found.of is None or not rates.requests:
         return None
-    a_request = rates.seconds / rates.requests
-    left = max(found.of - found.episodes, 0) * sum(row.llm_calls for row in rows) / len(rows) * a_request
-    if sleeps := run.sleeps:
-        to_come = max((run.training_end or run.settings.run).sleeps - len(sleeps), 0)
-        left += to_come * sum(each.seconds for each in sleeps) / len(sleeps)
-    return left
+    return time_left(
+        max(found.of - found.episodes, 0),
+        [row.llm_calls for row in run.rows],
+        rates.seconds / rates.requests,
+        max((run.training_end or run.settings.run).sleeps - len(run.sleeps), 0),
+        [each.seconds for each in run.sleeps],
+    )
 
 
 def _reason(run: RunData, fault: Any) -> str:

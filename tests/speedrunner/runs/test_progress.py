@@ -15,23 +15,23 @@ from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.store.records import Termination
 from tests.speedrunner.run_samples import trajectory
 
+REQUEST = LedgerRow(
+    request="r",
+    retry=0,
+    time=0.0,
+    labels={},
+    model="tiny-random",
+    status="ok",
+    wasted=False,
+    usage=Usage(prompt=1000, cached=750, completion=100),
+    seconds=0.1,
+)
+
 
 @pytest.fixture
 def meter() -> Meter:
     meter = Meter(lambda row: None, Prices(uncached=1.0, cached=0.5, output=10.0))
-    meter.record(
-        LedgerRow(
-            request="r",
-            retry=0,
-            time=0.0,
-            labels={},
-            model="tiny-random",
-            status="ok",
-            wasted=False,
-            usage=Usage(prompt=1000, cached=750, completion=100),
-            seconds=0.1,
-        )
-    )
+    meter.record(REQUEST)
     return meter
 
 
@@ -54,34 +54,71 @@ def test_a_finished_step_is_one_plain_line_with_everything_in_it(meter: Meter) -
     assert "left" not in line  # two episodes are too few to tell
 
 
-def test_the_remaining_time_is_shown_once_enough_episodes_are_finished(
-    meter: Meter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     clock = [100.0]
     monkeypatch.setattr(showing.time, "monotonic", lambda: clock[0])
+    return clock
+
+
+def ask(meter: Meter, calls: int) -> None:
+    for _ in range(calls):
+        meter.record(REQUEST)
+
+
+def play(progress: Progress, meter: Meter, clock: list[float], step: str, seconds: list[float]) -> None:
+    """Play episodes one after another, with one LLM call for each turn."""
+    with progress.step(step, len(seconds), 0):
+        for each in seconds:
+            clock[0] += each
+            episode = trajectory()
+            ask(meter, len(episode.turns))
+            progress.episode(step, episode)
+
+
+def test_the_remaining_time_is_that_of_later_episodes_and_not_of_the_first(
+    meter: Meter, clock: list[float]
+) -> None:
     console, output = plain()
-    with Progress(console, total=20, finished=0, left={"wake": 20}) as progress:
+    with Progress(console, total=20, finished=0) as progress:
         progress.begin(meter)
-        with progress.step("wake/0000", 12, 0):
-            for _ in range(12):
-                clock[0] += 3.0
-                progress.episode("wake/0000", trajectory())
+        play(progress, meter, clock, "wake/0000", [600.0, *[3.0] * 11])
     assert output.getvalue().splitlines()[-1].endswith(" · 24 s left")
 
 
-def test_of_a_finished_run_nothing_is_left(meter: Meter) -> None:
+def test_the_remaining_time_has_sleeps_and_no_pauses(meter: Meter, clock: list[float]) -> None:
     console, output = plain()
-    with Progress(console, total=12, finished=0, left={"evaluate": 12}) as progress:
+    with Progress(console, total=10, finished=0, sleeps=2) as progress:
         progress.begin(meter)
-        with progress.step("evaluate/0000", 12, 0):
-            for _ in range(12):
-                progress.episode("evaluate/0000", trajectory())
+        play(progress, meter, clock, "wake/0000", [600.0, *[2.0] * 4])
+        assert "left" not in output.getvalue()  # no sleep is finished yet
+        clock[0] += 1000.0
+        with progress.step("sleep/0001", 0, 0):
+            clock[0] += 30.0
+            ask(meter, 50)
+        assert output.getvalue().splitlines()[-1].endswith(" · 40 s left")  # 5 episodes and a sleep
+        play(progress, meter, clock, "wake/0001", [2.0])
+    assert output.getvalue().splitlines()[-1].endswith(" · 38 s left")
+
+
+def test_a_first_wave_of_episodes_on_a_cold_engine_changes_little(meter: Meter, clock: list[float]) -> None:
+    console, output = plain()
+    with Progress(console, total=100, finished=0) as progress:
+        progress.begin(meter)
+        play(progress, meter, clock, "evaluate/0000", [600.0, *[0.0] * 7, *[1.0] * 12])
+    (left_s,) = re.findall(r"(\d+) s left", output.getvalue().splitlines()[-1])
+    assert 80 / 3 < int(left_s) < 80 * 3
+
+
+def test_of_a_finished_run_nothing_is_left(meter: Meter, clock: list[float]) -> None:
+    console, output = plain()
+    with Progress(console, total=12, finished=0) as progress:
+        progress.begin(meter)
+        play(progress, meter, clock, "evaluate/0000", [3.0] * 12)
     assert "left" not in output.getvalue().splitlines()[-1]
 
 
-def test_plain_lines_do_not_flood(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = [100.0]
-    monkeypatch.setattr(showing.time, "monotonic", lambda: clock[0])
+def test_plain_lines_do_not_flood(clock: list[float]) -> None:
     console, output = plain()
     progress = Progress(console, total=1, finished=0)
     for _ in range(60):

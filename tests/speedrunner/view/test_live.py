@@ -35,6 +35,7 @@ def sweep(tmp_path: Path) -> Iterator[Path]:
     playing.policy(0, {})
     playing.test(0, 0, [0.5, 1.0])
     playing.train(0, [None, None])
+    playing.sleep(1)
     planned = [PlannedRun(str(tmp_path / name)) for name in ("stopped", "playing", "planned")]
     note_sweep(tmp_path, SweepPlan("speedrunner sweep experiment=main", planned))
     with RunDirectory.open_for_writing(tmp_path / "playing") as run:
@@ -94,8 +95,8 @@ def test_time_left_follows_from_requests_and_is_not_guessed_from_few_episodes(sw
     play(sweep)
     (first, *_) = live_page(sweep.parent, {"playing": sweep})["runs"]
     rates = first["rates"]
-    # 4 requests in 3 episodes; 7 of 10 are left.
-    assert first["left"] == pytest.approx(7 * (4 / 3) * rates.seconds / rates.requests)
+    # 4 requests in 3 episodes, and a sleep of 1 s; 7 of 10 episodes and a sleep are left.
+    assert first["left"] == pytest.approx(7 * (4 / 3) * rates.seconds / rates.requests + 1.0)
     rows = (sweep / "episodes.jsonl").read_bytes().splitlines(keepends=True)
     (sweep / "episodes.jsonl").write_bytes(rows[0])
     (first, *_) = live_page(sweep.parent, {"playing": sweep})["runs"]
