@@ -10,6 +10,7 @@ import typer
 
 from envs import Task
 from envs.random_play import CALLS
+from speedrunner.cli.command import class_name, class_options
 from speedrunner.cli.output import end_report, say_finding
 from speedrunner.config.compose import compose, env_settings
 from speedrunner.config.named import choose_task
@@ -33,14 +34,8 @@ OPTIONS = "Its options. task.name=... and task.index=... choose the task, and ne
 
 
 def check(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="Such as babyai, or package.module:Class.", show_default=False),
-    ],
-    options: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[OPTION=VALUE]...", help=OPTIONS, show_default=False),
-    ] = None,
+    name: Annotated[str, class_name("babyai")],
+    options: Annotated[list[str] | None, class_options(OPTIONS)] = None,
     calls: Annotated[
         int,
         typer.Option(

@@ -6,8 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Annotated
 
-import typer
-
+from speedrunner.cli.command import class_name, class_options
 from speedrunner.cli.output import end_report, say_finding
 from speedrunner.config.compose import GROUPS
 from speedrunner.findings import failure, ok, report, warning
@@ -17,14 +16,8 @@ OPTIONS = "Its options. env=NAME and env.OPTION=VALUE choose the environment."
 
 
 def check(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="Such as react, or package.module:Class.", show_default=False),
-    ],
-    options: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[OPTION=VALUE]...", help=OPTIONS, show_default=False),
-    ] = None,
+    name: Annotated[str, class_name("react")],
+    options: Annotated[list[str] | None, class_options(OPTIONS)] = None,
 ) -> None:
     """Play a small run with fake answers and print each broken rule.
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from speedrunner.cli.command import class_name, class_options
 from speedrunner.cli.local_server import SESSIONS, Sessions, TokenFile, read_token, serve_until_signal
 from speedrunner.cli.output import say_error
 from speedrunner.config.compose import compose, env_settings
@@ -17,14 +18,8 @@ OPTIONS = "Its options. Settings have a dot: task.name=..., limits (run.max_acti
 
 
 def serve(
-    name: Annotated[
-        str,
-        typer.Argument(metavar="NAME", help="Such as babyai, or package.module:Class.", show_default=False),
-    ],
-    options: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="[OPTION=VALUE]...", help=OPTIONS, show_default=False),
-    ] = None,
+    name: Annotated[str, class_name("babyai")],
+    options: Annotated[list[str] | None, class_options(OPTIONS)] = None,
     port: Annotated[
         int, typer.Option(metavar="PORT", min=0, max=65535, help="Port on 127.0.0.1. 0: any free one.")
     ] = 8000,

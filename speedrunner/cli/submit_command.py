@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import AsJson, RunsFolder, run_list
+from speedrunner.cli.command import AsJson, RunsFolder, in_flight, run_list
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.cluster import submit as submission
 from speedrunner.cluster.cluster_config import Cluster, cluster_of
@@ -18,6 +18,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import align_columns, short_number
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts
+from speedrunner.experiments.sweep import AT_ONCE
 from speedrunner.experiments.sweep_members import Member, is_unfinished, members
 from speedrunner.experiments.sweep_outline import estimate
 from speedrunner.slurm import SlurmRefused
@@ -35,9 +36,7 @@ def submit(
         ),
     ],
     folder: RunsFolder = None,
-    at_once: Annotated[
-        int, typer.Option("--in-flight", min=1, help="Episodes at the same time, in each job.")
-    ] = 64,
+    at_once: Annotated[int, in_flight("in each job")] = AT_ONCE,
     jobs: Annotated[
         int | None,
         typer.Option(

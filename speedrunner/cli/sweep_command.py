@@ -12,12 +12,13 @@ import msgspec
 import typer
 
 from serving.worker_node import serve_part
-from speedrunner.cli.command import DryRun, RunsFolder, carry_out, run_list
+from speedrunner.cli.command import DryRun, RunsFolder, carry_out, in_flight, run_list
 from speedrunner.cli.output import SafeConsole, say, terminal_width
 from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_runs
 from speedrunner.console import align_columns, short_number
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
+from speedrunner.experiments.sweep import AT_ONCE
 from speedrunner.experiments.sweep import sweep as play_all
 from speedrunner.experiments.sweep_members import members
 from speedrunner.experiments.sweep_outline import ConditionOutline, outline_conditions
@@ -36,9 +37,7 @@ def sweep(
         ),
     ],
     folder: RunsFolder = None,
-    at_once: Annotated[
-        int, typer.Option("--in-flight", min=1, help="Episodes at the same time, over all runs.")
-    ] = 64,
+    at_once: Annotated[int, in_flight("over all runs")] = AT_ONCE,
     part: Annotated[
         str | None,
         typer.Option(
