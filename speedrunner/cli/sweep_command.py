@@ -57,10 +57,11 @@ def sweep(
     """
     grid = grid_of(what, folder)
     runs = members(grid.runs(), plays_here=not worker_node)
-    own = None if part is None else parsed_part(part)
-    if own is not None:
-        runs = parts(runs, own.of, at_once)[own.number - 1]
-    logs = "" if own is None else f"part{own.number}of{own.of}_"
+    logs = ""
+    if part is not None:
+        number, of = parsed_part(part)
+        runs = parts(runs, of, at_once)[number - 1]
+        logs = f"part{number}of{of}_"
     if worker_node:  # the job's script passes it the head node's words, so that both serve the same model
         asyncio.run(serve_part(runs[0].setup.services, Path(runs[0].path).parent, logs, say))
         return
@@ -71,7 +72,7 @@ def sweep(
         say(*_describe(outline_conditions(runs), shlex.join([*what, *folder_option])))
         return
     command = ["speedrunner", "sweep", *what, *folder_option]
-    if own is None:
+    if part is None:
         grid.announce(command, [each.run for each in runs])
     console = SafeConsole()
     patience_s = max(setup.config.run.drain_s for setup in setups)

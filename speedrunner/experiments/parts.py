@@ -4,30 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.sweep import AHEAD, AT_ONCE
 from speedrunner.experiments.sweep_members import Member
 
 
-class Part(NamedTuple):
-    """Part `number` of `of` parts, counted from 1."""
-
-    number: int
-    of: int
-
-    def __str__(self) -> str:
-        return f"{self.number}/{self.of}"
-
-
-def parsed_part(text: str) -> Part:
-    """Parse `K/N`. Raises `InvalidConfig`."""
+def parsed_part(text: str) -> tuple[int, int]:
+    """Return K (the number of a part, from 1) and N (how many) of `K/N`. Raises `InvalidConfig`."""
     found = re.fullmatch(r"(\d{1,6})/(\d{1,6})", text)
-    part = Part(int(found[1]), int(found[2])) if found else Part(0, 0)
-    if not 1 <= part.number <= part.of:
+    number, of = (int(found[1]), int(found[2])) if found else (0, 0)
+    if not 1 <= number <= of:
         raise InvalidConfig(f"--part {text}: write K/N, such as 2/8 for the second of eight")
-    return part
+    return number, of
 
 
 def parts(runs: Sequence[Member], number: int | None = None, at_once: int = AT_ONCE) -> list[list[Member]]:

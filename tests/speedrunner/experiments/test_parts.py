@@ -98,7 +98,7 @@ def test_runs_that_begin_with_each_other_count_as_one(tmp_path: Path) -> None:
 
 def test_a_part_is_written_with_its_number_and_how_many_there_are() -> None:
     assert parsed_part("2/8") == (2, 8)
-    assert str(parsed_part("8/8")) == "8/8"
+    assert parsed_part("8/8") == (8, 8)
 
 
 @pytest.mark.parametrize(
