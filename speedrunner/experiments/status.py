@@ -137,7 +137,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
     return replace(
         found,
         state="finished" if not left else "running" if owner else "stopped",
-        of=sum(len(step.tasks) for step in plan if isinstance(step, Wake | Evaluate)),
+        of=sum(len(step.tasks) for step in plan),
         doing="" if not left else _name(left[0].step),
         note="; ".join(run.left_out or []),
     )

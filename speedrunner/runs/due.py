@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from envs import Task
-from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
+from speedrunner.runs.plan import Step, Wake, step_key
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData
 
@@ -38,21 +38,23 @@ def unfinished_steps(
     finished, policies = set(run.state.finished), run.policies.versions()
     rows = run.episodes if rows is None else rows
     is_fault = {row.episode: row.termination.is_fault for row in rows}
-    trained = {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}
+    trained = trained_tasks(rows)
     found: list[Due] = []
     for step in steps:
         is_finished = step_key(step) in finished
-        if isinstance(step, Sleep):
-            tasks = {}
-        else:
-            again = retry_faults and (isinstance(step, Evaluate) or step.batch + 1 not in policies)
-            tasks = {
-                episode: task
-                for episode, task in step.tasks.items()
-                if (again and is_fault.get(episode)) or (not is_finished and episode not in is_fault)
-            }
+        again = retry_faults and not (isinstance(step, Wake) and step.batch + 1 in policies)
+        tasks = {
+            episode: task
+            for episode, task in step.tasks.items()
+            if (again and is_fault.get(episode)) or (not is_finished and episode not in is_fault)
+        }
         if isinstance(step, Wake) and (twice := trained.intersection(tasks.values())):
             raise AssertionError(f"training tasks were assigned twice: {twice}")
         if tasks or not is_finished:
             found.append(Due(step, tasks))
     return found
+
+
+def trained_tasks(rows: Iterable[EpisodeRow]) -> set[Task]:
+    """Return the tasks used for training; a task may be repeated after an infrastructure error."""
+    return {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}

@@ -22,7 +22,7 @@ from speedrunner.methods.resumed_agent import ChangedSleep
 from speedrunner.results.training_costs import training_costs
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain, TimeIsUp
-from speedrunner.runs.due import Due
+from speedrunner.runs.due import Due, trained_tasks
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
@@ -204,11 +204,6 @@ class Executor:
         if not self.drain.requested and not self._is_cut and not dropped:
             self._finish(step)
 
-    def _find_trained_tasks(self) -> set[Task]:
-        """Return the tasks used for training; a task may be repeated after an infrastructure error."""
-        rows = self.directory.read().episodes
-        return {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}
-
     def _is_spent(self) -> bool:
         """Return whether training must end now, because its budget is spent."""
         return self.budget.is_spent and self.directory.state.training_end is None
@@ -281,7 +276,7 @@ class Executor:
             async with self.pool.worker() as worker, self.share.slot(self.directory):
                 return await play_episode(self.actor, episode, spec, worker, labels)
 
-        allowed = {*step.fresh} | (self._find_trained_tasks() if self.method.replays else set())
+        allowed = {*step.fresh} | (trained_tasks(run.episodes) if self.method.replays else set())
         episodes = SleepEpisodes(self.method, allowed, journal, start)
         locating = self._spec(policy, history.batch(history.batches()[-1])[0].task)
         tools = SleepTools(

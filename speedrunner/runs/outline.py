@@ -85,7 +85,7 @@ def plan_work(setup: Setup, after: str | None = None) -> Outline:
             changed; or the initial policy does not exist.
     """
     config, path, plan = setup.config, Path(setup.config.run.dir), setup.plan()
-    left = [Due(step, {} if isinstance(step, Sleep) else step.tasks) for step in plan]
+    left = [Due(step, step.tasks) for step in plan]
     finished = of = 0
     extension, notes = "", []
     if (path / "config.yaml").exists():

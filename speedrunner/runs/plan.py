@@ -41,6 +41,11 @@ class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
     rollouts: int
     fresh: tuple[Task, ...] = ()
 
+    @property
+    def tasks(self) -> dict[str, Task]:
+        """Return no episodes: a sleep plays only what its method asks for."""
+        return {}
+
 
 class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
     """Play held-out tasks with one policy, after `checkpoint` training rollouts."""

@@ -278,7 +278,7 @@ async def open_run(
         _claim(directory, setup, initial)
         directory.keep_reading()
         ledger = stored.ledger  # reports a damaged ledger before a server starts
-        episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
+        episodes = sum(len(step.tasks) for step in steps)
         before = episodes - sum(len(due.tasks) for due in left)
         sleeps = sum(isinstance(due.step, Sleep) for due in left)
         with Progress(console, episodes, before, name, sleeps) as progress:

@@ -49,7 +49,7 @@ class Plan:
         if self._end is not None:
             self._check_end(self._end)
         self._check_spending()
-        episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
+        episodes = sum(len(step.tasks) for step in steps)
         slept = sum(isinstance(step, Sleep) for step in steps)
         end = "" if self._end is None else "; training ended before its plan did, by its budget"
         unfinished = "" if self.is_finished else "; the run is not finished: checked as far as it goes"
