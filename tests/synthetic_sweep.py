@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
-from msgspec.structs import replace
 
 from envs import Outcome, Task
 from serving.meter import LedgerRow
@@ -222,7 +221,7 @@ def write_sweep(
             given = [*env, method, f"model={model}", f"run.seed={seed}", *overrides]
             config = compose(given)
             folder = out / run_name(config)
-            config = replace(config, run=replace(config.run, dir=str(folder)))
+            config = config.with_run(dir=str(folder))
             requests = REQUESTS[config.env.name] * shrink
             drawn = random.Random(run_name(config))
             Invented(folder, config, load_model_config(model).name, requests, drawn).write()

@@ -104,9 +104,7 @@ def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None], width: f
         own = [each for each in found if each.condition_name == condition_name]
         mark = "*" if any(each.source for each in own) else ""
         sums = {measure: total(own, measure) for measure in SHOWN}
-        rows.append(
-            [f"{condition_name.env} {condition_name.method} {condition_name.model}{mark}", *_cells(own, sums)]
-        )
+        rows.append([f"{condition_name}{mark}", *_cells(own, sums)])
     rows.append(["all", *_cells(found, totals)])
     for end in ("low", "high"):
         rows.append([f"  {end}", "", "", "", *(_amount(totals, measure, end) for measure in SHOWN), ""])

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from serving.worker_node import serve_part
@@ -96,7 +95,7 @@ def _describe(outlines: Sequence[ConditionOutline], words: str) -> Iterator[str]
     titles = ["", "runs", "episodes", "sleeps", "requests at most"]
     rows = [titles + (["tokens", "engine h"] if has_estimates else [])]
     for each in outlines:
-        name = "all" if each.condition is None else " ".join(msgspec.structs.astuple(each.condition))
+        name = "all" if each.condition is None else str(each.condition)
         counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
         row = [name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"]
         if has_estimates:

@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from serving.model_configs import MODELS
 from speedrunner.config.names import CONFIGS, name_class, run_name
 from speedrunner.config.schema import (
@@ -87,7 +85,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
         content["run"] = {**run, "dir": "runs"}
     config = from_mapping(content)
     path = Path("runs", run_name(config)) if unnamed else Path(config.run.dir).expanduser()
-    return replace(config, run=replace(config.run, dir=str(path)))
+    return config.with_run(dir=str(path))
 
 
 def name_method(overrides: Sequence[str]) -> str:

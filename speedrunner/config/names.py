@@ -45,6 +45,9 @@ class ConditionName(msgspec.Struct, frozen=True, order=True):
     method: str
     model: str
 
+    def __str__(self) -> str:
+        return f"{self.env} {self.method} {self.model}"
+
 
 def condition_name(config: Config) -> ConditionName:
     """Return the name of a run's condition."""

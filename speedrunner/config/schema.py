@@ -220,6 +220,10 @@ class Config(msgspec.Struct, frozen=True):
     #: Lowest severity of the messages that are shown.
     verbosity: Literal["debug", "info", "warning", "error"] = "info"
 
+    def with_run(self, **changes: object) -> Config:
+        """Return a copy with other values in `run`."""
+        return msgspec.structs.replace(self, run=msgspec.structs.replace(self.run, **changes))
+
 
 def default_mapping() -> dict[str, Any]:
     """Return every key with a default, in its YAML form; `run.dir` is null."""

@@ -43,7 +43,7 @@ class ContextWarning(msgspec.Struct, frozen=True):
 
     def describe(self) -> str:
         """Return the warning as one line."""
-        names = ", ".join(" ".join(msgspec.structs.astuple(name)) for name in self.conditions)
+        names = ", ".join(map(str, self.conditions))
         when = "at"
         reason = f"prompts start at {self.first_prompt:,.0f} tokens and grow by {self.growth:,.0f} a call"
         if not self.episodes:

@@ -98,7 +98,7 @@ def forecast(setups: Sequence[Setup], known: pandas.DataFrame, prices: str = OWN
     """
     found = [each for each in (_forecast(setup, known, prices) for setup in setups) if each is not None]
     if not found:
-        there = [" ".join(msgspec.structs.astuple(each)) for each in known["condition_name"].unique()]
+        there = [str(each) for each in known["condition_name"].unique()]
         raise NothingMeasured(
             f"no measured run has the condition and episode budgets of any of these {len(setups)} runs"
             f" (measured: {', '.join(there) or 'none'}): play a pilot first, such as scale=pilot"

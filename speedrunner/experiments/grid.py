@@ -194,7 +194,7 @@ class Grid:
 
     def _placed_in_root(self, config: Config) -> Config:
         """Return a configuration with the directory of its name."""
-        return replace(config, run=replace(config.run, dir=str(self.root / run_name(config))))
+        return config.with_run(dir=str(self.root / run_name(config)))
 
     @contextmanager
     def _name_cell(self, number: int, cell: Cell) -> Iterator[None]:

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 import pandas
-from msgspec.structs import replace
 
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import LibraryConfig
@@ -85,7 +84,7 @@ def transfer_table(transfers: Sequence[Transfer]) -> Table:
 
 def _is_transfer(source: RunResult, run: RunResult) -> bool:
     config = run.config
-    own = condition_name(replace(config, run=replace(config.run, start_from=None)))
+    own = condition_name(config.with_run(start_from=None))
     return (
         config.library == LibraryConfig()
         and (own.env, own.method) == (source.condition_name.env, source.condition_name.method)

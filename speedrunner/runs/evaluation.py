@@ -7,8 +7,6 @@ import shlex
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import compose_stored
@@ -27,7 +25,7 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
     """
     directory, version = find_policy(source)
     config = compose_stored(directory, [*overrides, "run.rollouts=0"], trust)
-    run = replace(config.run, start_from=f"{directory.path}:{version}")
+    config = config.with_run(start_from=f"{directory.path}:{version}")
     if not any(override.startswith("run.dir=") for override in overrides):
         what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.name}")
         if config.library.visible_last is not None:
@@ -39,5 +37,5 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
                 f"{folder} already contains a run. To continue it, if it is your evaluation, set"
                 f" run.dir={shlex.quote(str(folder))}"
             )
-        run = replace(run, dir=str(folder))
-    return replace(config, run=run)
+        config = config.with_run(dir=str(folder))
+    return config
