@@ -18,17 +18,16 @@ from serving.model import Model
 from serving.probes.start_check import StartCheck
 from serving.reconciliation import Reconciliation
 from speedrunner.agents.actor import Actor
-from speedrunner.config.schema import differences, to_yaml
+from speedrunner.config.schema import to_yaml
 from speedrunner.results.ledger import spent_usd
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
+from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due, unfinished_steps
 from speedrunner.runs.executor import Executor
-from speedrunner.runs.extension import extend_config, find_extension
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.identity import accept_changes, identity
-from speedrunner.runs.moved_settings import settings_here
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
@@ -39,7 +38,6 @@ from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
 from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.worker_pool import WorkerPool
 
 READING_S = 10.0
@@ -220,7 +218,7 @@ class OpenRun:
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
             stored = directory.read().settings
             if stored.run.rollouts < setup.config.run.rollouts:  # recorded in the changes of the process
-                directory.replace_config(to_yaml(extend_config(stored, setup.config.run.rollouts)))
+                directory.replace_config(to_yaml(stored.with_run(rollouts=setup.config.run.rollouts)))
             self.progress.begin(model.engine.meter, lambda: engines.actor.queued)
             executor = Executor(
                 directory=directory,
@@ -291,24 +289,6 @@ async def open_run(
                 progress.say(f"the run is extended: {extension}")
                 process = msgspec.structs.replace(process, changes=[extension, *process.changes])
             yield OpenRun(setup, directory, process, left, ledger, progress)
-
-
-def check_configuration(run: RunData, setup: Setup) -> str | None:
-    """Return the change if a configuration extends a stored run; `None` if it is the same.
-
-    Raises:
-        RunDirectoryError: the stored run has another configuration, or cannot be extended; `run.start_from`
-            names no policy.
-        InvalidPlan: the environment has too few training tasks.
-    """
-    if extension := find_extension(run, setup):
-        return extension
-    if changed := differences(settings_here(run, setup), setup.config):
-        raise RunDirectoryError(
-            f"{run.path} has another configuration: {'; '.join(changed)}; undo the change, or start"
-            " another run with run.dir=NEW"
-        )
-    return None
 
 
 def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:

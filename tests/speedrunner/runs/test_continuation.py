@@ -9,7 +9,7 @@ import pytest
 from serving.errors import SpendingCapReached
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
-from speedrunner.runs.extension import find_extension
+from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.outline import outline
 from speedrunner.runs.setup import set_up
 from speedrunner.store.process_notes import process_lines
@@ -146,7 +146,7 @@ def test_a_run_whose_longer_plan_is_another_is_refused(
     write_config(run)
     longer = set_up(compose(run.overrides("run.rollouts=4")))
     with pytest.raises(RunDirectoryError) as error:
-        find_extension(run.data, longer)
+        check_configuration(run.data, longer)
     assert str(error.value) == (
         f"{run.dir} cannot be extended to 4 rollouts: {reason}; continue in another run:"
         f" run.start_from={run.dir} run.dir=NEW"
@@ -160,8 +160,8 @@ def test_an_evaluation_that_would_have_carried_history_is_refused(
     write_config(run)
     longer = set_up(compose(run.overrides("run.rollouts=4")))
     with pytest.raises(RunDirectoryError, match="has no copy of the training history; continue in"):
-        find_extension(run.data, longer)
-    assert find_extension(run.data, set_up(compose(run.overrides()))) is None
+        check_configuration(run.data, longer)
+    assert check_configuration(run.data, set_up(compose(run.overrides()))) is None
 
 
 async def test_a_run_that_its_budget_ended_is_refused(corridor: Runs) -> None:
