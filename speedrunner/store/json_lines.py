@@ -79,24 +79,23 @@ def read_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> l
             other than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
-    decode, room, found = make_decoder(type_), DECODED_BYTES, list[Record]()
-    for number, _, line in iterate_lines(path):
-        room -= decoded_bytes(line, room)
-        if room < 0:
-            raise StorageError(f"{path}, line {number}: {TOO_DENSE}")
-        try:
-            found.append(decode(line, f"{path}, line {number},"))
-        except StorageError as error:
-            leave_out(error, left_out)
-    return found
+    return list(iterate_records(path, type_, left_out, DECODED_BYTES))
 
 
-def iterate_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> Iterator[Record]:
-    """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory and without
-    limit.
+def iterate_records(
+    path: Path, type_: type[Record], left_out: LeftOut = None, limit: int | None = None
+) -> Iterator[Record]:
+    """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory.
+
+    Args:
+        limit: largest size of all decoded records, in bytes.
     """
-    decode = make_decoder(type_)
+    decode, room = make_decoder(type_), limit
     for number, _, line in iterate_lines(path):
+        if room is not None:
+            room -= decoded_bytes(line, room)
+            if room < 0:
+                raise StorageError(f"{path}, line {number}: {TOO_DENSE}")
         try:
             record = decode(line, f"{path}, line {number},")
         except StorageError as error:
