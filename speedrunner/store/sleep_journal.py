@@ -72,8 +72,7 @@ def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[Sleep
 
 def find_lost_requests(ledger: Sequence[LedgerRow], record: SleepRecord) -> list[str]:
     """Return the ids of a sleep's requests whose answers are not in its record: a kill lost them."""
-    conversations = [*(each.turns for each in record.agents), *(each.turns for each in record.attempts)]
-    used = {turn.request for turns in conversations for turn in turns}
+    used = {turn.request for turn in record.turns}
     own = (sleep_key(record.sleep), str(record.attempt))
     rows = (row for row in ledger if attempt_of(row.labels) == own and not row.wasted)
     return [row.request for row in rows if row.request not in used]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import chain
 
 from msgspec.structs import astuple
 
@@ -47,9 +46,7 @@ def _check_used_tokens(subject: Subject, found: Differences, is_finished: bool) 
         if attempts.get(key) == attempt:
             recorded[key, attempt] = played.trajectory.usage
     for record in subject.run.sleeps:
-        parts = chain((each.turns for each in record.agents), (each.turns for each in record.attempts))
-        usages = (turn.usage for turns in parts for turn in turns)
-        recorded[sleep_key(record.sleep), record.attempt] = sum(usages, Usage())
+        recorded[sleep_key(record.sleep), record.attempt] = record.usage
     spent = dict.fromkeys(recorded, Usage())
     for row in subject.run.requests:
         labels = Labels.of(row.labels)
