@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 import subprocess
+from collections.abc import Iterable
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from serving.model_configs import CHECKOUT
@@ -19,13 +21,15 @@ def versions() -> dict[str, str]:
 
     Packages that are not installed are left out; `code` says if the checkout has uncommitted changes.
     """
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
+    return {"python": platform.python_version(), **installed(PACKAGES), "code": _commit()}
+
+
+def installed(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of packages. Those that are not installed are left out."""
+    found: dict[str, str] = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    found["code"] = _commit()
     return found
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import platform
 from collections.abc import Iterable, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from envs.env_registry import REGISTRY
 from serving.model_configs import CHECKOUT
 from speedrunner.config.named import split
 from speedrunner.findings import Finding, failure, ok
+from speedrunner.runs.versions import installed
 from speedrunner.store.json_records import read_record
 from speedrunner.workers.environment_check import PROCESSES, hashes_in_workers
 from speedrunner.workers.worker_messages import HashPlays
@@ -204,13 +204,8 @@ def find_bundled(
 
 
 def _versions(env: str) -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in ("speedrunner", *REGISTRY.find(env).packages):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    packages = installed(["speedrunner", *REGISTRY.find(env).packages])
+    return {"python": platform.python_version(), **packages}
 
 
 def _made(certificate: Certificate) -> str:

@@ -6,7 +6,6 @@ import asyncio
 import shutil
 import time
 from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
 
 from serving.engine.gpus import Gpu, read_gpus
 from serving.engine.toolkit import find_toolkit
@@ -21,7 +20,7 @@ from speedrunner.bench.rollout_speed import measure_timed_rollout
 from speedrunner.bench.rollouts import Rollout
 from speedrunner.bench.tool_probe import probe_tools
 from speedrunner.runs.machine import machine
-from speedrunner.runs.versions import versions
+from speedrunner.runs.versions import installed, versions
 
 MAIN = "main"
 """The server with the unchanged model config."""
@@ -52,12 +51,7 @@ def _describe_machine() -> Measurement:
         facts[f"GPU {gpu.id}"] = f"{gpu.name}, {gpu.total} MiB, compute capability {capability}"
     if gpus:
         facts |= {"driver": gpus[0].driver, "CUDA toolkit (nvcc)": _toolkit()}
-    facts |= versions()
-    for package in MORE_PACKAGES:
-        try:
-            facts[package] = version(package)
-        except PackageNotFoundError:
-            continue
+    facts |= versions() | installed(MORE_PACKAGES)
     rows = [{"name": name, "value": value} for name, value in facts.items()]
     return Measurement("Machine and versions", tables=[Table("environment", rows)])
 
