@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from serving.model_configs import MODELS
-from speedrunner.config.names import CONFIGS, name_class, run_name
+from speedrunner.config.names import CONFIGS, name_class, read_mapping, run_name
 from speedrunner.config.schema import (
     ClassConfig,
     Config,
@@ -20,7 +19,6 @@ from speedrunner.config.schema import (
     to_mapping,
 )
 from typed.plain_records import as_written, flat, keys_of, unknown_key
-from typed.plain_yaml import NotPlain, read_plain_file
 from typed.typed_values import suggest
 
 if TYPE_CHECKING:
@@ -116,23 +114,6 @@ def group_file(group: str, choice: object) -> Path:
 def env_settings(options: Iterable[str]) -> list[str]:
     """Return an environment's options as settings. Those whose key has a dot are settings already."""
     return [each if "." in each.partition("=")[0] else f"env.{each}" for each in options]
-
-
-def read_mapping(file: Path) -> dict[str, Any]:
-    """Return the settings in a file, which may be empty. Raises `InvalidConfig`."""
-    return copy.deepcopy(_read_mapping(file))
-
-
-@cache
-def _read_mapping(file: Path) -> dict[str, Any]:
-    try:
-        content = read_plain_file(file)
-    except NotPlain as error:
-        raise InvalidConfig(str(error)) from None
-    content = {} if content is None else content
-    if not isinstance(content, dict):
-        raise InvalidConfig(f"{file} must be a mapping of settings")
-    return content
 
 
 def _nest(key: str, value: object) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import re
 from collections.abc import Mapping, Sequence
@@ -10,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from serving.model_configs import CHECKOUT
-from speedrunner.config.schema import ClassConfig, Config
+from speedrunner.config.schema import ClassConfig, Config, InvalidConfig
+from typed.plain_yaml import NotPlain, read_plain_file
 
 CONFIGS = CHECKOUT / "configs"
 
@@ -120,8 +121,24 @@ def _plain(text: str) -> str:
     return re.sub(r"[^\w.-]+", "_", text)
 
 
-@cache
 def _file(group: str, name: str) -> Mapping[str, Any]:
     """Return the content of a group's file; empty if there is none."""
     file = CONFIGS / group / f"{name}.yaml"
-    return yaml.safe_load(file.read_text()) if re.fullmatch(r"\w+", name) and file.exists() else {}
+    return read_mapping(file) if re.fullmatch(r"\w+", name) and file.exists() else {}
+
+
+def read_mapping(file: Path) -> dict[str, Any]:
+    """Return the settings in a file, which may be empty. Raises `InvalidConfig`."""
+    return copy.deepcopy(_read_mapping(file))
+
+
+@cache
+def _read_mapping(file: Path) -> dict[str, Any]:
+    try:
+        content = read_plain_file(file)
+    except NotPlain as error:
+        raise InvalidConfig(str(error)) from None
+    content = {} if content is None else content
+    if not isinstance(content, dict):
+        raise InvalidConfig(f"{file} must be a mapping of settings")
+    return content

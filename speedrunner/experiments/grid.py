@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.config.compose import compose, group_choices, group_file, name_method, read_mapping
-from speedrunner.config.names import CONFIGS, run_name
+from speedrunner.config.compose import compose, group_choices, group_file, name_method
+from speedrunner.config.names import CONFIGS, read_mapping, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
 from speedrunner.experiments.grid_file import Cell, read_cells, setting_text, setting_texts
 from speedrunner.experiments.stored_library import GIVEN, PARTS, stored_runs
