@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import stat
 from collections.abc import Coroutine
 from contextlib import suppress
@@ -16,7 +15,7 @@ from speedrunner.cli.output import say_error
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.loopback import new_token
 from speedrunner.runs.drain import Drain, Interrupted
-from speedrunner.store.files import explain_errors
+from speedrunner.store.files import explain_errors, open_new
 
 SESSIONS = 4
 
@@ -48,8 +47,8 @@ def read_token(file: Path) -> str:
         file = file.expanduser()  # a shell leaves --token-file=~/FILE as it is
     with explain_errors(file, "read"):
         if not file.exists():
-            with os.fdopen(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as created:
-                created.write(new_token() + "\n")
+            with open_new(file) as created:
+                created.write(f"{new_token()}\n".encode())
         mode = stat.S_IMODE(file.stat().st_mode)
         token = file.read_text(encoding="utf-8", errors="replace").strip()
     if mode & 0o077:

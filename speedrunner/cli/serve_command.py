@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.store.files import open_new
 
 POLL_S = 0.5
 
@@ -117,8 +117,8 @@ def _key_file(path: Path, key: str | None) -> Iterator[Path | None]:
         yield None
         return
     try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
-            file.write(key + "\n")
+        with open_new(path) as file:
+            file.write(f"{key}\n".encode())
     except OSError as error:
         raise ServerFailed(f"the API key cannot be written to {path}: {error.strerror}") from error
     try:
