@@ -83,9 +83,7 @@ def graph(run: RunPath, version: Version = None, trust: Trust = None) -> None:
     Example: speedrunner library graph runs/demo
     """
     directory, found = _find(run, version)
-    env = stored_env(directory, trust or [])
-    env.close()
-    library, _ = load_library(directory, found, env.primitives)
+    library, _ = load_library(directory, found, trust or [])
     say(*graph_lines(library))
 
 
@@ -160,17 +158,20 @@ def _find(run: Path, version: int | None) -> tuple[RunData, int]:
     return find_policy(str(run) if version is None else f"{run}:{version}")
 
 
-def load_library(
-    directory: RunData, version: int, primitives: tuple[Primitive, ...] | None = None
-) -> tuple[Library, str]:
+def load_library(directory: RunData, version: int, trust: Sequence[str] | None = None) -> tuple[Library, str]:
     """Return the library and the notes of a stored version. Raises `InvalidPolicy`.
 
     Args:
-        primitives: the environment's primitives, to check the library again; `None` trusts the stored
-            library.
+        trust: checks the library again, with the primitives of the run's environment; names of foreign
+            classes and model configs that it may use. `None` trusts the stored library.
     """
     policy = directory.policies.load(version)
+    primitives: tuple[Primitive, ...] = ()
+    if trust is not None:
+        env = stored_env(directory, trust)
+        env.close()
+        primitives = env.primitives
     try:
-        return Library(primitives or ()).of(policy, trusted=primitives is None), policy.notes
+        return Library(primitives).of(policy, trusted=trust is None), policy.notes
     except InvalidPolicy as error:
         raise InvalidPolicy(f"{directory.path}: {error}") from error

@@ -13,7 +13,6 @@ from speedrunner.cli.output import say
 from speedrunner.export.skill_package import check_name, write_package
 from speedrunner.results.library_label import label_library
 from speedrunner.runs.stored_policy import find_policy
-from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.files import read_content
 from speedrunner.store.folders import check_new
 from speedrunner.store.json_records import as_record
@@ -69,9 +68,7 @@ def export(
     policy = run.policies.load(version)
     if not policy.skills:
         raise InvalidPolicy(f"{run.path}: policy v{version:04d} has no skills to export")
-    env = stored_env(run, trust or [])
-    env.close()
-    library, _ = load_library(run, version, env.primitives)
+    library, _ = load_library(run, version, trust or [])
     proof, digest = None, None
     if certificate is not None:
         proof = read_content(certificate, CERTIFICATE_BYTES)
