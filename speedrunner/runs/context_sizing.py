@@ -63,9 +63,9 @@ def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setu
         return setup
     before = processes[-1]
     actor = _with_recorded_context(path, before.actor, setup.model_config)
-    if setup.inducer_model_config is setup.model_config:
-        return replace(setup, model_config=actor, inducer_model_config=actor)
-    others = _with_recorded_context(path, before.inducer, setup.inducer_model_config)
+    others = actor
+    if setup.inducer_model_config is not setup.model_config:
+        others = _with_recorded_context(path, before.inducer, setup.inducer_model_config)
     return replace(setup, model_config=actor, inducer_model_config=others)
 
 
