@@ -22,15 +22,10 @@ from envs.text_env import (
 )
 
 if TYPE_CHECKING:
-    from numpy import uint8
-    from numpy.typing import NDArray
-
     from envs.crafter_game import Game
 
 TASKS = ("default",)
 READ = "get_current_observation"
-FRAME_UNIT = 32
-"""Side of a cell in a frame, in pixels."""
 MOST_ZOMBIES = 100
 """Highest zombie frequency. Above it, a chunk would aim at more zombies than it has cells."""
 
@@ -224,11 +219,6 @@ class Crafter(TextEnv):
         """Return the names of upstream's textures for the cells of the snapshot's `window`, row by row:
         `grass`, or `grass.cow` with a creature. Raises `EpisodeOver` before the first reset."""
         return crafter_text.textures(self._started())
-
-    def frame(self) -> NDArray[uint8]:
-        """Draw what the player sees and has: 288 x 288 pixels, red, green and blue as [row, column, color].
-        Raises `EpisodeOver` before the first reset."""
-        return self._started().picture(FRAME_UNIT)
 
     def _observation(self, game: Game) -> str:
         return crafter_text.describe(crafter_text.snapshot(game), self._view)

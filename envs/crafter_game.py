@@ -10,8 +10,6 @@ from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
-from crafter import constants, engine
-from numpy.typing import NDArray
 
 from envs.crafter_terrain import generate
 from envs.crafter_world import AREA, Chunk, Cow, Player, Skeleton, World, Zombie
@@ -23,8 +21,6 @@ BALANCE_EVERY = 10
 NIGHT_DRAWS = 63 * 49
 """Number of draws that upstream's rendering takes from the world's stream in a tick of darkness: one for each
 pixel of the landscape in its picture of 64x64 (9x7 cells of 7x7 pixels)."""
-LANDSCAPE, BELONGINGS = (9, 7), (9, 2)
-"""Cells of a picture: the landscape above, the player's belongings below."""
 
 
 class Population(NamedTuple):
@@ -68,7 +64,6 @@ class Game:
     def __init__(self, zombie_frequency: float = 1.0) -> None:
         self._zombie_frequency = zombie_frequency
         self.world = World()
-        self._landscape: engine.LocalView | None = None
 
     def reset(self, seed: int) -> None:
         """Start the first episode of upstream's `Env(seed=seed)`."""
@@ -102,25 +97,6 @@ class Game:
             self._watch_nearby()
         if world.daylight < 0.5:
             world.random.random_sample(NIGHT_DRAWS)
-
-    def picture(self, unit: int) -> NDArray[np.uint8]:
-        """Draw what the player sees and has, as upstream does. The random stream does not change.
-
-        Args:
-            unit: side of a cell in pixels.
-
-        Returns:
-            Red, green and blue as [row, column, color].
-        """
-        if self._landscape is None:
-            textures = engine.Textures(constants.root / "assets")
-            self._landscape = engine.LocalView(self.world, textures, LANDSCAPE)
-            self._belongings = engine.ItemView(textures, BELONGINGS)
-        before = self.world.random.get_state(legacy=False)
-        landscape = self._landscape(self.player, np.array((unit, unit)))
-        self.world.random.set_state(before)
-        belongings = self._belongings(self.player.inventory, (unit, unit))
-        return np.concatenate([landscape, belongings], axis=1).astype(np.uint8).transpose((1, 0, 2))
 
     def _watch_nearby(self) -> None:
         """List the objects that can come within reach before the next balancing; those farther away do not

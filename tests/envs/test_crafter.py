@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from envs import (
@@ -161,17 +160,6 @@ class TestActing:
             for name, texture in zip(names, textures, strict=True):
                 lowest, _, thing = texture.partition(".")
                 assert name == (thing.partition("-")[0] or lowest)
-
-    def test_a_frame_is_drawn_and_changes_nothing(self) -> None:
-        drawn, undrawn = start(), start()
-        for _ in range(160):  # into the night
-            drawn.call("noop")
-            undrawn.call("noop")
-            frame = drawn.frame()
-        assert (frame.shape, frame.dtype) == ((288, 288, 3), np.uint8)
-        assert 0 < frame.mean() < 255
-        assert drawn.snapshot() == undrawn.snapshot()
-        assert drawn._game.world.random.uniform() == undrawn._game.world.random.uniform()
 
 
 class TestEnding:

@@ -137,26 +137,6 @@ class TestNight:
         assert dark == list(range(NIGHT, NEXT_DAY))
 
 
-class TestPicture:
-    def test_by_day_it_is_upstreams(self) -> None:
-        theirs, game = upstream(5), ours(5)
-        for action in np.random.RandomState(5).randint(17, size=40):
-            theirs.step(action)
-            game.step(constants.actions[action])
-            assert np.array_equal(game.picture(32), theirs.render((288, 288)))
-
-    @pytest.mark.parametrize("ticks", [0, NIGHT + 40])
-    def test_it_leaves_the_state_as_it_was(self, ticks: int) -> None:
-        game = ours(5)
-        for _ in range(ticks):
-            game.step("noop")
-        before = whole_state(game.world)
-        picture = game.picture(32)
-        assert (picture.shape, picture.dtype) == ((288, 288, 3), np.uint8)
-        assert whole_state(game.world) == before
-        assert np.array_equal(picture, game.picture(32))
-
-
 class TestZombieFrequency:
     """Paper, Appendix D.6."""
 
