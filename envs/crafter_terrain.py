@@ -13,20 +13,12 @@ from typing import Any
 
 import numpy as np
 from crafter import constants
+from numba import njit
 from numpy.typing import NDArray
 from opensimplex import OpenSimplex
 from opensimplex.internals import _noise3
 
 from envs.crafter_world import AREA, Cow, Skeleton, World, Zombie
-
-try:
-    from numba import njit
-except ImportError:
-
-    def njit(**_: Any) -> Any:
-        """Return the function unchanged."""
-        return lambda function: function
-
 
 ORES_AND_TREES = {"coal": 0.85, "iron": 0.75, "diamond": 0.994, "tree": 0.8}
 CREATURES = {Cow: 0.985, Zombie: 0.993, Skeleton: 0.95}
