@@ -181,7 +181,7 @@ _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 REPLY_LIMIT = 256 * 2**20
-"""Most bytes of one reply. The bounds on recorded values keep replies far below it."""
+"""Most bytes of one reply. The bounds on recorded values keep records of calls far below it."""
 
 
 class InvalidReply(Exception):
@@ -196,14 +196,11 @@ def pack(message: Request) -> bytes:
 def encode_reply(reply: Reply) -> bytes:
     """Return a reply's body. Readers accept it whatever the environment returns.
 
-    A record that is too large loses the calls below the tool call, and says how many. If an environment's
-    text or outcome cannot be written at all, the reply becomes a `Fault`.
+    If an environment's text or outcome is too large or cannot be written, the reply becomes a `Fault`.
     """
     encode = msgspec.json.encode
     try:
         body = encode(reply)
-        if len(body) > REPLY_LIMIT and isinstance(reply, Executed):
-            body = encode(msgspec.structs.replace(reply, node=_prune_call(reply.node)))
     except Exception as error:
         return encode(Fault(f"the reply cannot be written as JSON: {type(error).__name__}: {error}", ""))
     if len(body) > REPLY_LIMIT:
@@ -240,13 +237,3 @@ def decode_reply(body: bytes) -> Reply:
         return _REPLIES.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidReply(str(error)) from error
-
-
-def _prune_call(node: CallNode) -> CallNode:
-    """Return the call alone; the calls below it are counted."""
-    below, open_nodes = 0, [node]
-    while open_nodes:
-        calls = open_nodes.pop().calls
-        below += len(calls)
-        open_nodes += calls
-    return msgspec.structs.replace(node, calls=[], omitted=node.omitted + below)

@@ -80,18 +80,6 @@ async def test_a_reply_that_breaks_off() -> None:
         await received(reply_bytes(Ready())[:-1])
 
 
-async def test_a_record_that_is_too_large_loses_its_calls_and_counts_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(worker_messages, "REPLY_LIMIT", 2_000)
-    inner = CallNode("inner", "skill", {}, calls=[CallNode("note", "skill", {}, result="x" * 3_000)])
-    node = CallNode("go", "skill", {}, result=True, actions=3, calls=[inner, inner], omitted=1)
-    reply = await received(reply_bytes(executed(node)))
-    assert isinstance(reply, Executed)
-    assert (reply.node.calls, reply.node.omitted) == ([], 5)
-    assert (reply.node.result, reply.node.actions, reply.actions) == (True, 3, 3)
-
-
 async def test_what_the_environment_makes_too_large_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_messages, "REPLY_LIMIT", 2_000)
     reply = await received(reply_bytes(executed(CallNode("look", "primitive", {}), {"map": "x" * 3_000})))
