@@ -26,8 +26,7 @@ from starlette.types import Message, Receive, Scope, Send
 from speedrunner.loopback import find_refusal
 from speedrunner.skill_server.game import Game
 from speedrunner.skill_server.mcp_server import make_server
-from speedrunner.skill_server.player import Player
-from speedrunner.skill_server.session_limits import IDLE_S, describe_full
+from speedrunner.skill_server.player import IDLE_S, Player, describe_full
 from speedrunner.workers.worker_pool import WorkerPool
 
 PATH = "/mcp"

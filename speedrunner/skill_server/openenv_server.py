@@ -29,8 +29,7 @@ from speedrunner.skill_server.openenv_session import (
     OpenEnvSession,
     TextAction,
 )
-from speedrunner.skill_server.player import Player
-from speedrunner.skill_server.session_limits import IDLE_S, describe_full
+from speedrunner.skill_server.player import IDLE_S, Player, describe_full
 from speedrunner.workers.worker_pool import WorkerPool
 
 QUEUED = 8

@@ -12,7 +12,7 @@ import pytest
 
 from speedrunner.skill_server import http_sessions
 from speedrunner.skill_server.http_sessions import PATH, HttpSessions
-from speedrunner.skill_server.session_limits import IDLE_S
+from speedrunner.skill_server.player import IDLE_S
 from tests.processes import HANGS_S
 from tests.speedrunner.skill_server.samples import INITIALIZE, Lender, make_game
 
