@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import inspect
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from envs import Opening, TextEnv
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import common_prefix
 from serving.usage import Usage
-from speedrunner.agents.loop import plain_messages
+from speedrunner.agents.loop import ToolReply, plain_messages
 from speedrunner.agents.reading import merge_repeats, write_call
 from speedrunner.agents.rendering import render
 from speedrunner.config.schema import Config, LibraryConfig
@@ -23,7 +24,8 @@ from speedrunner.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.sandbox.code_session import load_failure
 from speedrunner.store.labels import Labels
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import CallNode, Message, Policy
+from speedrunner.store.records import CallNode, Message, Policy, Termination
+from speedrunner.workers.env_worker import EnvWorker
 from speedrunner.workers.worker_messages import Executed
 
 if TYPE_CHECKING:
@@ -33,10 +35,8 @@ DONE_SHOWN = 10
 """Number of a failed skill's last primitive calls that the actor is shown; equal calls in a row count as one.
 """
 
-SUBMIT_ANSWER = ToolSpec(
-    name="submit_answer",
-    doc="Declare the task complete. This ends the episode.",
-    parameters={"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+SUBMIT_ANSWER = ToolSpec.from_signature(
+    "submit_answer", inspect.Signature(), "Declare the task complete. This ends the episode."
 )
 """The tool that ends an episode of an environment whose `submits` is true."""
 
@@ -230,6 +230,32 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
         if text is not None and not any(text[:limit_chars] in part for part in parts):
             parts.append(title + _cut(text, limit_chars))
     return "\n\n".join(parts)
+
+
+async def execute_call(
+    worker: EnvWorker, call: ToolCall, config: Config, remaining_s: float
+) -> tuple[ToolReply, Executed | None]:
+    """Run a primitive, a public skill or `submit_answer`. The reply contains any error of the call.
+
+    Args:
+        worker: plays the episode.
+        config: sets the limits of one call and of the reply's length.
+        remaining_s: seconds that are left of the episode.
+
+    Returns:
+        The reply, and the worker's report; `None` for `submit_answer`, which the worker does not know.
+
+    Raises:
+        WorkerError: the environment broke.
+    """
+    if call.name == SUBMIT_ANSWER.name:
+        node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
+        return ToolReply("The answer is submitted.", node, Termination.SUBMITTED), None
+    left_s = max(remaining_s, 0.001)
+    limit_s = min(config.sandbox.call_wall_s or left_s, left_s)
+    executed = await worker.execute(call, limit_s, config.sandbox.call_actions)
+    text = actor_view(executed, config.run.reply_chars)
+    return ToolReply(text, executed.node, executed.termination), executed
 
 
 def _describe_progress(node: CallNode) -> str | None:

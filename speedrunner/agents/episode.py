@@ -14,10 +14,9 @@ from envs import Opening, Task
 from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
-from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec
+from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, execute_call
 from speedrunner.agents.loop import AgentLimits, Execute, ToolReply, plain_messages, run_agent
 from speedrunner.agents.toolbox import Toolbox
-from speedrunner.agents.world_call import execute_call
 from speedrunner.library.library import Library
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.labels import Labels

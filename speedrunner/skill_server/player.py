@@ -14,10 +14,9 @@ import msgspec
 from envs import Outcome, Task
 from serving.errors import InvalidCall
 from serving.tokens.tools import ToolCall, checked_call
-from speedrunner.agents.actor import task_text
+from speedrunner.agents.actor import execute_call, task_text
 from speedrunner.agents.loop import AgentLimits
 from speedrunner.agents.typed_call import UnreadableLine, read_call
-from speedrunner.agents.world_call import execute_call
 from speedrunner.skill_server.game import START, Game
 from speedrunner.store.records import Termination
 from speedrunner.workers.env_worker import EnvWorker, WorkerError

@@ -3,6 +3,7 @@ judges."""
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -36,15 +37,10 @@ from speedrunner.store.policies import InvalidPolicy
 PROGRAMMER = "programmer"
 """Role of the actor that writes programs, with the budgets of code-writing roles."""
 
-RUN_PROGRAM = ToolSpec(
-    name="run_program",
-    doc="Run a program. `source` is its main function, after the helper functions that it needs, if any.",
-    parameters={
-        "type": "object",
-        "properties": {"source": {"type": "string"}},
-        "required": ["source"],
-        "additionalProperties": False,
-    },
+RUN_PROGRAM = ToolSpec.from_signature(
+    "run_program",
+    inspect.Signature([inspect.Parameter("source", inspect.Parameter.KEYWORD_ONLY, annotation=str)]),
+    "Run a program. `source` is its main function, after the helper functions that it needs, if any.",
 )
 
 
