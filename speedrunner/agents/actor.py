@@ -15,7 +15,7 @@ from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import common_prefix
 from serving.usage import Usage
 from speedrunner.agents.loop import ToolReply, plain_messages
-from speedrunner.agents.reading import merge_repeats, write_call
+from speedrunner.agents.reading import merge_repeats, result_text, write_call
 from speedrunner.agents.rendering import render
 from speedrunner.config.schema import Config, LibraryConfig
 from speedrunner.library.library import Library
@@ -224,7 +224,7 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
         if (done := _describe_progress(node)) is not None:
             parts.append(_cut(done, limit_chars))
     elif node.result is not None or executed.observation is None:
-        parts.append(_cut(_text(node.result), limit_chars))
+        parts.append(_cut(result_text(node.result), limit_chars))
     for title, text in (("Last observation:\n", executed.observation), ("", executed.free_observation)):
         # Skip it if the parts already show as much of it as would be shown here.
         if text is not None and not any(text[:limit_chars] in part for part in parts):
@@ -268,12 +268,6 @@ def _describe_progress(node: CallNode) -> str | None:
     last = ", ".join(merge_repeats(write_call(each.name, each.arguments) for each in calls)[-DONE_SHOWN:])
     calls_shown = "the last recorded calls" if omitted else "the last calls"
     return f"Before that it made {count} ({node.actions} actions); {calls_shown}: {last}"
-
-
-def _text(result: object) -> str:
-    if result is None:
-        return "None"  # as Python prints it: most primitives of Crafter return None (paper, Appendix D.2)
-    return result if isinstance(result, str) else msgspec.json.encode(result).decode()
 
 
 def _cut(text: str, limit: int) -> str:

@@ -167,7 +167,8 @@ def _silent(call: Json) -> str | None:
 
 
 def result_text(result: Any) -> str:
-    """Return a result as the actor reads it; `None` becomes "None"."""
+    """Return a result as the actor reads it. `None` becomes "None", as Python prints it: most primitives of
+    Crafter return None (paper, Appendix D.2)."""
     if result is None or isinstance(result, str):
         return str(result)
     return json.dumps(result, ensure_ascii=False, separators=(",", ":"))
