@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator
 from types import CodeType
 
 from speedrunner.library.definition import Definition
-from speedrunner.library.rules import SHOWN_PROBLEMS, SOURCE_LIMIT, Problem, suggestion
+from speedrunner.library.rules import NAME_LIMIT, SHOWN_PROBLEMS, SOURCE_LIMIT, Problem, suggestion
 from speedrunner.library.signature import Types, is_from, is_literal, is_text, read_signature
 from speedrunner.library.source import compile_source, parse_source
 from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
@@ -30,9 +30,6 @@ RESERVED = frozenset({"submit_answer"})
 
 CLASS_LIMIT = 2_000
 """Maximum characters of one class. Classes carry data between skills; behavior belongs in skills."""
-
-NAME_LIMIT = 64
-"""Maximum characters of a skill's name; model tool formats allow no more."""
 
 _IN_CLASSES = ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign | ast.Assign | ast.Pass
 

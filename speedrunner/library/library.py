@@ -99,12 +99,7 @@ class Library:
     def last_visible(self, count: int) -> Library:
         """Return it with at most `count` public skills: those that were added to the library last."""
         public = [each.name for each in self.skills if each.public]
-        hidden = set(public[: max(len(public) - count, 0)])
-        skills = (
-            msgspec.structs.replace(each, public=False) if each.name in hidden else each
-            for each in self.skills
-        )
-        return replace(self, skills=tuple(skills))
+        return self.hide_skills(public[: max(len(public) - count, 0)])
 
     def hide_skills(self, names: Collection[str]) -> Library:
         """Return it with these public skills private; other skills can still call them.

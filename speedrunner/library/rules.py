@@ -16,8 +16,8 @@ DEFINITION_LIMIT = 5_000
 SOURCE_LIMIT = 20_000
 """Maximum characters of the source of one edit, and therefore of each function and each constant."""
 
-NAME_LIMIT = 200
-"""Maximum characters of a function's new name, which replaces the old one in all callers."""
+NAME_LIMIT = 64
+"""Maximum characters of a skill's name; model tool formats allow no more."""
 
 DEPTH_LIMIT = 300
 """Maximum levels of nested code. Python's own limit is ten times as high and varies by construct."""
