@@ -6,7 +6,6 @@ A wrong call is the agent's mistake and part of the reply. An error of the envir
 from __future__ import annotations
 
 import hashlib
-import inspect
 import itertools
 import time
 import traceback
@@ -15,6 +14,7 @@ from typing import Any
 
 from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Outcome, Primitive, TextEnv
 from speedrunner.sandbox.channel import InvalidMessage
+from speedrunner.sandbox.child.run_skills import bound
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.settings import SandboxError
@@ -188,10 +188,9 @@ def _bound(
 ) -> tuple[Mapping[str, Any], Refused | None]:
     """Return a call's arguments by parameter name; if they do not fit, none and the reason."""
     try:
-        return primitive.signature.bind(*args, **kwargs).arguments, None
+        return bound(primitive.name, primitive.signature, args, kwargs), None
     except TypeError as error:
-        shown = primitive.signature.replace(return_annotation=inspect.Signature.empty)
-        return {}, Refused("TypeError", f"{primitive.name}{shown}: {error}")
+        return {}, Refused("TypeError", str(error))
 
 
 def _outcome(answer: Granted | Refused) -> tuple[str | None, str | None]:
