@@ -34,7 +34,7 @@ class OpenEnv(SeededGame):
     """
 
     name = "openenv"
-    packages = ("aiohttp",)
+    packages = ("websockets",)
     local_options = frozenset({"url", "token_file"})
     memory_mb = 60
 
