@@ -17,19 +17,20 @@ from speedrunner.console import shorten
 from speedrunner.report.drawing import MOST, drawable
 from speedrunner.report.panels import LABELS, OUTPUT, SCORE, USD, Figure, Line, Panel
 from speedrunner.report.printing import column_pdf
+from speedrunner.results.conditions import ALL_PUBLIC, ASI_STYLE, OFF, OURS, REACT
 from speedrunner.results.writing import latex
 from speedrunner.store import files
 
 METHODS = {
-    "react": "ReAct",
+    REACT: "ReAct",
     "opo": "OPO",
     "asi": "ASI",
     "asi_replay": "ASI, replay",
     "voyager": "Voyager",
-    "speedrunner": "SpeedRunner",
-    "speedrunner-interpreter_off": "no interpreter",
-    "speedrunner-prompt_asi_style": "ASI-style prompt",
-    "speedrunner-visibility_all_public": "all skills public",
+    OURS: "SpeedRunner",
+    OFF: "no interpreter",
+    ASI_STYLE: "ASI-style prompt",
+    ALL_PUBLIC: "all skills public",
 }
 """Names of methods in a paper. Others keep their names."""
 

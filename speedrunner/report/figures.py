@@ -23,23 +23,27 @@ from speedrunner.report.panels import (
     line_of,
 )
 from speedrunner.results.cache_effects import cache_effects
-from speedrunner.results.conditions import FAMILIES, Condition, Spread
+from speedrunner.results.conditions import (
+    ABLATIONS,
+    FAMILIES,
+    OFF,
+    OURS,
+    REACT,
+    ZOMBIES,
+    Condition,
+    Spread,
+    after_third,
+    returned_to_third,
+)
 from speedrunner.results.paper import played_models
 from speedrunner.results.series import PLACES, frontier, places
 
 MOST_PLACES, MOST_METHODS = 12, 24
 """Maximum environments of a figure, and methods in addition to the main ones. The tables have all."""
 
-MAIN = ("react", "opo", "asi", "voyager", "speedrunner")
-ABLATIONS = (
-    "speedrunner-no-interpreter",
-    "speedrunner-prompt_asi_style",
-    "speedrunner-visibility_all_public",
-)
+MAIN = (REACT, "opo", "asi", "voyager", OURS)
 UNCACHED = (*((name, "babyai") for name in MAIN if name != "voyager"), ("voyager", "crafter"))
 """Methods and environments that are also evaluated without prefix cache."""
-
-ZOMBIES = {"0x": "crafter-zombie_frequency0", "1x": "crafter", "2x": "crafter-zombie_frequency2"}
 
 
 def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
@@ -160,14 +164,14 @@ def _count_silent(builder: FigureBuilder, envs: Sequence[str], name: str) -> flo
 
 def _ablations(builder: FigureBuilder) -> Figure | None:
     played = builder.methods(["babyai"])
-    names = ("speedrunner", *ABLATIONS) if {*ABLATIONS} & {*played} else ()
+    names = (OURS, *ABLATIONS) if {*ABLATIONS} & {*played} else ()
     row = [_curves(builder, "BabyAI", ["babyai"], names, measure) for measure in (SCORE, OUTPUT)]
     text = "SpeedRunner without one of its parts: its code interpreter, its prompt, private skills."
     return builder.figure("babyai_ablations", "Ablations on BabyAI", text, [row])
 
 
 def _interpreter(builder: FigureBuilder) -> Figure | None:
-    names = ("speedrunner", ABLATIONS[0])
+    names = (OURS, OFF)
     there = {
         title: envs
         for title, envs in places(builder.groups).items()
@@ -193,8 +197,8 @@ def _zombies(builder: FigureBuilder) -> Figure | None:
         }
         return [bar for name, values in found.items() for bar in bars_of(name, values)]
 
-    lines = bars(("react", "opo", "voyager", "speedrunner"), SCORE)
-    over = bars(("voyager", "speedrunner"), "combat")
+    lines = bars((REACT, "opo", "voyager", OURS), SCORE)
+    over = bars(("voyager", OURS), "combat")
     panel = Panel("Crafter", "zombies", LABELS[SCORE], lines, kind="bars", over=over, over_y=LABELS["combat"])
     text = (
         "Final score without zombies, with the usual number and with twice as many (bars), and the"
@@ -210,13 +214,13 @@ def _shift(builder: FigureBuilder) -> Figure | None:
     row = []
     for measure in (SCORE, USD):
         lines = []
-        for name in ("react", "opo", "asi", "speedrunner"):
-            second = name if name == "react" else f"{name}-from_{third}"
+        for name in (REACT, "opo", "asi", OURS):
+            second = name if name == REACT else after_third(name)
             before, after = builder.curve([third], name, measure), builder.curve([fourth], second, measure)
             end = max(before.points, default=0)
             points = [*before.points.items(), *((end + x, found) for x, found in after.points.items())]
-            if name != "react":
-                again = builder.curve([third], f"{name}-from_{fourth}-{name}-from_{third}", measure)
+            if name != REACT:
+                again = builder.curve([third], returned_to_third(name), measure)
                 if again.last is not None and points:
                     points.append((points[-1][0] + 50, again.last))
             line = line_of(name, points)
@@ -230,7 +234,7 @@ def _shift(builder: FigureBuilder) -> Figure | None:
 
 
 def _replay(builder: FigureBuilder) -> Figure | None:
-    names = ("asi", "asi_replay", "speedrunner") if "asi_replay" in builder.methods(FAMILIES[:1]) else ()
+    names = ("asi", "asi_replay", OURS) if "asi_replay" in builder.methods(FAMILIES[:1]) else ()
     row = [_curves(builder, "ScienceWorld 3", FAMILIES[:1], names, measure) for measure in (SCORE, OUTPUT)]
     text = (
         "Skill induction that verifies skills by replay, which breaks the rule of no replay, compared"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from speedrunner.results.conditions import ALL_PUBLIC, ASI_STYLE, OFF, OURS, REACT
+
 PALETTE = {
     "navy": ("#10306f", "#dfe8ff"),
     "green": ("#086658", "#528d5b"),
@@ -35,15 +37,15 @@ _SOLID, _DOTTED, _DASHED, _DASH_DOT = "-", (0, (1, 1.4)), (0, (4, 1.6)), (0, (5,
 _LONG, _LONG_DOT = (0, (8, 2)), (0, (8, 1.6, 1, 1.6))
 
 STYLES = {
-    "react": Style("gray", _DOTTED, "o", ".."),
+    REACT: Style("gray", _DOTTED, "o", ".."),
     "opo": Style("orange", _DASHED, "s", "//"),
     "asi": Style("sky", _DASH_DOT, "D", "\\\\"),
     "asi_replay": Style("pink", _LONG, "P", "xx"),
     "voyager": Style("green", _LONG_DOT, "^", "--"),
-    "speedrunner": Style("navy", _SOLID, "*", ""),
-    "speedrunner-no-interpreter": Style("red", _DASHED, "X", "++"),
-    "speedrunner-prompt_asi_style": Style("sky", _DOTTED, "D", "\\\\"),
-    "speedrunner-visibility_all_public": Style("green", _DASH_DOT, "s", "//"),
+    OURS: Style("navy", _SOLID, "*", ""),
+    OFF: Style("red", _DASHED, "X", "++"),
+    ASI_STYLE: Style("sky", _DOTTED, "D", "\\\\"),
+    ALL_PUBLIC: Style("green", _DASH_DOT, "s", "//"),
     "uncached": Style("red", _SOLID, "o", ""),
     "cached": Style("silver", _DOTTED, "s", "//"),
     "output": Style("navy", _DASHED, "D", "xx"),

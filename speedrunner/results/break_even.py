@@ -32,12 +32,10 @@ import pandas
 from numpy.typing import ArrayLike, NDArray
 
 from speedrunner.results.checkpoints import SPENT
-from speedrunner.results.conditions import KEYS, Condition
+from speedrunner.results.conditions import KEYS, REACT, Condition
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, as_samples, resample_seeds
 from speedrunner.results.seed_tests import compare_last
 from speedrunner.results.writing import Table, table_of
-
-BASELINE = "react"
 
 UNPRICED = (
     "USD are empty if a model has no price, and 0 if its prices are zero, as those of open models are:"
@@ -149,7 +147,7 @@ def _is_pair(baseline: Condition, condition: Condition) -> bool:
     """Return whether the first is ReAct and the second a method that trained in the same environment."""
     first, second = baseline.condition_name, condition.condition_name
     return (
-        baseline.first.condition_name.method == BASELINE != condition.first.condition_name.method
+        baseline.first.condition_name.method == REACT != condition.first.condition_name.method
         and (first.env, first.model) == (second.env, second.model)
         and (not baseline.variant or baseline.variant == condition.variant)
         and all(run.config.run.start_from is None for run in condition.runs.values())

@@ -34,6 +34,17 @@ SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every", "run.budget_tok
 FAMILIES = ("scienceworld-family3", "scienceworld-family4")
 """The environments whose mean the paper reports as ScienceWorld."""
 
+ZOMBIES = {"0x": "crafter-zombie_frequency0", "1x": "crafter", "2x": "crafter-zombie_frequency2"}
+"""The environments with no, usual and twice as many zombies."""
+
+OURS, REACT = "speedrunner", "react"
+OFF, ASI_STYLE, ALL_PUBLIC = ABLATIONS = (
+    f"{OURS}-no-interpreter",
+    f"{OURS}-prompt_asi_style",
+    f"{OURS}-visibility_all_public",
+)
+"""SpeedRunner without one of its parts, by `ConditionName.method`."""
+
 TOO_MANY = 0.02
 """Share of test episodes that a limit of the machinery may end before a table flags the value."""
 
@@ -116,6 +127,16 @@ class RunGroup(Generic[R]):
     def pair(self, other: RunGroup[R]) -> dict[int, tuple[R, R]]:
         """Return the runs of both groups that have the same seed, by seed."""
         return {seed: (run, other.runs[seed]) for seed, run in self.runs.items() if seed in other.runs}
+
+
+def after_third(method: str) -> str:
+    """Return the name of a method that was trained on ScienceWorld 3, then 4."""
+    return f"{method}-from_{FAMILIES[0]}"
+
+
+def returned_to_third(method: str) -> str:
+    """Return the name of that policy's evaluation on ScienceWorld 3."""
+    return f"{method}-from_{FAMILIES[1]}-{after_third(method)}"
 
 
 Condition = RunGroup[RunResult]

@@ -13,16 +13,22 @@ from itertools import product
 import msgspec
 
 from speedrunner.results.claim_records import Claim, ClaimComparison, Mean
-from speedrunner.results.conditions import FAMILIES
+from speedrunner.results.conditions import (
+    ABLATIONS,
+    FAMILIES,
+    OFF,
+    OURS,
+    REACT,
+    ZOMBIES,
+    after_third,
+    returned_to_third,
+)
 
 CRAFTER, SCIENCEWORLD, BABYAI = "crafter", "scienceworld", "babyai"
 ENVS = (CRAFTER, SCIENCEWORLD, BABYAI)
 SETTINGS = (CRAFTER, *FAMILIES, BABYAI)
-ZOMBIES = {"0x": "crafter-zombie_frequency0", "1x": CRAFTER, "2x": "crafter-zombie_frequency2"}
 
-OURS, OFF = "speedrunner", "speedrunner-no-interpreter"
-ABLATIONS = (OFF, "speedrunner-prompt_asi_style", "speedrunner-visibility_all_public")
-PROSE_AND_CODE = ("react", "opo", "asi")
+PROSE_AND_CODE = (REACT, "opo", "asi")
 GPT, GEMINI, QWEN = "gpt-5.4-mini", "gemini-3-flash-preview", "qwen3.5-27b"
 
 TIE = 0.05
@@ -86,18 +92,10 @@ def _wins(env: str, cost: str) -> list[ClaimComparison]:
     ]
 
 
-def _after(method: str) -> str:
-    """Return the name of a method that was trained on ScienceWorld 3, then 4."""
-    return f"{method}-from_{FAMILIES[0]}"
-
-
-def _returned(method: str) -> str:
-    """Return the name of that policy's evaluation on ScienceWorld 3."""
-    return f"{method}-from_{FAMILIES[1]}-{_after(method)}"
-
-
 def _retention(measure: str, method: str, sign: int) -> ClaimComparison:
-    return _subtract(Mean(measure, _returned(method), FAMILIES[0]), Mean(measure, method, FAMILIES[0]), sign)
+    return _subtract(
+        Mean(measure, returned_to_third(method), FAMILIES[0]), Mean(measure, method, FAMILIES[0]), sign
+    )
 
 
 def _shifted(measure: str, sign: int) -> list[ClaimComparison]:
@@ -105,8 +103,8 @@ def _shifted(measure: str, sign: int) -> list[ClaimComparison]:
     first, second = FAMILIES
     return [
         *(_differ(measure, OURS, other, first, sign) for other in PROSE_AND_CODE),
-        _differ(measure, _after(OURS), "react", second, sign),
-        *(_differ(measure, _after(OURS), _after(other), second, sign) for other in ("opo", "asi")),
+        _differ(measure, after_third(OURS), REACT, second, sign),
+        *(_differ(measure, after_third(OURS), after_third(other), second, sign) for other in ("opo", "asi")),
     ]
 
 
@@ -146,7 +144,7 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     _claim(
         "babyai-start", "Section 5", "main", "ReAct solves about 67% of BabyAI.",
-        _about(_value("score", "react", BABYAI), 0.67), paper="about 67%",
+        _about(_value("score", REACT, BABYAI), 0.67), paper="about 67%",
     ),
     _claim(
         "babyai-near-perfect", "Section 5", "main", "SpeedRunner becomes near-perfect in BabyAI.",
@@ -181,12 +179,12 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "babyai-eighth", "Section 5, Appendix G", "main",
         "In BabyAI, SpeedRunner ends at about an eighth of ReAct's output tokens.",
-        _about(_ratio("output", OURS, "react", BABYAI), 0.125), paper="about 1/8",
+        _about(_ratio("output", OURS, REACT, BABYAI), 0.125), paper="about 1/8",
     ),
     _claim(
         "opo-like-react", "Section 5", "main",
         "OPO's output tokens stay close to ReAct's in ScienceWorld and BabyAI.",
-        *(_about(_ratio("output", "opo", "react", env), 1.0) for env in (SCIENCEWORLD, BABYAI)),
+        *(_about(_ratio("output", "opo", REACT, env), 1.0) for env in (SCIENCEWORLD, BABYAI)),
     ),
     _claim(
         "opo-grows", "Section 5", "main", "OPO's output tokens grow over training in Crafter.",
@@ -239,14 +237,14 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "zombies-ours", "Section 6.3, Figure 5", "zombies",
         "SpeedRunner has a higher score than ReAct with no, usual and twice as many zombies.",
-        *(_differ("score", OURS, "react", env, 1) for env in ZOMBIES.values()),
+        *(_differ("score", OURS, REACT, env, 1) for env in ZOMBIES.values()),
     ),
     *(
         _claim(
             f"zombies-{name}", place, "zombies",
             f"{title} has a higher score than ReAct without zombies, and a lower one with twice as many.",
-            _differ("score", name, "react", ZOMBIES["0x"], 1),
-            _differ("score", name, "react", ZOMBIES["2x"], -1),
+            _differ("score", name, REACT, ZOMBIES["0x"], 1),
+            _differ("score", name, REACT, ZOMBIES["2x"], -1),
         )
         for name, title, place in (
             ("opo", "OPO", "Section 6.3, Figure 5"), ("voyager", "Voyager", "Section 6.3, Appendix K"),
@@ -257,7 +255,7 @@ CLAIMS: tuple[Claim, ...] = (
         "The more zombies, the larger the share of SpeedRunner's functions that are about combat.",
         *(
             _subtract(Mean("combat", OURS, more), Mean("combat", OURS, less), 1)
-            for less, more in (("crafter-zombie_frequency0", CRAFTER), (CRAFTER, ZOMBIES["2x"]))
+            for less, more in ((ZOMBIES["0x"], CRAFTER), (CRAFTER, ZOMBIES["2x"]))
         ),
         paper="24.0%, 31.5%, 53.1%",
     ),
@@ -291,8 +289,8 @@ CLAIMS: tuple[Claim, ...] = (
     _claim(
         "shift-library", "Section 6.4", "shift",
         "After the second task, SpeedRunner has about 40 functions and ASI about 160.",
-        _about(_value("functions", _after(OURS), FAMILIES[1]), 40),
-        _about(_value("functions", _after("asi"), FAMILIES[1]), 160),
+        _about(_value("functions", after_third(OURS), FAMILIES[1]), 40),
+        _about(_value("functions", after_third("asi"), FAMILIES[1]), 160),
         paper="about 40 and 160",
     ),
     _claim(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas
 
-from speedrunner.results.conditions import FAMILIES, Condition
+from speedrunner.results.conditions import FAMILIES, OURS, Condition
 from speedrunner.results.inference import (
     CONFIDENCE,
     RESAMPLES,
@@ -22,9 +22,6 @@ from speedrunner.results.writing import Table, table_of
 
 TESTED = ("score", "output", "cost_usd")
 """The tested metrics."""
-
-REFERENCE = "speedrunner"
-"""The method that is compared with each other method, as in the paper; without it, all pairs are compared."""
 
 POOLED = "scienceworld"
 """The environment of rows that pool both families, as in the caption of the paper's main figure."""
@@ -125,9 +122,10 @@ def compare_last(a: Condition, b: Condition, metric: str) -> tuple[int, Differen
 
 
 def _pair_methods(conditions: Sequence[Condition]) -> list[tuple[Condition, Condition]]:
-    """Return the pairs to compare in one environment with one model. Evaluations of a stored library, all at
-    checkpoint 0, are not compared with runs that train."""
-    ours = [each for each in conditions if each.first.condition_name.method == REFERENCE]
+    """Return the pairs to compare in one environment with one model: SpeedRunner with each other method,
+    as in the paper, or all pairs without it. Evaluations of a stored library, all at checkpoint 0, are not
+    compared with runs that train."""
+    ours = [each for each in conditions if each.first.condition_name.method == OURS]
     rest = [each for each in conditions if each not in ours]
     pairs = product(ours, rest) if ours else combinations(rest, 2)
     return [

@@ -8,7 +8,7 @@ from typing import Any
 from speedrunner.config.schema import differences
 from speedrunner.markup.tiles import Form, Tile
 from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
-from speedrunner.results.conditions import Side, Spread
+from speedrunner.results.conditions import REACT, Side, Spread
 from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.inference import Estimate
 from speedrunner.results.paired import (
@@ -23,9 +23,6 @@ from speedrunner.view.curves import SERIES, Point, Series, plot_curves
 
 LINKS = 100
 """Maximum number of comparisons that the list of conditions links to, so that static pages are bounded."""
-
-BASELINE = "react"
-"""The method with which others are compared, if it was played; otherwise the first by name."""
 
 TASKS = 30
 """Tasks that differ most which are shown."""
@@ -43,7 +40,8 @@ Context = dict[str, Any]
 
 
 def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
-    """Return the conditions of each environment with their curves, scores and comparisons.
+    """Return the conditions of each environment with their curves, scores and comparisons: with ReAct if it
+    was played, otherwise with the first by name.
 
     Args:
         by_run: whether each run has its own curve, in the color of its condition.
@@ -56,7 +54,7 @@ def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
     for env, conditions in sorted(places.items()):
         rows = []
         finished = [(slug, side.condition_name.method) for slug, side in conditions if side.points]
-        finished.sort(key=lambda each: not each[1].startswith(BASELINE))
+        finished.sort(key=lambda each: not each[1].startswith(REACT))
         for slug, side in conditions:
             points, links = side.points, []
             if points and slug != finished[0][0]:

@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from speedrunner.report.camera_ready import round_together, table_text, write_camera_ready
+from speedrunner.config.names import condition_name
+from speedrunner.experiments.grid import grid_of
+from speedrunner.report.camera_ready import METHODS, round_together, table_text, write_camera_ready
 from speedrunner.report.panels import LABELS, Figure, Line, Panel
 from tests.speedrunner.report.panel_samples import BARS, ODD
 
@@ -75,6 +77,11 @@ def test_the_table_has_a_row_for_each_method_and_a_column_for_each_measure(
         table_text(replace(experiment(), title=ODD, rows=[[panel(ODD, "score", 1e300, (ODD, "a & b"))]])),
     ]
     golden("camera_ready.txt", "\n".join(texts))
+
+
+def test_every_named_method_is_one_of_an_experiment() -> None:
+    runs = [run for name in ("main", "ablations", "replay") for run in grid_of([f"experiment={name}"]).runs()]
+    assert {condition_name(run.config).method for run in runs} == METHODS.keys()
 
 
 def test_an_environment_beyond_the_fourth_is_in_another_table_and_figure(tmp_path: Path) -> None:
