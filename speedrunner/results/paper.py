@@ -1,5 +1,5 @@
-"""The paper's numbers compared with measured ones. `paper.csv` has the published numbers with table and
-section.
+"""The numbers of the paper's tables compared with measured ones. `paper.csv` has the published numbers with
+table and section.
 
 The paper's single ScienceWorld column is the mean over its two families, of means and of deviations.
 """
@@ -38,11 +38,10 @@ class Published(msgspec.Struct, frozen=True):
     """One number of the paper.
 
     Attributes:
-        table: the label of its table or figure, or `prose`.
+        table: the label of its table or figure.
         place: the section.
         experiment: the experiment that measures the number here.
         quantity: see `speedrunner.results.quantities`.
-        relation: `about`, `under` and so on; empty for an exact number.
         value: `None` if the paper shows it only in a figure.
     """
 
@@ -53,7 +52,6 @@ class Published(msgspec.Struct, frozen=True):
     method: str
     model: str
     quantity: str
-    relation: str
     value: float | None
     sd: float | None
 
@@ -81,9 +79,7 @@ def list_published() -> list[Published]:
     """Return the paper's numbers, in the order of its tables."""
     with FILE.open(newline="", encoding="utf-8") as file:
         rows = [{key: value or None for key, value in row.items()} for row in csv.DictReader(file)]
-    return [
-        msgspec.convert(row | {"relation": row["relation"] or ""}, Published, strict=False) for row in rows
-    ]
+    return msgspec.convert(rows, list[Published], strict=False)
 
 
 def compare_with_paper(

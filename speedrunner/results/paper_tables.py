@@ -9,18 +9,15 @@ from speedrunner.results.conditions import DAGGER, Spread, mean_sd
 from speedrunner.results.paper import PaperComparison
 from speedrunner.results.writing import Cell, Table, latex
 
-WIDE = 6
-"""Maximum number of quantities that become columns; more become rows."""
-
 
 def paper_tables(rows: Sequence[PaperComparison]) -> list[Table]:
-    """Return the paper's tables with the measured numbers, and a table for the numbers in its prose."""
+    """Return the paper's tables with the measured numbers."""
     return [_paper(label, list(own)) for label, own in groupby(rows, key=lambda row: row.paper.table)]
 
 
 def _paper(label: str, rows: list[PaperComparison]) -> Table:
     columns = (
-        *("place", "experiment", "env", "method", "quantity", "paper_model", "relation", "paper"),
+        *("place", "experiment", "env", "method", "quantity", "paper_model", "paper"),
         *("paper_std", "model", "ours", "ours_std", "seeds", "rollouts", "difference", "flag", "missing"),
     )
     cells: list[tuple[Cell, ...]] = []
@@ -30,7 +27,7 @@ def _paper(label: str, rows: list[PaperComparison]) -> Table:
         cells.append(
             (
                 *(paper.place, paper.experiment, paper.env, paper.method, paper.quantity, paper.model),
-                *(paper.relation, paper.value, paper.sd, row.model, *mean_sd(ours)),
+                *(paper.value, paper.sd, row.model, *mean_sd(ours)),
                 *(ours.seeds if ours else 0, row.rollouts, difference, row.flag, row.missing),
             )
         )
@@ -38,8 +35,6 @@ def _paper(label: str, rows: list[PaperComparison]) -> Table:
         f"The paper's {label}, as PAPER / OURS: means and standard deviations over seeds at the last"
         f" checkpoint.{DAGGER}"
     )
-    if label == "prose":
-        text = text.replace("The paper's prose", "Numbers in the paper's prose")
     name = label.partition(":")[2] or label
     return Table(name, text, columns, cells, shown=_pivot(rows))
 
@@ -47,12 +42,6 @@ def _paper(label: str, rows: list[PaperComparison]) -> Table:
 def _pivot(rows: list[PaperComparison]) -> tuple[list[str], list[list[str]]]:
     """Return a table in the paper's layout: a row for each method, a column for each quantity."""
     quantities = list(dict.fromkeys(row.paper.quantity for row in rows))
-    if len(quantities) > WIDE:
-        found = [
-            [*map(latex, (row.model, row.paper.env, row.paper.method, row.paper.quantity)), _stroke(row)]
-            for row in rows
-        ]
-        return [*map(latex, ("model", "env", "method", "quantity", "paper / ours"))], found
     lines: dict[tuple[str, str, str], dict[str, str]] = {}
     for row in rows:
         key = row.model, row.paper.env, row.paper.method
@@ -65,9 +54,8 @@ def _pivot(rows: list[PaperComparison]) -> tuple[list[str], list[list[str]]]:
 
 def _stroke(row: PaperComparison) -> str:
     paper = Spread(row.paper.value, row.paper.sd, 0) if row.paper.value is not None else None
-    relation = f"{row.paper.relation} " if row.paper.relation else ""
     flag = r"$^\dagger$" if row.flag else ""
-    return f"{relation}{_with_sd(paper)} / {_with_sd(row.ours)}{flag}"
+    return f"{_with_sd(paper)} / {_with_sd(row.ours)}{flag}"
 
 
 def _with_sd(found: Spread | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -20,7 +20,6 @@ from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.pricing import OWN, price_book
 from speedrunner.results.server_time import ServerUse, server_uses
 from speedrunner.results.skill_costs import SkillCost, skill_costs
-from speedrunner.results.skill_evolution import Evolution, count_edited_combat, follow_skills, frame_calls
 from speedrunner.results.skill_savings import frame_savings, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.process_notes import caveats
@@ -36,12 +35,10 @@ class RunResult(EvaluatedRun):
 
     Attributes:
         prices: name of the price list.
-        checkpoints: rows of `frame_checkpoints` that are `whole`, with the columns `LIBRARY` and
-            `edited_combat`, the functions about combat that were not when first written.
+        checkpoints: rows of `frame_checkpoints` that are `whole`, with the columns `LIBRARY`.
         sleeps: see `frame_sleeps`.
         skills: one row per skill, with the fields of `SkillCost`.
         savings: one row per skill; see `frame_savings`.
-        skill_calls: one row per skill and training batch; see `frame_calls`.
         taken: amounts that the run used, by measure of `forecast_records`; without engine time, which depends
             on all runs of a server.
         servers: its uses of servers, to split engine time.
@@ -53,7 +50,6 @@ class RunResult(EvaluatedRun):
     sleeps: pandas.DataFrame
     skills: pandas.DataFrame
     savings: pandas.DataFrame
-    skill_calls: pandas.DataFrame
     taken: dict[str, float] = field(default_factory=dict)
     servers: list[ServerUse] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
@@ -112,8 +108,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     skills = [] if costs is None else skill_costs(run, costs, history)
     savings = [] if costs is None else skill_savings(run, history, costs)
     sleeps = frame_sleeps(run, costs)
-    evolutions = follow_skills(history)
-    checkpoints = add_libraries(add_costs(run, episodes, sleeps), history, evolutions)
+    checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     whole = checkpoints[checkpoints["whole"]]
     taken = {} if costs is None else measured_amounts(run, costs)
     return RunResult(
@@ -127,7 +122,6 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         sleeps=sleeps,
         skills=frame_skills(skills),
         savings=frame_savings(savings),
-        skill_calls=frame_calls(evolutions),
         processes=run.processes,
         taken={measure: amount for measure, amount in taken.items() if measure != "engine_s"},
         servers=list(server_uses(run)),
@@ -136,18 +130,14 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     )
 
 
-def add_libraries(
-    checkpoints: pandas.DataFrame, history: SkillHistory, evolutions: Sequence[Evolution]
-) -> pandas.DataFrame:
-    """Return checkpoints with the columns `LIBRARY` and `edited_combat` of their policies."""
+def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:
+    """Return checkpoints with the columns `LIBRARY` of their policies."""
     statistics = {
         policy: library_statistics(history.libraries[policy].definitions)
         for policy in checkpoints["policy"].unique()
     }
     rows = [msgspec.structs.astuple(statistics[policy]) for policy in checkpoints["policy"]]
-    edited = [float(count_edited_combat(history, evolutions, policy)) for policy in checkpoints["policy"]]
-    libraries = pandas.DataFrame(rows, checkpoints.index, [*LIBRARY]).astype(float)
-    return checkpoints.join(libraries.assign(edited_combat=edited))
+    return checkpoints.join(pandas.DataFrame(rows, checkpoints.index, [*LIBRARY]).astype(float))
 
 
 def frame_skills(skills: list[SkillCost]) -> pandas.DataFrame:

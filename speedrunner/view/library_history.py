@@ -8,7 +8,6 @@ from itertools import groupby
 
 import msgspec
 
-from speedrunner.results.skill_evolution import Evolution, follow_skills
 from speedrunner.results.skill_table import RENAMED, START, SkillHistory, SkillVersion
 from speedrunner.store.run_data import RunData
 from speedrunner.view.pages import Context, heading
@@ -134,6 +133,20 @@ def _list_versions(run: RunData, history: SkillHistory, rows: Sequence[Row]) -> 
         )
 
 
+def follow_skills(history: SkillHistory) -> list[list[SkillVersion]]:
+    """Return the versions of each skill under all of its names, oldest first. The skills are in the order in
+    which they were first written."""
+    found: list[list[SkillVersion]] = []
+    current: dict[str, list[SkillVersion]] = {}
+    for version in history.versions:
+        before = version.change.removeprefix(RENAMED) if version.change.startswith(RENAMED) else version.name
+        if before not in current:
+            found.append(current.setdefault(before, []))
+        current[version.name] = versions = current.pop(before)
+        versions.append(version)
+    return found
+
+
 def list_rows(run: RunData, history: SkillHistory) -> list[Row]:
     """Return one row per skill, in the order in which they were first written."""
     versions = sorted(history.libraries)
@@ -156,15 +169,15 @@ def count_usage(run: RunData, history: SkillHistory) -> dict[tuple[int, str], Us
 
 
 def _row(
-    evolution: Evolution, versions: Sequence[int], usage: dict[tuple[int, str], Usage], most: int
+    changes: Sequence[SkillVersion], versions: Sequence[int], usage: dict[tuple[int, str], Usage], most: int
 ) -> Row:
-    last = evolution.versions[-1]
-    cells = [_cell(evolution.versions, version, usage, most) for version in versions]
+    last = changes[-1]
+    cells = [_cell(changes, version, usage, most) for version in versions]
     merged = []
     for _, those in groupby(enumerate(cells), key=lambda each: _likeness(*each)):
         group = [cell for _, cell in those]
         merged.append(msgspec.structs.replace(group[0], span=len(group)))
-    names = dict.fromkeys(each.name for each in evolution.versions)
+    names = dict.fromkeys(each.name for each in changes)
     return Row(
         name=last.name,
         earlier=[name for name in names if name != last.name],
@@ -172,7 +185,7 @@ def _row(
         version=max(
             (version for version in versions if last.until is None or version < last.until), default=0
         ),
-        calls=evolution.calls,
+        calls=sum(each.total for each in changes),
         cells=merged,
     )
 

@@ -19,7 +19,7 @@ from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.view import compare_page, live, most_called, pages
+from speedrunner.view import compare_page, live, pages
 from speedrunner.view.calls_page import calls_page
 from speedrunner.view.comparable import Comparable
 from speedrunner.view.episode_page import episode_page, pictures_data
@@ -91,7 +91,6 @@ class Site:
             for pattern, answer in (
                 (r"index\.html", self._runs),
                 (r"(?P<asset>view\.css|view\.js|playback\.js)", self._asset),
-                (r"skills/(?P<place>[\w.-]+)\.html", self._most_called),
                 (r"live\.html", self._live),
                 (r"compare\.html", self._compare),
                 (r"compare-runs\.html", self._compare_runs),
@@ -139,25 +138,7 @@ class Site:
         return found
 
     def _runs(self, query: Mapping[str, str]) -> Answer:
-        found = pages.runs_page(self.runs())
-        envs = sorted({each["env"] for each in found["runs"] if each.get("env")})
-        return self._page("runs.jinja", 0, found | {"envs": {_address((env,)): env for env in envs}})
-
-    def _most_called(self, query: Mapping[str, str], place: str) -> Answer:
-        best = most_called.find_best(self.runs())
-        env = next((env for env in best if _address((env,)) == place), None)
-        if env is None:
-            raise NotFound("no run here plays this environment (any more)")
-        shown, problems = [], []
-        for slug, score in best[env][: most_called.RUNS]:
-            try:
-                run = self._load(slug)
-                shown.append(most_called.describe_run(slug, score, run, self._values.history(run)))
-            except DAMAGED as error:
-                problems.append(f"{slug}: {' '.join(str(error).split()) or type(error).__name__}")
-        context = {"env": env, "shown": shown, "problems": problems, "top": most_called.TOP}
-        left = max(len(best[env]) - most_called.RUNS, 0)
-        return self._page("most_called.jinja", 1, context | {"left": left})
+        return self._page("runs.jinja", 0, pages.runs_page(self.runs()))
 
     def _live(self, query: Mapping[str, str]) -> Answer:
         context = live.live_page(self._folder, self.runs())

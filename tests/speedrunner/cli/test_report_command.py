@@ -90,7 +90,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     found = {path: path.stat().st_mode & 0o777 for path in (out, *out.rglob("*"))}
     assert found == {path: 0o750 if path.is_dir() else 0o640 for path in found}
     assert (
-        done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 26 tables, 3 figures"
+        done.stdout.splitlines()[-1] == f"the report was written to {out}: report.html, 25 tables, 3 figures"
     )
     papers = {path.name for path in (out / "paper").iterdir()}
     assert papers == {f"combined_performance_scripted.{kind}" for kind in ("tex", "pdf")}

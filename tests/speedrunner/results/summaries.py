@@ -15,14 +15,11 @@ from speedrunner.config.schema import ClassConfig, Config, ModelOptions, RunConf
 from speedrunner.results.checkpoints import SPENT, average_tests, frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
-from speedrunner.results.skill_evolution import frame_calls
 from speedrunner.results.skill_savings import frame_savings
 from speedrunner.store.records import EpisodeRow, Termination
 
 EMPTY = LibraryStatistics(0, 0, None, 0.0, None, None)
-NO_SKILLS, NO_SAVINGS, NO_CALLS, NO_EPISODES = (
-    frame([]) for frame in (frame_skills, frame_savings, frame_calls, frame_episodes)
-)
+NO_SKILLS, NO_SAVINGS, NO_EPISODES = (frame([]) for frame in (frame_skills, frame_savings, frame_episodes))
 USUAL = {"score": 0.5, "llm_calls": 10.0, "actions": 20.0, "uncached": 100.0, "cached": 900.0, "output": 40.0,
          "usd": 0.01}  # fmt: skip
 
@@ -83,7 +80,6 @@ def summary(
         sleeps=pandas.DataFrame(),
         skills=NO_SKILLS.copy(),
         savings=NO_SAVINGS.copy(),
-        skill_calls=NO_CALLS.copy(),
     )
 
 
@@ -103,7 +99,6 @@ def _frame(points: Sequence[Evaluation]) -> tuple[pandas.DataFrame, pandas.DataF
         checkpoints[f"training_{amount}"] = [point.spent.get(amount, float("nan")) for point in found]
     libraries = [msgspec.structs.astuple(point.library) for point in found]
     table = pandas.DataFrame(libraries, checkpoints.index, [*LIBRARY])
-    table["public"], table["edited_combat"] = table["functions"], 0
     return episodes, checkpoints.join(table.astype(float))
 
 

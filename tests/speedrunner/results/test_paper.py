@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
 
-import msgspec
-import pandas
 import pytest
 
 from speedrunner.config.names import condition_name
@@ -16,17 +13,15 @@ from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.paper import FAMILIES, PaperComparison, Published, compare_with_paper, list_published
 from speedrunner.results.quantities import QUANTITIES
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.skill_evolution import Evolution, frame_calls
-from speedrunner.results.skill_table import SkillVersion
-from tests.speedrunner.results.summaries import EMPTY, checkpoint, summary
+from tests.speedrunner.results.summaries import checkpoint, summary
 
 FAMILY = "scienceworld-family"
 
 
 def number(quantity: str, method: str = "speedrunner", env: str = "babyai", **more: object) -> Published:
     values: dict[str, object] = {
-        "table": "prose", "place": "Section 5", "experiment": "main", "model": "gpt-5.4-mini",
-        "relation": "", "value": 1.0, "sd": None,
+        "table": "tab:some", "place": "Section 5", "experiment": "main", "model": "gpt-5.4-mini",
+        "value": 1.0, "sd": None,
     }  # fmt: skip
     return Published(env=env, method=method, quantity=quantity, **(values | more))  # type: ignore[arg-type]
 
@@ -53,7 +48,6 @@ class TestFile:
             "tab:complexity_global": 13 * 5,
             "tab:zombie_library_methods": 6 * 6,
             "tab:voyager_truncation": 7,
-            "prose": 44,
         }
 
     def test_the_summary_averages_the_two_families_of_the_whole_table(self) -> None:
@@ -77,7 +71,6 @@ class TestFile:
         assert found["tab:complexity_global", "crafter", "voyager", "functions"] == (1077, 565)
         zombies = "tab:zombie_library_methods", "crafter-zombie_frequency2"
         assert found[*zombies, "speedrunner", "combat_percent"] == (53.1, None)
-        assert found["prose", f"{FAMILY}3", "speedrunner", "retention_cost_percent"] == (-27.1, None)
 
 
 class TestOurs:
@@ -97,40 +90,6 @@ class TestOurs:
         assert (one.ours, one.missing) == (
             None, f"no run of asi on {FAMILY}4: speedrunner sweep experiment=main model=tiny-random"
         )  # fmt: skip
-
-    @pytest.mark.parametrize(
-        ("quantity", "other", "value"),
-        [
-            ("output_of_react", "react", 20 / 80),
-            ("asi_output_ratio", "asi", 80 / 20),
-            ("opo_output_ratio", "opo", 80 / 20),
-            ("output_percent_to_asi", "asi", -75),
-            ("output_percent_to_asi_replay", "asi_replay", -75),
-        ],
-    )
-    def test_beside_another_method_s_run_of_the_same_seed(
-        self, quantity: str, other: str, value: float
-    ) -> None:
-        runs = [played("speedrunner", 20, 1), played(other, 80, 1), played(other, 7, 2)]
-        assert ours(number(quantity), *runs).ours == Spread(pytest.approx(value), None, 1)
-
-    def test_retention_is_what_the_evaluation_after_the_shift_differs_by(self) -> None:
-        env, later = f"{FAMILY}3", f"asi-from_{FAMILY}4-asi-from_{FAMILY}3"
-        before = checkpoint(200, [{"score": 0.5, "usd": 0.04}], sleep_usd=0.5)
-        after = checkpoint(0, [{"score": 0.25, "usd": 0.05}])
-        runs = [summary(env, "asi", 0, before), summary(env, later, 0, after, start_from="x", rollouts=0)]
-        points = ours(number("retention_points", "asi", env), *runs)
-        assert points.ours == Spread(-25, None, 1)
-        # The actor's cost alone: no sleep made the policy of an evaluation.
-        assert ours(number("retention_cost_percent", "asi", env), *runs).ours == Spread(
-            pytest.approx(25), None, 1
-        )
-
-    def test_calls_change_from_the_first_checkpoint_to_the_last(self) -> None:
-        points = checkpoint(0, [{"llm_calls": 100}]), checkpoint(200, [{"llm_calls": 6}])
-        run = summary("crafter", "speedrunner", 0, *points)
-        found = ours(number("llm_calls_change_percent", env="crafter"), run)
-        assert found.ours == Spread(pytest.approx(-94), None, 1)
 
     def test_truncation_goes_by_the_seeds_that_were_truncated(self) -> None:
         runs = [
@@ -153,9 +112,8 @@ class TestOurs:
         ("quantity", "value"),
         [
             *(("functions", 32), ("max_depth", 10), ("mean_depth", 2.62), ("density", 0.094)),
-            *(("cyclomatic", 14.8), ("combat_percent", 50), ("combat_functions", 16), ("score", 0.75)),
-            *(("edited_combat_functions", 0), ("cost_usd", 0.04), ("score_percent", 75)),
-            *(("score_percent_at_0", 50), ("score_with_whole_library", 0.75)),
+            *(("cyclomatic", 14.8), ("combat_percent", 50), ("score", 0.75), ("cost_usd", 0.04)),
+            ("score_with_whole_library", 0.75),
         ],
     )
     def test_libraries_scores_and_costs_of_the_last_checkpoint(self, quantity: str, value: float) -> None:
@@ -163,78 +121,6 @@ class TestOurs:
         last = checkpoint(200, [{"score": 0.75}], library=library, sleep_usd=0.03)
         run = summary("crafter", "speedrunner", 0, checkpoint(0, [{}]), last)
         assert ours(number(quantity, env="crafter"), run).ours == Spread(pytest.approx(value), None, 1)
-
-    def test_the_best_seed_s_unsolved_episodes(self) -> None:
-        runs = [
-            summary("babyai", "react", seed, checkpoint(200, [{"score": s}]))
-            for seed, s in enumerate((0.5, 0.9))
-        ]
-        found = ours(number("unsolved_percent_of_best_seed", "react"), *runs)
-        assert found.ours == Spread(pytest.approx(10), None, 1)
-
-    def test_one_seed_s_value_by_its_rank(self) -> None:
-        libraries = [msgspec.structs.replace(EMPTY, functions=count) for count in (909, 1707, 615)]
-        runs = [
-            summary("crafter", "voyager", seed, checkpoint(200, [{}], library=library))
-            for seed, library in enumerate(libraries)
-        ]
-        for name, value in (("smallest", 615), ("middle", 909), ("largest", 1707)):
-            assert ours(number(f"public_{name}", "voyager", "crafter"), *runs).ours == Spread(value, None, 1)
-
-    def test_the_library_of_the_best_seed(self) -> None:
-        def run(method: str, seed: int, score: float, size: int) -> RunResult:
-            library = msgspec.structs.replace(EMPTY, functions=size)
-            point = checkpoint(200, [{"score": score}], library=library)
-            return summary(f"{FAMILY}3", method, seed, point)
-
-        off = "speedrunner-no-interpreter"
-        runs = [
-            run("speedrunner", 0, 0.9, 21),
-            run("speedrunner", 1, 0.8, 40),
-            run(off, 0, 0.1, 9),
-            run(off, 2, 0.5, 28),
-        ]
-        size = ours(number("functions_of_best_seed", env=f"{FAMILY}3"), *runs)
-        assert size.ours == Spread(21, None, 1)
-        change = number("functions_of_best_seed_percent_to_interpreter_off", env=f"{FAMILY}3")
-        assert ours(change, *runs).ours == Spread(pytest.approx(-25), None, 1)
-
-    def test_near_identical_functions_of_the_best_seed(self) -> None:
-        run = summary("crafter", "voyager", 0, checkpoint(200, [{"score": 0.5}]))
-        names = ["collect_one_wood_log_east", "collect_one_wood_log_west", "collect_one_wood_log", "drink"]
-        names += ["collect_one_wood_log_gone"]
-        skills = pandas.DataFrame(
-            {"skill": names, "removed": pandas.array([pandas.NA] * 4 + [7], dtype="Int64")}
-        )
-        found = ours(
-            number("variants_of_best_seed", "voyager", "crafter"), dataclasses.replace(run, skills=skills)
-        )
-        assert found.ours == Spread(3, None, 1)
-
-    def test_calls_per_batch_of_the_most_called_skill_in_the_later_half(self) -> None:
-        run = summary("crafter", "speedrunner", 0, checkpoint(200, [{}]))
-        train = run.episodes.iloc[[0] * 4].assign(phase="train", policy=[0, 1, 2, 3])
-        travel = Evolution([SkillVersion("travel", 1, "written", True)], Counter({1: 900, 2: 116, 3: 250}))
-        rest = Evolution([SkillVersion("rest", 1, "written", True)], Counter({1: 5, 3: 300}))
-        run = dataclasses.replace(
-            run, episodes=pandas.concat([run.episodes, train]), skill_calls=frame_calls([travel, rest])
-        )
-        for name, value in (("least", 116), ("most", 250)):
-            assert ours(number(f"calls_a_batch_{name}", env="crafter"), run).ours == Spread(value, None, 1)
-
-    def test_domination_counts_the_paper_s_environments(self) -> None:
-        runs = []
-        # As good with fewer tokens, worse over both families, and better with as many tokens.
-        results = ("crafter", 0.5, 10), (f"{FAMILY}3", 0.3, 10), (f"{FAMILY}4", 0.6, 10), ("babyai", 0.6, 40)
-        for env, score, output in results:
-            for method in ("react", "opo", "asi", "voyager"):
-                runs.append(summary(env, method, 0, checkpoint(200, [{"score": 0.5, "output": 40}])))
-            runs.append(summary(env, "speedrunner", 0, checkpoint(200, [{"score": score, "output": output}])))
-        found = ours(number("dominated_settings_percent", env="all"), *runs)
-        assert found.ours == Spread(pytest.approx(200 / 3), None, 1)
-        equals = ours(number("dominated_settings_percent", "opo", env="all"), *runs)
-        assert equals.ours == Spread(0, None, 1)
-        assert ours(number("dominated_settings_percent", env="all"), *runs[:10]).ours is None
 
 
 class TestGaps:

@@ -50,6 +50,15 @@ def test_a_renamed_skill_has_one_row(tmp_path: Path) -> None:
     assert cells(row) == [("new", 0, 1, 2), ("renamed", 1, 1, 1)]
 
 
+def test_a_skill_that_was_removed_and_written_again_has_one_row(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    for version, sources in enumerate(({"go": "return walk()"}, {}, {"go": "return look()"})):
+        run.policy(version, sources)
+        run.train(version, [skill("go")] if sources else [None])
+    (row,) = rows(run.path)
+    assert cells(row) == [("new", 0, 1, 1), ("deleted", 1, 1, 0), ("new", 2, 1, 1)]
+
+
 def test_versions_in_a_row_without_change_and_calls_are_one_cell(tmp_path: Path) -> None:
     path = SmallRun(tmp_path / "run").path
     skills = (Skill(name="go", public=True, created=3, edited=3),)

@@ -176,29 +176,6 @@ def test_a_skill_has_its_history(site: Site, base: str) -> None:
     assert "written in sleep 1, after train/0000 to train/0001: called " in text
 
 
-def test_the_most_called_skills_of_an_environment_link_to_sleeps_and_versions(site: Site, base: str) -> None:
-    runs = page(site, "index.html")
-    assert 'href="skills/' in runs
-    address = runs.partition('href="skills/')[2].partition('"')[0]
-    text = page(site, f"skills/{address}")
-    assert f'href="../{base}/sleep/0001/1.html">1</a>' in text
-    assert f'href="../{base}/library/0001.html#skill-to_flag">to_flag</a>' in text
-    assert "written, public" in text
-    assert problem(site, "skills/nowhere.html") == (404, "no run here plays this environment (any more)")
-
-
-def test_of_runs_that_differ_in_their_seed_the_best_one_s_skills_are_shown(tmp_path: Path) -> None:
-    for seed, score in enumerate((0.5, 1.0)):
-        run = write_learnt(tmp_path / f"run{seed}", run={"seed": seed})
-        run.test(6, 2, [score, score])
-    site = Site(tmp_path)
-    address = page(site, "index.html").partition('href="skills/')[2].partition('"')[0]
-    text = page(site, f"skills/{address}")
-    assert "seed 1" in text
-    assert "seed 0" not in text
-    assert '<td class="number"><a href="../runs/run1/sleep/0002/1.html">2</a></td>\n<td>removed</td>' in text
-
-
 def test_long_episodes_are_spread_over_pages(tmp_path: Path) -> None:
     site = Site(long_run(tmp_path / "run", 2 * TURNS + 1))
     last = page(site, "runs/run/train/0000/3.html")
