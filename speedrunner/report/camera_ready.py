@@ -14,9 +14,9 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from speedrunner.console import shorten
-from speedrunner.report.drawing import MOST, drawable
 from speedrunner.report.panels import LABELS, OUTPUT, SCORE, USD, Figure, Line, Panel
 from speedrunner.report.printing import column_pdf
+from speedrunner.report.scales import MOST, drawable
 from speedrunner.results.conditions import ALL_PUBLIC, ASI_STYLE, OFF, OURS, REACT
 from speedrunner.results.writing import latex
 from speedrunner.store import files

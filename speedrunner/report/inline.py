@@ -13,17 +13,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
 from speedrunner.console import visible
-from speedrunner.report.drawing import (
-    BACK,
-    GRID,
-    SOFT,
-    TEXT,
-    Drawn,
-    draw_panel,
-    draw_sample,
-    drawing_settings,
-    legend_entries,
-)
+from speedrunner.report.drawing import GRID, draw_panel, draw_sample, drawing_settings, legend_entries
+from speedrunner.report.marks import BACK, SOFT, TEXT, Drawn
 from speedrunner.report.panels import Figure, Panel
 from speedrunner.report.styles import PALETTE
 

@@ -73,7 +73,7 @@ class Panel(msgspec.Struct, frozen=True):
     @property
     def names(self) -> list[str]:
         """Return the names of bars, dots or columns, each once."""
-        return list(dict.fromkeys(str(x) for line in self.lines for x in line.x))
+        return list(dict.fromkeys(str(x) for line in (*self.lines, *self.over) for x in line.x))
 
 
 class Figure(msgspec.Struct, frozen=True):

@@ -11,8 +11,9 @@ from typing import Any
 
 from matplotlib.figure import Figure as Canvas
 
-from speedrunner.report.drawing import TICKS, draw_panel, drawable, drawing_settings
+from speedrunner.report.drawing import TICKS, draw_panel, drawing_settings
 from speedrunner.report.panels import Figure, Panel
+from speedrunner.report.scales import drawable
 from speedrunner.store import files
 
 COLUMN, PAGE, ROW = 3.25, 7.0, 1.55

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from speedrunner.report.panels import Figure, Line, Panel
 
-ODD = "$x^{ <b>&\x1b[31m_"
-"""A name with what means something to HTML, XML, LaTeX and terminals."""
+ODD = "$x^{ <b>&\x1b[31m_\uffff"
+"""A name with what means something to HTML, XML, LaTeX and terminals, and a character that XML forbids."""
 
 
 def figure(*panels: Panel) -> Figure:

@@ -56,6 +56,16 @@ def test_what_cannot_be_placed_is_left_out(panel: Panel) -> None:
             assert marks == sum(len(line.y) for line in (*panel.lines, *panel.over)) - lost
 
 
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    "panel", [curves("react"), BARS, STACK, POINTS, DOTS, MATRIX], ids=lambda panel: panel.kind
+)
+def test_a_panel_without_drawable_values_is_empty(panel: Panel) -> None:
+    lines = [replace(line, y=[1e308] * len(line.y)) for line in panel.lines]
+    with drawing_settings({}):
+        assert draw_panel(Canvas().add_subplot(), replace(panel, lines=lines, over=[])).values == {}
+
+
 def test_dots_have_an_axis_around_their_intervals_and_zero() -> None:
     axes = Canvas().add_subplot()
     drawn = draw_panel(axes, DOTS)
