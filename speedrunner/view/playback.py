@@ -6,7 +6,6 @@ the parts of the picture that changed.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
@@ -15,7 +14,9 @@ import msgspec
 
 from speedrunner.agents.reading import result_text
 from speedrunner.console import shorten, visible
+from speedrunner.library.definition import read_module
 from speedrunner.library.library import Library
+from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Module, Trajectory
@@ -187,16 +188,9 @@ def _mark(node: CallNode) -> Json:
 def _functions(source: str) -> dict[str, str]:
     """Return the sources of a module's functions by name."""
     try:
-        found = ast.parse(source).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return {each.name: each.source for each in read_module(source) if each.kind == "function"}
+    except InvalidSkill:
         return {}
-    lines = source.splitlines()
-    functions = [each for each in found if isinstance(each, ast.FunctionDef)]
-    starts = [min([each.lineno, *(it.lineno for it in each.decorator_list)]) for each in functions]
-    return {
-        each.name: "\n".join(lines[start - 1 : each.end_lineno])
-        for each, start in zip(functions, starts, strict=True)
-    }
 
 
 def _write_call(node: CallNode) -> str:

@@ -46,11 +46,11 @@ class RunValues:
     def __init__(self) -> None:
         self._reading = threading.Lock()
         self._episodes = lru_cache(maxsize=4)(ViewedEpisode.read)
-        self._numbers = lru_cache(maxsize=8)(_numbers)
-        self._histories = lru_cache(maxsize=16)(_history)
+        self._numbers = _keep(8, read_numbers)
+        self._histories = _keep(16, skill_history)
         self._savings = lru_cache(maxsize=4)(self._compute_savings)
         self._calls = lru_cache(maxsize=64)(_count_calls)
-        self._index = lru_cache(maxsize=1)(_index)
+        self._index = _keep(1, build_index)
 
     def numbers(self, run: RunData) -> RunNumbers:
         """Return the numbers on a run's page."""
@@ -74,7 +74,7 @@ class RunValues:
 
     def search_index(self, run: RunData) -> SearchIndex:
         """Return the index of the texts of all episodes."""
-        return self._index(run.path, _stamp(run))
+        return self._index(run.path, _stamp(run)).value
 
     def episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are kept, except for those of sleeps, which may be repeated."""
@@ -99,17 +99,10 @@ def _stamp(run: RunData) -> object:
     return found.st_ino, found.st_mtime_ns
 
 
-def _numbers(path: Path, *snapshot: Any) -> Derived[RunNumbers]:
-    return Derived.of(path, read_numbers)
-
-
-def _history(path: Path, *snapshot: Any) -> Derived[SkillHistory]:
-    return Derived.of(path, skill_history)
+def _keep(size: int, compute: Callable[[RunData], Value]) -> Callable[..., Derived[Value]]:
+    """Return a function that keeps the latest values, by a run's path and the rest of a key."""
+    return lru_cache(maxsize=size)(lambda path, *key: Derived.of(path, compute))
 
 
 def _count_calls(path: Path, stamp: object, version: int, episodes: int) -> Derived[Calls]:
     return Derived.of(path, lambda run: count_calls(run, version))
-
-
-def _index(path: Path, stamp: object) -> SearchIndex:
-    return build_index(load(path, skip_broken=True))
