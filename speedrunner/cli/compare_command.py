@@ -21,8 +21,8 @@ from speedrunner.results.cost_text import limit_text, price_text
 from speedrunner.results.evaluated_run import frame_run
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
-from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import GPU_HOURS, price_book
+from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import load
 

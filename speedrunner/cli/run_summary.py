@@ -13,8 +13,8 @@ from speedrunner.config.schema import Config
 from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.cost_text import checkpoint_lines, limit_lines, notes, reconciliation_line
 from speedrunner.results.ledger import run_costs
-from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
+from speedrunner.results.writing import list_rows
 from speedrunner.runs.setup import Setup
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load

@@ -14,7 +14,7 @@ from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode, run_names, timestamp
 from speedrunner.optional import optional
 from speedrunner.results.checkpoints import average_tests, frame_episodes
-from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.writing import list_rows
 from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Trajectory

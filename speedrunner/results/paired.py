@@ -11,7 +11,7 @@ from envs import Task
 from speedrunner.results.conditions import Side
 from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.inference import Estimate, bootstrap_seeds
-from speedrunner.results.plain_rows import plain_value
+from speedrunner.results.writing import list_rows
 
 METRICS = {
     "score": "score",
@@ -86,12 +86,10 @@ def list_task_differences(first: Side, second: Side, points: Points) -> list[Tas
 
 def _compare_task(task: Any, played: pandas.DataFrame) -> TaskDifference:
     """Return the difference of a task from its pairs, whose columns end with the number of their side."""
-    score, output = (
-        (plain_value(played[f"{name}_0"].mean()), plain_value(played[f"{name}_1"].mean()))
-        for name in ("score", "output")
-    )
+    (means,) = list_rows(played[["score_0", "score_1", "output_0", "output_1"]].mean().to_frame().T)
     one, other = (list(zip(played[f"run_{side}"], played[f"episode_{side}"], strict=True)) for side in (0, 1))
-    return TaskDifference(task, score, output, (one, other))
+    scores, outputs = ((means[f"{name}_0"], means[f"{name}_1"]) for name in ("score", "output"))
+    return TaskDifference(task, scores, outputs, (one, other))
 
 
 def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:

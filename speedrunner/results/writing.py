@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from speedrunner.console import visible
-from speedrunner.results.plain_rows import list_rows
 from speedrunner.store import files
 
 if TYPE_CHECKING:
@@ -46,6 +45,13 @@ class Table(msgspec.Struct, frozen=True):
     rows: list[tuple[Cell, ...]]
     flagged: frozenset[int] = frozenset()
     shown: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None
+
+
+def list_rows(frame: pandas.DataFrame) -> list[dict[str, Any]]:
+    """Return a frame's rows by column, a named index included: plain values, `None` if missing."""
+    whole = (frame.reset_index() if frame.index.name else frame).astype(object)
+    rows: list[Any] = whole.where(whole.notna(), None).to_dict("records")
+    return rows
 
 
 def table_of(

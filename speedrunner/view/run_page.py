@@ -20,8 +20,8 @@ from speedrunner.results.checkpoints import (
 )
 from speedrunner.results.inference import CONFIDENCE
 from speedrunner.results.ledger import run_costs
-from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
+from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import RunData
 from speedrunner.view.curves import SMALL, Point, Series, plot_curves

@@ -26,8 +26,8 @@ from speedrunner.results.checkpoints import (
 )
 from speedrunner.results.cost_text import notes
 from speedrunner.results.ledger import Classes, run_costs
-from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import PriceBook
+from speedrunner.results.writing import list_rows
 from speedrunner.store.records import EpisodeRow, Policy, Skill, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory

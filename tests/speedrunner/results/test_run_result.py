@@ -8,8 +8,8 @@ import pandas
 import pytest
 
 from speedrunner.config.names import ConditionName
-from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.run_result import RunResult, count_terminations, read_result
+from speedrunner.results.writing import list_rows
 from tests.speedrunner.results.small_runs import SLEEP_USD, TURN_USD, SmallRun, learnt
 
 
