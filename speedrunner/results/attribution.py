@@ -20,14 +20,12 @@ from envs import Task
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, changes_results, to_mapping
 from speedrunner.results.coalitions import Coalition, Share, shapley_values
+from speedrunner.results.comparison import METRICS
 from speedrunner.results.conditions import KEYS
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_mean
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Table, table_of
 from typed.plain_records import flat
-
-METRICS = ("score", "llm_calls", "uncached", "cached", "output", "usd")
-"""Columns of the frame of episodes, per test episode."""
 
 ALL = "all"
 """The row of the whole library compared with the empty one."""

@@ -8,8 +8,7 @@ from speedrunner.agents.reading import write_call
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import RunData
 from speedrunner.view.episode_page import ViewedEpisode
-from speedrunner.view.pages import Context, heading, turn_link
-from speedrunner.view.paging import NotFound
+from speedrunner.view.pages import Context, NotFound, heading, turn_link
 from speedrunner.view.turns import Room, describe_result, show_call
 
 PAGE_CALLS, PAGE_CHARS = 500, 150_000

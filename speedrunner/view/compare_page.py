@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from speedrunner.config.schema import differences
 from speedrunner.markup.tiles import Form, Tile
@@ -20,6 +19,7 @@ from speedrunner.results.paired import (
 )
 from speedrunner.view.comparable import Comparable
 from speedrunner.view.curves import SERIES, Point, Series, plot_curves
+from speedrunner.view.pages import Context
 
 LINKS = 100
 """Maximum number of comparisons that the list of conditions links to, so that static pages are bounded."""
@@ -35,8 +35,6 @@ DIGITS = {"score": 3, "LLM calls": 1, "actions": 1}
 
 BETTER = {"score": True, "LLM calls": False, "uncached prompt tokens": False, "output tokens": False}
 """Metrics of which a higher (or lower) value is better; of the others neither is."""
-
-Context = dict[str, Any]
 
 
 def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:

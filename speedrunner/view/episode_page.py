@@ -17,8 +17,7 @@ from speedrunner.store.records import Module, Trajectory, Turn
 from speedrunner.store.repeats import count_repeats
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
-from speedrunner.view.pages import TURNS, Context, heading
-from speedrunner.view.paging import NotFound, page_part
+from speedrunner.view.pages import TURNS, Context, NotFound, heading, page_part
 from speedrunner.view.pictures import Picture
 from speedrunner.view.playback import PIECE, Step, count_pieces, list_modules, list_steps, make_piece
 from speedrunner.view.task_page import task_text

@@ -19,8 +19,7 @@ from speedrunner.store.records import CallNode, Policy, Trajectory
 from speedrunner.store.run_data import RunData
 from speedrunner.view.edit_diffs import compare_definitions
 from speedrunner.view.graph import call_graph
-from speedrunner.view.pages import Context, heading
-from speedrunner.view.paging import NotFound
+from speedrunner.view.pages import Context, NotFound, heading
 from speedrunner.view.turns import highlight
 
 OPEN_SKILLS = 40

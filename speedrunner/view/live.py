@@ -26,6 +26,7 @@ from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.json_lines import read_tail
 from speedrunner.store.run_data import RunData, load
 from speedrunner.view.engine_logs import list_engine_states
+from speedrunner.view.pages import Context
 
 WINDOW_S = 300.0
 """Seconds of the past over which rates are taken."""
@@ -41,8 +42,6 @@ REASON_CHARS = 300
 
 BADGES = {"finished": "good", "running": "plain", "stopped": "bad", "waiting": "plain", "unknown": "bad"}
 ORDER: tuple[State, ...] = ("running", "stopped", "unknown", "waiting", "finished")
-
-Context = dict[str, Any]
 
 
 class Rates(msgspec.Struct):

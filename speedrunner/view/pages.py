@@ -31,6 +31,33 @@ SOON_S, LATER_S = 4, 30
 Context = dict[str, Any]
 
 
+class NotFound(Exception):
+    """The page does not exist."""
+
+
+def page_part(items: Sequence[Any], page: int, size: int) -> Context:
+    """Return one page of a list for its template.
+
+    Returns:
+        `shown`: the page's items; `first`: the number of the first one, from 1; `count`: the number of all
+        items; `page`, `pages`.
+
+    Raises:
+        NotFound: the list has fewer pages.
+    """
+    pages = max(-(-len(items) // size), 1)
+    if not 1 <= page <= pages:
+        raise NotFound(f"it has {pages} pages")
+    first = (page - 1) * size
+    return {
+        "shown": items[first : first + size],
+        "first": first + 1,
+        "count": len(items),
+        "page": page,
+        "pages": pages,
+    }
+
+
 def heading(run: RunData, *, grows: bool = False) -> Context:
     """Return the heading of all pages of a run.
 

@@ -25,8 +25,7 @@ from speedrunner.view.comparable import Comparable
 from speedrunner.view.episode_page import episode_page, pictures_data
 from speedrunner.view.library_history import history_page
 from speedrunner.view.library_page import library_page
-from speedrunner.view.pages import Context
-from speedrunner.view.paging import NotFound
+from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.run_page import run_page
 from speedrunner.view.run_values import RunValues
 from speedrunner.view.search import InvalidQuery

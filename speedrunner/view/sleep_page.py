@@ -16,8 +16,7 @@ from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.edit_diffs import ShownEdit, match_turns, show_edits
 from speedrunner.view.named_episodes import Evidence, find_evidence, sleep_turns
-from speedrunner.view.pages import TURNS, Context, heading
-from speedrunner.view.paging import NotFound, page_part
+from speedrunner.view.pages import TURNS, Context, NotFound, heading, page_part
 from speedrunner.view.turns import write_call_without
 
 CODE = ("code", "source")

@@ -12,8 +12,7 @@ from speedrunner.agents.reading import task_line, write_call
 from speedrunner.console import shorten
 from speedrunner.store.records import CallNode, EpisodeRow, Trajectory
 from speedrunner.store.run_data import RunData
-from speedrunner.view.pages import Context, heading
-from speedrunner.view.paging import NotFound
+from speedrunner.view.pages import Context, NotFound, heading
 from speedrunner.view.skill_origins import find_origins
 from speedrunner.view.turns import describe_result
 
