@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Container, Iterator, Mapping
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
 
-from speedrunner.console import visible
 from speedrunner.report.drawing import GRID, draw_panel, draw_sample, drawing_settings, legend_entries
 from speedrunner.report.marks import BACK, SOFT, TEXT, Drawn
 from speedrunner.report.panels import Figure, Panel
+from speedrunner.report.scales import drawable
 from speedrunner.report.styles import PALETTE
 
 WIDTH, HEIGHT, BAR, CELL = 340, 150, 23, 52
@@ -45,9 +45,11 @@ COLORS = {ink: f"var(--{name})" for name, (ink, _) in PALETTE.items()} | {
     GRID: "var(--line)", SOFT: "var(--soft)", TEXT: "currentColor", BACK: "var(--back)",
 }  # fmt: skip
 
-_NUMBER = re.compile(r"-?\d+\.\d{2,}")
+_NUMBER, _COLOR = re.compile(r"-?\d+\.\d{2,}"), re.compile("|".join(COLORS))
 _SVG = "{http://www.w3.org/2000/svg}"
-_HREF = "{http://www.w3.org/1999/xlink}href"
+
+ElementTree.register_namespace("", _SVG[1:-1])
+ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
 
 
 class InlinePanel(NamedTuple):
@@ -148,10 +150,12 @@ def _svg(canvas: Canvas, values: Mapping[str, list[str]], name: str) -> Markup:
     root = ElementTree.fromstring(content.getvalue())
     for id_, texts in values.items():
         for mark, text in zip(_marks(root, id_), texts, strict=True):
-            ElementTree.SubElement(mark, f"{_SVG}title").text = visible(text)
-    root.attrib = {"viewBox": _NUMBER.sub(_round, root.attrib["viewBox"])}
-    _clean(root, name)
-    return Markup(ElementTree.tostring(root, encoding="unicode", short_empty_elements=True))
+            ElementTree.SubElement(mark, f"{_SVG}title").text = drawable(text)
+    root.attrib = {"viewBox": root.attrib["viewBox"]}
+    text = ElementTree.tostring(root, encoding="unicode")
+    text = re.sub(r"(?s)<metadata.*?</metadata>|<defs>\s*<style.*?</defs>", "", text)
+    used = {id_ for pair in re.findall(r'url\(#([^)]+)\)|href="#([^"]+)"', text) for id_ in pair}
+    return Markup(re.sub(r"<[^>]+>\s*", lambda tag: _tidy(tag.group(), name, used), text))
 
 
 def _marks(root: ElementTree.Element, id_: str) -> Iterator[ElementTree.Element]:
@@ -160,63 +164,11 @@ def _marks(root: ElementTree.Element, id_: str) -> Iterator[ElementTree.Element]
     return iter([*group.iter(f"{_SVG}use")] or [*group.iter(f"{_SVG}path")])
 
 
-def _clean(root: ElementTree.Element, name: str) -> None:
-    """Remove unneeded elements. Use the page's colors and fonts, and prefix ids with the drawing's name."""
-    text = ElementTree.tostring(root, encoding="unicode")
-    used = set(re.findall(r"url\(#([^)]+)\)", text)) | {
-        str(each.get(_HREF))[1:] for each in root.iter(f"{_SVG}use")
-    }
-    for parent in [*root.iter()]:
-        for child in [*parent]:
-            if child.tag == f"{_SVG}metadata" or (
-                child.tag == f"{_SVG}defs" and child.find(f"{_SVG}style") is not None
-            ):
-                parent.remove(child)
-    for each in root.iter():
-        each.tag = each.tag.removeprefix(_SVG)
-        each.tail = None
-        if each.tag not in ("text", "tspan", "title"):
-            each.text = None
-        own: dict[str, Any] = {}
-        for key, value in each.attrib.items():
-            if key == "id":
-                if value in used:
-                    own["id"] = f"{name}-{value}"
-            elif key == _HREF:
-                own["href"] = f"#{name}-{value[1:]}"
-            elif key == "style":
-                own |= _style(value, each.tag, name)
-            elif key in ("d", "x", "y", "transform", "width", "height"):
-                own[key] = _NUMBER.sub(_round, value).replace("\n", "").strip()
-            else:
-                own[key] = COLORS.get(value, value).replace("url(#", f"url(#{name}-")
-        each.attrib = own
-    _unwrap(root)
-
-
-def _style(text: str, tag: str, name: str) -> dict[str, str]:
-    """Return a style with the page's colors and without fonts."""
-    kept = []
-    for part in text.split(";"):
-        key, _, value = (each.strip() for each in part.partition(":"))
-        if key and not key.startswith("font"):
-            value = COLORS.get(value, value).replace("url(#", f"url(#{name}-")
-            kept.append(f"{key}:{value}")
-    return {"style": ";".join(kept)} if kept else {}
-
-
-def _round(found: re.Match[str]) -> str:
-    return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")
-
-
-def _unwrap(parent: ElementTree.Element) -> None:
-    """Replace groups without attributes by their content, and remove empty ones."""
-    children: list[ElementTree.Element] = []
-    for child in parent:
-        _unwrap(child)
-        plain = child.tag in ("g", "defs") and not child.attrib
-        if plain and child.tag == "g":
-            children += [*child]
-        elif len(child) or child.tag not in ("g", "defs"):
-            children.append(child)
-    parent[:] = children
+def _tidy(tag: str, name: str, used: Container[str]) -> str:
+    """Return a tag with the page's colors and fonts, rounded numbers, and ids that begin with the drawing's
+    name; ids that are not in `used` are left out."""
+    tag = re.sub(r' xmlns(:\w+)?="[^"]*"|\bfont[^;"]*;?|(?<=[:;]) +| +(?=")|\s+$', "", tag)
+    tag = _NUMBER.sub(lambda found: f"{float(found.group()):.2f}".rstrip("0").rstrip("."), tag)
+    tag = _COLOR.sub(lambda found: COLORS[found.group()], tag).replace(' style=""', "")
+    tag = re.sub(r' id="([^"]+)"', lambda found: found.group() if found[1] in used else "", tag)
+    return re.sub(r'( id="|url\(#|href="#)', rf"\1{name}-", tag).replace("xlink:href", "href")
