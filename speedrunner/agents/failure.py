@@ -23,7 +23,7 @@ def describe_failure(trajectory: Trajectory) -> str:
     """
     outcome, ended = trajectory.outcome, trajectory.termination
     if ended.is_fault:
-        return f"Infrastructure error: {_shorten(trajectory.error or str(ended), ERROR_CHARS)}"
+        return f"Infrastructure error: {_shorten(trajectory.fault, ERROR_CHARS)}"
     if outcome is not None and outcome.success:
         return ""
     cause = _describe_loop(trajectory.turns) or _describe_first_error(trajectory.turns)

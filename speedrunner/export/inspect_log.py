@@ -108,8 +108,8 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     score = outcome and scoring.Score(value=outcome.score, metadata={"success": outcome.success})
     error = None
     if outcome is None:
-        told = trajectory.error or str(trajectory.termination)
-        error = inspect.EvalError(message=told.splitlines()[0], traceback=told, traceback_ansi=told)
+        whole = trajectory.error or trajectory.fault
+        error = inspect.EvalError(message=trajectory.fault, traceback=whole, traceback_ansi=whole)
     return inspect.EvalSample(
         id=trajectory.episode,
         epoch=1,

@@ -377,5 +377,5 @@ class Executor:
 
 def _describe_failure(trajectory: Trajectory) -> str:
     """Return a failed episode's key, task and termination, and the first line of its error."""
-    task, (what, *_) = trajectory.task, (trajectory.error or "unknown cause").splitlines()
-    return f"{trajectory.episode} (task {task.name} {task.index}) ended by {trajectory.termination}: {what}"
+    task, ending = trajectory.task, trajectory.termination
+    return f"{trajectory.episode} (task {task.name} {task.index}) ended by {ending}: {trajectory.fault}"

@@ -134,8 +134,7 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
         found = [f"{calls[0]} raised {in_one_line(error)} ({place(error, type(setup.method))})"]
     for played in (*load(folder).trajectories(), *load(folder).evaluations()):
         if played.termination.is_fault:
-            fault = (played.error or "").partition("\n")[0]
-            raise WorkerError(f"{played.task} ended by {played.termination}: {fault}")
+            raise WorkerError(f"{played.task} ended by {played.termination}: {played.fault}")
     if stopped:
         raise WorkerError(stopped)
     return found

@@ -215,6 +215,11 @@ class Trajectory(msgspec.Struct, kw_only=True):
         return sum((turn.usage for turn in self.turns), Usage())
 
     @property
+    def fault(self) -> str:
+        """Return an infrastructure error in one line, without its traceback."""
+        return (self.error or "").strip().partition("\n")[0] or "unknown cause"
+
+    @property
     def steps(self) -> list[WorldStep]:
         """Return all operations on the world, in order."""
         if self.world is not None:

@@ -209,8 +209,7 @@ def _reason(run: RunData, fault: Any) -> str:
         played = run.find(fault)
     except DAMAGED as error:
         return " ".join(str(error).split())
-    lines = ((played and played.error) or "").strip().split("\n")  # a traceback ends with its error
-    return lines[-1][:REASON_CHARS] or "no reason is recorded"
+    return played.fault[:REASON_CHARS] if played else "unknown cause"
 
 
 def _tiles(found: Status, runs: list[Context], servers: Mapping[tuple[str, ...], Context]) -> list[Tile]:

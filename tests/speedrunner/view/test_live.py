@@ -129,7 +129,10 @@ def test_cost_is_that_of_finished_episodes_at_the_actor_s_prices(sweep: Path) ->
 
 def test_faults_have_their_reasons_and_hostile_text_stays_text(sweep: Path) -> None:
     fault = trajectory(
-        "train/0001", termination=Termination.ENGINE_ERROR, outcome=None, error=f"Traceback\n{HOSTILE}"
+        "train/0001",
+        termination=Termination.ENGINE_ERROR,
+        outcome=None,
+        error=f"engine: {HOSTILE}\nTraceback",
     )
     with (sweep / "trajectories/batch_0000.jsonl").open("ab") as file:
         file.write(msgspec.json.encode(fault) + b"\n")
@@ -140,6 +143,7 @@ def test_faults_have_their_reasons_and_hostile_text_stays_text(sweep: Path) -> N
     assert "playing, train/0001 : engine error" in text.replace("0001:", "0001 :")
     assert "1 request failed in the last 5 minutes" in text
     assert text.count("alert(1)") >= 2
+    assert "Traceback" not in text
 
 
 def test_a_damaged_run_says_why_and_hides_no_other(sweep: Path) -> None:
