@@ -41,7 +41,8 @@ DEFAULTS: dict[str, Any] = {
         "env": {"VLLM_NO_USAGE_STATS": 1},
     },
 }
-"""Fields that the file of a model on this machine or on the hub may leave out; `roles` as well."""
+"""What the file of a model on this machine or on the hub may leave out; `roles` as well. Its flags and
+variables add to these; `null` removes one."""
 
 
 def list_model_configs() -> list[str]:
@@ -113,18 +114,26 @@ def _fill_in(content: Any) -> Any:
     """Return a file's content with the defaults. A hosted model has none: its prices must be stated."""
     if not isinstance(content, dict) or "base_url" in content:
         return content
-    server = DEFAULTS["server"]
-    if content.get("cache") == "hybrid":
-        server = {**server, "flags": {**server["flags"], "prefix-match-unit": 16}}
-    filled = {**DEFAULTS, "server": server, **content}
-    if isinstance(roles := content.get("roles", {}), dict):
-        context = content.get("context")
-        for name, tokens in STRING_TOKENS.items():
-            most = min(tokens, context // 4) if isinstance(context, int) and context >= 4 else tokens
-            if isinstance(role := roles.get(name, {}), dict):
-                roles = roles | {name: {"string_tokens": most, **role}}
-        filled["roles"] = roles
-    return filled
+    context = content.get("context")
+    most = context // 4 if isinstance(context, int) and context >= 4 else max(STRING_TOKENS.values())
+    roles = {name: {"string_tokens": min(tokens, most)} for name, tokens in STRING_TOKENS.items()}
+    # A turn of a hybrid model resumes within 16 tokens of the last prompt's end, not in blocks.
+    unit = {"prefix-match-unit": 16} if content.get("cache") == "hybrid" else {}
+    server = _merge(DEFAULTS["server"], {"flags": unit})
+    return {
+        **DEFAULTS,
+        **content,
+        "roles": _merge(roles, content.get("roles", {})),
+        "server": _merge(server, content.get("server", {})),
+    }
+
+
+def _merge(defaults: Any, own: Any) -> Any:
+    """Return the values of `own`, and those of `defaults` that it does not set; `None` removes a default."""
+    if not isinstance(defaults, dict) or not isinstance(own, dict):
+        return own
+    merged = defaults | {name: _merge(defaults.get(name), value) for name, value in own.items()}
+    return {name: value for name, value in merged.items() if value is not None}
 
 
 def _model_config(content: object) -> ModelConfig:

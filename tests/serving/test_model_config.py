@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from serving.model_config import ServerOptions
 from serving.model_configs import adapt, load_model_config
 from tests.serving.model_config_samples import write
 
@@ -13,10 +14,9 @@ def test_roles_other_than_the_actor_sample_like_the_inducer(tmp_path: Path) -> N
     assert model_config.role("curriculum") == model_config.role("inducer")
 
 
-def test_flags_stand_on_the_command_line_as_the_engine_reads_them(tmp_path: Path) -> None:
+def test_flags_stand_on_the_command_line_as_the_engine_reads_them() -> None:
     flags = {"enforce-eager": True, "enable-prefix-caching": False, "block-size": 32, "config": {"a": "b"}}
-    model_config = load_model_config(write(tmp_path, server__flags=flags))
-    assert model_config.server.arguments() == [
+    assert ServerOptions(flags).arguments() == [
         *["--enforce-eager", "--no-enable-prefix-caching"],
         *["--block-size", "32", "--config", '{"a":"b"}'],
     ]
@@ -34,9 +34,10 @@ def test_a_model_config_says_what_its_cache_keeps(tmp_path: Path) -> None:
 
 def test_replicas_and_load_format_stand_on_the_command_line(tmp_path: Path) -> None:
     model_config = load_model_config(write(tmp_path, shape="s", server__flags={"seed": 1}))
-    assert model_config.arguments() == ["--seed", "1"]
-    assert adapt(model_config, 1, None).arguments() == ["--seed", "1"]
+    flags = model_config.server.arguments()
+    assert flags[-2:] == ["--seed", "1"]
+    assert model_config.arguments() == adapt(model_config, 1, None).arguments() == flags
     assert adapt(model_config, 2, "dummy").arguments() == [
         *["--data-parallel-size", "2"],
-        *["--load-format", "dummy", "--seed", "1"],
+        *["--load-format", "dummy", *flags],
     ]

@@ -28,7 +28,7 @@ MISTAKES: list[dict[str, Any]] = [
     *(
         {"server__flags": {"seed": [1]}},
         {"server__flags": {"prefix-match-unit": 16}},
-        {"cache": "hybrid", "server__flags": {}},
+        {"cache": "hybrid", "server__flags": {"prefix-match-unit": None}},
     ),
     *({"gpus": 2}, {"nodes": 2}, {"load_format": "dummy"}),
     {"nodes": 2, "replicas": 2, "server__flags": {"pipeline-parallel-size": 2}},

@@ -35,6 +35,26 @@ def test_a_served_model_s_file_may_leave_out_roles_prices_note_and_server(tmp_pa
     assert found.server.flags["enable-prompt-tokens-details"] is True
 
 
+def test_a_served_model_s_flags_and_variables_add_to_the_defaults_and_null_removes_one(
+    tmp_path: Path,
+) -> None:
+    plain = load_model_config(write(tmp_path, cache="hybrid")).server
+    changed = {"enable-prefix-caching": False, "prefix-match-unit": 32, "seed": 1}
+    flags = {
+        **changed,
+        "generation-config": None,
+        "structured-outputs-config": {"disable_any_whitespace": True},
+    }
+    env = {"VLLM_NO_USAGE_STATS": None, "OMP_NUM_THREADS": 1}
+    own = load_model_config(write(tmp_path, cache="hybrid", server={"flags": flags, "env": env})).server
+    assert plain.flags["prefix-match-unit"] == 16
+    backend = {"backend": "xgrammar", "disable_any_whitespace": True}
+    expected = {**plain.flags, **changed, "structured-outputs-config": backend}
+    del expected["generation-config"]
+    assert own.flags == expected
+    assert (plain.env, own.env) == ({"VLLM_NO_USAGE_STATS": 1}, {"OMP_NUM_THREADS": 1})
+
+
 def test_a_role_may_set_some_of_its_fields(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     own = "roles: {actor: {temperature: 0.5}}"
