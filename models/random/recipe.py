@@ -9,25 +9,21 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import corpus
-
 if TYPE_CHECKING:
-    from tokenizers import Tokenizer
     from transformers import PreTrainedTokenizerBase
 
 HERE = Path(__file__).resolve().parent
+TOKENIZER = HERE / "tokenizer.json"
 STAMP = "recipe.json"
 
 SEED = 0
 VOCABULARY = 2048
 CONTEXT = 32_768
-SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
-ADDED = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
 
 
 @dataclass(frozen=True)
@@ -46,7 +42,7 @@ class Recipe:
 
     def stamp(self) -> dict[str, str]:
         """Return the options, and the SHA-256 of each file that the folder depends on."""
-        files = (*self.sources, HERE / "recipe.py", HERE / "corpus.py", corpus.FILE)
+        files = (*self.sources, HERE / "recipe.py", TOKENIZER)
         return self.options | {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
     def up_to_date(self, out: Path) -> bool:
@@ -119,7 +115,6 @@ def run_bundled(script: str, template: str, architecture: str, **config: Any) ->
         import transformers
 
         transformers.utils.logging.disable_progress_bar()
-        print(f"training a byte-level BPE tokenizer of {VOCABULARY:,} entries", flush=True)
         tokenizer = build_tokenizer((HERE / template).read_text(encoding="utf-8"))
         tokenizer.save_pretrained(folder)
         print("drawing the weights", flush=True)
@@ -147,41 +142,19 @@ def run_bundled(script: str, template: str, architecture: str, **config: Any) ->
 
 
 def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
-    """Train the byte-level BPE tokenizer on the corpus. The control tokens have the last ids.
-    Raises `ValueError` if the corpus is too small for `VOCABULARY` entries."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    """Return the random models' tokenizer, a byte-level BPE of `VOCABULARY` entries, with a chat template.
+
+    It was trained once, on a seeded sample of game texts, prompts, code and tool calls. Every digit is a
+    separate token, as in Qwen3, so a number has the same tokens in every context. The control tokens have the
+    last ids.
+    """
     from transformers import PreTrainedTokenizerFast
 
-    bpe = Tokenizer(models.BPE())
-    # Every digit is a separate token, as in Qwen3, so a number has the same tokens in every context.
-    bpe.pre_tokenizer = pre_tokenizers.Sequence(
-        [pre_tokenizers.Digits(individual_digits=True), pre_tokenizers.ByteLevel(add_prefix_space=False)]
-    )
-    bpe.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY - len(SPECIAL) - len(ADDED),
-        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
-        show_progress=False,
-    )
-    bpe.train_from_iterator(corpus.documents(), trainer)
-    add_control_tokens(bpe, VOCABULARY)
     return PreTrainedTokenizerFast(
-        tokenizer_object=bpe,
+        tokenizer_file=str(TOKENIZER),
         eos_token="<|im_end|>",
         pad_token="<|endoftext|>",
         model_max_length=CONTEXT,
         clean_up_tokenization_spaces=False,
         chat_template=chat_template,
     )
-
-
-def add_control_tokens(
-    tokenizer: Tokenizer, size: int, special: Sequence[str] = SPECIAL, added: Sequence[str] = ADDED
-) -> None:
-    """Append the control tokens to a tokenizer. Raises `ValueError` unless it then has `size` entries."""
-    from tokenizers import AddedToken
-
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
-    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in added])
-    if (entries := tokenizer.get_vocab_size()) != size:
-        raise ValueError(f"the corpus yields {entries} tokens, not {size}: give it more words")

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 BUNDLED = HERE.parent / "random"
 sys.path.append(str(BUNDLED))
 
-from recipe import ADDED, SPECIAL, Recipe, add_control_tokens, build_tokenizer, run  # noqa: E402
+from recipe import Recipe, build_tokenizer, run  # noqa: E402
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -40,8 +40,10 @@ class Family(NamedTuple):
     """
 
     template: Path
-    special: tuple[str, ...] = SPECIAL
-    added: tuple[str, ...] = ADDED
+    special: tuple[str, ...] = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+    added: tuple[str, ...] = (
+        *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
+    )
     end: str = "<|im_end|>"
     pad: str = "<|endoftext|>"
 
@@ -85,7 +87,7 @@ def build_wide_tokenizer(family: Family, size: int) -> PreTrainedTokenizerBase:
     Encoding uses the same entries as the bundled tokenizer. The extra entries are pairs of its words and only
     matter for decoding: random weights sample them, and a grammar must allow or forbid each one.
     """
-    from tokenizers import Tokenizer
+    from tokenizers import AddedToken, Tokenizer
 
     tokenizer = build_tokenizer(family.template.read_text(encoding="utf-8"))
     content = json.loads(tokenizer.backend_tokenizer.to_str())
@@ -99,7 +101,8 @@ def build_wide_tokenizer(family: Family, size: int) -> PreTrainedTokenizerBase:
             break
         vocabulary.setdefault(pair, len(vocabulary))
     wide = Tokenizer.from_str(json.dumps({**content, "added_tokens": []}))
-    add_control_tokens(wide, size, family.special, family.added)
+    wide.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in family.special])
+    wide.add_tokens([AddedToken(token, normalized=False, special=False) for token in family.added])
     tokenizer._tokenizer = wide
     tokenizer.eos_token, tokenizer.pad_token = family.end, family.pad
     return tokenizer
@@ -113,7 +116,7 @@ def recipe(shape: str) -> Recipe:
     def write(folder: Path) -> str:
         from transformers import __version__ as transformers_version
 
-        print(f"training a tokenizer, filled up to {config['vocab_size']:,} entries", flush=True)
+        print(f"filling the tokenizer up to {config['vocab_size']:,} entries", flush=True)
         tokenizer = build_wide_tokenizer(family, config["vocab_size"])
         tokenizer.model_max_length = config["max_position_embeddings"]
         tokenizer.save_pretrained(folder)
