@@ -103,19 +103,18 @@ class Conversation(ABC):
     def tell(self, text: str) -> None:
         """Append the reply to the last answer."""
 
+    def recall(self, completion: Completion) -> None:
+        """Append an answer that the conversation got in another process, instead of asking for it.
+
+        Raises `NotImplementedError` for a conversation that no other process can continue.
+        """
+        raise NotImplementedError
+
     def rest(self) -> None:  # noqa: B027 - messages hold nothing to release
         """Give up the slot in the cache until `ready`: the conversation now waits for another one."""
 
     def close(self) -> None:  # noqa: B027 - as above
         """End the conversation and release its slot in the cache. A second call does nothing."""
-
-
-class ResumableConversation(Conversation):
-    """A conversation that another process can continue."""
-
-    @abstractmethod
-    def recall(self, completion: Completion) -> None:
-        """Append an answer that the conversation got in another process, instead of asking for it."""
 
 
 def status_of(problem: InvalidCall | None) -> Status:

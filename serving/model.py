@@ -7,9 +7,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from serving.admission import Replica
-from serving.apis.chat import ChatConversation
 from serving.apis.completions import TokenConversation
-from serving.apis.responses import ResponsesConversation
+from serving.apis.message_apis import ChatConversation, ResponsesConversation
 from serving.conversation import Conversation
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
@@ -89,9 +88,8 @@ class Model:
         labels = {"role": role, **labels}
         self.note_tools(labels, tools)
         if self._format is None or self.tokenizer is None:
-            if self.model_config.api == "responses":
-                return ResponsesConversation(self.engine.respond, messages, tools, settings, labels)
-            return ChatConversation(self.engine.chat, messages, tools, settings, labels)
+            kind = ResponsesConversation if self.model_config.api == "responses" else ChatConversation
+            return kind(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda each: len(each.slots))
         slot = replica.slot(self._sent_before(transcript.ids), self._queued)

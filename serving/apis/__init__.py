@@ -1,1 +1,1 @@
-"""The APIs of an engine, one module each, behind the protocol of `serving.conversation`."""
+"""The APIs of an engine, of token ids and of messages, behind the protocol of `serving.conversation`."""

@@ -9,7 +9,7 @@ from serving.admission import Slot
 from serving.conversation import (
     AnswerOverflow,
     Completion,
-    ResumableConversation,
+    Conversation,
     TokenIds,
     sampling,
     status_of,
@@ -22,7 +22,7 @@ from serving.tokens.grammar import structural_tag
 from serving.tokens.transcript import Transcript, common_prefix
 
 
-class TokenConversation(ResumableConversation):
+class TokenConversation(Conversation):
     """A conversation as token ids.
 
     Attributes:

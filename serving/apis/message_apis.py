@@ -1,4 +1,4 @@
-"""The common base of the two APIs that send messages and tools.
+"""The two APIs that send messages and tools: chat completions and responses.
 
 Tool calls are not constrained here: an invalid one is counted, and answered with what is wrong.
 """
@@ -6,34 +6,22 @@ Tool calls are not constrained here: an invalid one is counted, and answered wit
 from __future__ import annotations
 
 import json
-from abc import abstractmethod
-from collections.abc import Awaitable, Callable
-from typing import Any, Generic, TypeVar
+from typing import Any
 
 import msgspec
 
-from serving.conversation import Completion, ResumableConversation, sampling, status_of
-from serving.engine.answers import ChatCompletion, Response
-from serving.engine.client import EngineResponse
+from serving.conversation import Completion, Conversation, sampling, status_of
+from serving.engine.answers import ChatCompletion, Item, Response
+from serving.engine.client import Engine
 from serving.errors import InvalidCall, TruncatedCall
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
-
-T = TypeVar("T", ChatCompletion, Response)
 
 ANSWER_TOKENS = 1024
 """Room for a call's own syntax (without its strings) and for the reasoning."""
 
 SLACK_TOKENS = 1024
 """More tokens than engines add around messages and tools."""
-
-
-class WrittenCall(msgspec.Struct, frozen=True):
-    """A tool call as the model wrote it; `arguments` should be JSON."""
-
-    id: str
-    name: str
-    arguments: str
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
@@ -47,27 +35,28 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     reasoning: str
-    calls: list[WrittenCall]
+    calls: list[Item]
     cut: bool
     echo: list[dict[str, Any]]
 
 
-class MessageConversation(ResumableConversation, Generic[T]):
-    """A conversation as messages.
+class ChatConversation(Conversation):
+    """A conversation as messages, on `/v1/chat/completions`: hosted models, or vLLM's built-in tool calls.
 
     It is never queued, since its length in tokens is not known here.
-
-    Args:
-        send: the engine's method for the API.
 
     Attributes:
         items: everything said so far, as each request carries it.
         options: the other fields of a request, without the limit of the answer's length.
     """
 
+    path = "chat/completions"
+    form: type[ChatCompletion | Response] = ChatCompletion
+    items_field, limit_field = "messages", "max_completion_tokens"
+
     def __init__(
         self,
-        send: Callable[..., Awaitable[EngineResponse[T]]],
+        engine: Engine,
         messages: list[dict[str, str]],
         tools: list[ToolSpec],
         role: Role,
@@ -81,7 +70,7 @@ class MessageConversation(ResumableConversation, Generic[T]):
             "parallel_tool_calls": False,
             **self.effort(role.reasoning_effort),
         }
-        self._send: Callable[..., Awaitable[EngineResponse[T]]] = send
+        self._engine = engine
         self._tools = {tool.name: tool for tool in tools}
         self._labels = labels
         self._max_tokens = role.string_tokens + ANSWER_TOKENS
@@ -89,34 +78,55 @@ class MessageConversation(ResumableConversation, Generic[T]):
         # A token has at least one byte, so the number of bytes bounds the number of tokens.
         self._prompt_bound = _bytes(self.items) + _bytes(self.options["tools"]) + SLACK_TOKENS
 
-    @staticmethod
-    @abstractmethod
-    def tool(tool: ToolSpec) -> dict[str, Any]:
+    def tool(self, tool: ToolSpec) -> dict[str, Any]:
         """Return a tool in the API's form."""
+        return tool.openai
 
-    @staticmethod
-    @abstractmethod
-    def effort(effort: str | None) -> dict[str, Any]:
+    def effort(self, effort: str | None) -> dict[str, Any]:
         """Return the request's fields about reasoning, in the API's form."""
+        return {} if effort is None else {"reasoning_effort": effort}
 
-    @abstractmethod
-    def read(self, reply: EngineResponse[T]) -> Said:
-        """Return the answer in a response."""
+    def read(self, answer: Any) -> Said:
+        """Return what the model said in an answer of the API."""
+        message = answer.choices[0].message
+        text, calls = message.get("content") or "", message.get("tool_calls") or []
+        echo = {"role": "assistant", "content": text}
+        if calls:
+            echo["tool_calls"] = calls
+        # vLLM's templates lose the reasoning unless it is sent back under the name that it arrived with.
+        echo |= {key: message[key] for key in ("reasoning", "reasoning_content") if message.get(key)}
+        functions = [(entry["id"], entry.get("function") or {}) for entry in calls]
+        return Said(
+            text=text,
+            reasoning=message.get("reasoning") or message.get("reasoning_content") or "",
+            calls=[
+                Item(
+                    "function_call",
+                    call_id=call_id,
+                    name=function.get("name", ""),
+                    arguments=function.get("arguments") or "",
+                )
+                for call_id, function in functions
+            ],
+            cut=answer.choices[0].finish_reason == "length",
+            echo=[echo],
+        )
 
-    @abstractmethod
     def output(self, call_id: str, text: str) -> dict[str, Any]:
         """Return the item that answers a call."""
+        return {"role": "tool", "tool_call_id": call_id, "content": text}
 
     async def ask(self) -> Completion:
         """See `Conversation`."""
-        reply = await self._send(
-            self.items,
-            max_tokens=self._max_tokens,
+        reply = await self._engine.send_messages(
+            self.path,
+            self.form,
+            {**self.options, self.items_field: self.items, self.limit_field: self._max_tokens},
             prompt_bound=self._prompt_bound,
+            max_tokens=self._max_tokens,
             labels=self._labels,
-            **self.options,
         )
-        said = self.read(reply)
+        said = self.read(reply.answer)
         text = said.text or "".join(
             json.dumps({"name": call.name, "arguments": call.arguments}) for call in said.calls
         )
@@ -138,7 +148,7 @@ class MessageConversation(ResumableConversation, Generic[T]):
             seconds=reply.seconds,
             request=reply.request,
             echo=said.echo,
-            open_calls=[each.id for each in said.calls],
+            open_calls=[each.call_id for each in said.calls],
         )
         self.recall(completion)
         return completion
@@ -156,7 +166,7 @@ class MessageConversation(ResumableConversation, Generic[T]):
         self.items += told
         self._prompt_bound += _bytes(told)
 
-    def _check_body(self, calls: list[WrittenCall], text: str) -> ToolCall:
+    def _check_body(self, calls: list[Item], text: str) -> ToolCall:
         if len(calls) != 1:
             raise InvalidCall(f"the answer has {len(calls)} tool calls; make exactly one", text)
         try:
@@ -164,6 +174,52 @@ class MessageConversation(ResumableConversation, Generic[T]):
         except (msgspec.DecodeError, UnicodeError, TypeError) as error:
             raise InvalidCall(f"the arguments are not readable: {error}", text) from error
         return checked_call(ToolCall(calls[0].name, arguments), self._tools, text)
+
+
+class ResponsesConversation(ChatConversation):
+    """A conversation on `/v1/responses`: hosted models that reason between calls.
+
+    The provider stores nothing: each request carries the whole conversation, with every item of earlier
+    answers unchanged. These items include the reasoning (encrypted by OpenAI, in the clear by vLLM).
+    """
+
+    path = "responses"
+    form = Response
+    items_field, limit_field = "input", "max_output_tokens"
+
+    def tool(self, tool: ToolSpec) -> dict[str, Any]:
+        """See `ChatConversation`."""
+        # Without `strict`, OpenAI makes optional parameters required.
+        return {"type": "function", **tool.openai["function"], "strict": tool.strict}
+
+    def effort(self, effort: str | None) -> dict[str, Any]:
+        """See `ChatConversation`."""
+        # Sent even without an effort: OpenAI does not recognize an item that it neither stored nor encrypted.
+        whole = {"store": False, "include": ["reasoning.encrypted_content"]}
+        return whole if effort is None else whole | {"reasoning": {"effort": effort}}
+
+    def read(self, answer: Any) -> Said:
+        """See `ChatConversation`."""
+        items = answer.items()
+        # Trailing reasoning must not be sent back: OpenAI requires the item that followed it.
+        last = max((n for n, item in enumerate(items) if item.type != "reasoning"), default=-1)
+        return Said(
+            text=_text(items, "message"),
+            reasoning=_text(items, "reasoning"),
+            calls=[item for item in items if item.type == "function_call"],
+            cut=answer.cut,
+            echo=answer.output[: last + 1],
+        )
+
+    def output(self, call_id: str, text: str) -> dict[str, Any]:
+        """See `ChatConversation`."""
+        return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+def _text(items: list[Item], kind: str) -> str:
+    """Return the text of all items of a kind, one paragraph for each part."""
+    parts = [part for item in items if item.type == kind for part in (item.content or item.summary or [])]
+    return "\n\n".join(part.text or part.refusal for part in parts)
 
 
 def _bytes(value: Any) -> int:

@@ -10,11 +10,11 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, NoReturn, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from serving.engine.answers import Answer, ChatCompletion, Response, TokenCompletion
+from serving.engine.answers import Answer, TokenCompletion
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.ideal_cache import Lookup
 from serving.engine.one_try import Send, TryFailed, try_once
@@ -164,69 +164,43 @@ class Engine:
         response = await self._send(request)
         ids = response.answer.choices[0].token_ids
         if ids is None:
-            self._refuse(response, "no token ids; the completions API needs a recent vLLM")
-        elif request.lookup is not None:
+            response.record("failed", response.usage)
+            raise RequestRefused(
+                f"the engine at {self.endpoint} returns no token ids; the completions API needs a recent vLLM"
+            )
+        if request.lookup is not None:
             request.lookup.answered(ids)
         return response
 
-    async def chat(
+    async def send_messages(
         self,
-        messages: list[dict[str, Any]],
+        path: str,
+        form: type[T],
+        body: dict[str, Any],
         *,
-        max_tokens: int,
         prompt_bound: int,
+        max_tokens: int,
         labels: dict[str, str],
-        **options: Any,
-    ) -> EngineResponse[ChatCompletion]:
-        """Continue messages; the choice has `message` and `finish_reason`.
+    ) -> EngineResponse[T]:
+        """Continue messages on another API.
 
         Args:
+            path: the API's path below the base address.
+            form: type of its answer.
+            body: the request without the model's name, with the messages and `max_tokens` in the API's form.
             prompt_bound: upper bound of the prompt's tokens, for the spending cap.
 
         Raises:
             As `complete`.
         """
-        body = {**options, "messages": messages, "max_completion_tokens": max_tokens}
-        send = self._post("chat/completions", self._encode(body))
-        response = await self._send(_Request(send, ChatCompletion, prompt_bound, max_tokens, labels))
-        if response.answer.choices[0].message is None:
-            self._refuse(response, "no message")
-        return response
-
-    async def respond(
-        self,
-        items: list[dict[str, Any]],
-        *,
-        max_tokens: int,
-        prompt_bound: int,
-        labels: dict[str, str],
-        **options: Any,
-    ) -> EngineResponse[Response]:
-        """Continue messages and the items that followed them.
-
-        Args:
-            prompt_bound: as in `chat`.
-
-        Raises:
-            As `complete`.
-        """
-        body = {**options, "input": items, "max_output_tokens": max_tokens}
-        send = self._post("responses", self._encode(body))
-        return await self._send(_Request(send, Response, prompt_bound, max_tokens, labels))
+        send = self._post(path, msgspec.json.encode({**body, "model": self.model}))
+        return await self._send(_Request(send, form, prompt_bound, max_tokens, labels))
 
     def give_up(self) -> None:
         """End every waiting request with `EngineDead`: the engine hangs."""
         now = asyncio.get_running_loop().time()
         for waiting in self._waiting:
             waiting.reschedule(now)
-
-    def _refuse(self, response: EngineResponse[T], lacks: str) -> NoReturn:
-        """Raise `RequestRefused` for an answer that lacks a required field."""
-        response.record("failed", response.usage)
-        raise RequestRefused(f"the engine at {self.endpoint} returns {lacks}")
-
-    def _encode(self, body: dict[str, Any]) -> bytes:
-        return msgspec.json.encode({**body, "model": self.model})
 
     def _post(self, path: str, content: bytes, headers: dict[str, str] | None = None) -> Send:
         """Return a function that sends the content; each try sends the same."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
-from serving.conversation import AnswerOverflow, Completion, Conversation, ResumableConversation
+from serving.conversation import AnswerOverflow, Completion, Conversation
 from serving.errors import InvalidCall
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
@@ -127,15 +127,16 @@ class ResumedAgent(Conversation):
         return text
 
     def _repeat(self, step: SleepStep) -> Completion:
-        if not isinstance(self._conversation, ResumableConversation):
-            raise ChangedSleep("its model's conversations cannot continue in another process")
         turn, completion = _turn(step), step.completion
         if completion is None:
             raise ChangedSleep("a recorded turn has no answer")
         if turn.call is None:
             problem = InvalidCall(turn.error or "", completion.text)
             completion = msgspec.structs.replace(completion, problem=problem)
-        self._conversation.recall(completion)
+        try:
+            self._conversation.recall(completion)
+        except NotImplementedError:
+            raise ChangedSleep("its model's conversations cannot continue in another process") from None
         if step.overflowed:
             raise AnswerOverflow(turn.error or "", completion)
         return completion

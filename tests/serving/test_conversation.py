@@ -11,9 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.apis.chat import ChatConversation
 from serving.apis.completions import TokenConversation
-from serving.apis.message_apis import ANSWER_TOKENS
+from serving.apis.message_apis import ANSWER_TOKENS, ChatConversation
 from serving.conversation import AnswerOverflow, Conversation, TokenIds
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, InvalidModelConfig, RequestRefused, TruncatedCall

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.apis.chat import ChatConversation
 from serving.apis.completions import TokenConversation
+from serving.apis.message_apis import ChatConversation
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.errors import InvalidModelConfig, InvalidTool

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.apis.message_apis import ChatConversation
 from serving.engine.answers import TokenCompletion
 from serving.engine.client import Engine, EngineResponse, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import Endpoint
@@ -26,6 +27,7 @@ from serving.errors import (
     SpendingCapReached,
 )
 from serving.meter import LedgerRow, Meter, Spending
+from serving.model_config import Role
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
 from tests import scripted_engine as scripted
@@ -247,7 +249,8 @@ async def test_routes_follow_the_base_address_whatever_its_path() -> None:
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         endpoint = Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1beta/openai")
         engine = Engine(endpoint, "m", Meter(lambda row: None, PRICES), FAST)
-        await engine.chat([{"role": "user", "content": "hi"}], max_tokens=1, prompt_bound=9, labels={})
+        talk = ChatConversation(engine, [{"role": "user", "content": "hi"}], [], Role(string_tokens=1), {})
+        await talk.ask()
         await engine.complete(Prompt([1]), max_tokens=1, labels={})
         await engine.close()
     assert asked == [f"/v1beta/openai/{each}completions" for each in ("chat/", "")]
