@@ -15,7 +15,7 @@ from serving.engine.toolkit import Problem, Toolkit, find_toolkit
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
-from serving.sizing import answer_tokens, cache_on, memory_share, read_config
+from serving.sizing import memory_share, read_config, too_small
 
 MIN_DRIVERS = {12: 525, 13: 580}
 """Oldest branch of the driver for each major version of CUDA (NVIDIA: CUDA Compatibility, Minor Version
@@ -28,10 +28,6 @@ COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
 
 IN_USE_MIB = 1024
 """Most memory in use, in MiB, on an idle GPU: the driver takes some hundreds of MiB."""
-
-SHORT_TOKENS, LEAST_CONVERSATIONS = 8192, 4
-"""If the cache holds fewer than this many conversations of this length, most episodes wait for room: an
-estimate."""
 
 BFLOAT16, FP8 = (8, 0), (8, 9)
 """Lowest compute capabilities that support these number types: Ampere; Ada and Hopper."""
@@ -164,25 +160,6 @@ def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
         without = "Triton cannot compile" if problem.fatal else "FlashInfer and DeepGEMM are not used"
         remedy = f"{problem.remedy}, or use the container (slurm/apptainer.def)"
         yield Problem(f"{problem.text}; so {without}", remedy, problem.fatal)
-
-
-def too_small(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Problem | None:
-    """Return a problem if the weights leave too little memory for the prefix cache on the smallest GPU.
-
-    This is arithmetic on the model's `config.json`; the weights need not be on this machine.
-    """
-    if (cache := cache_on(model_config, gpus)) is None:
-        return None
-    smallest = min(gpus, key=lambda gpu: gpu.total)
-    least = answer_tokens(model_config) + 1
-    many = cache.conversations(SHORT_TOKENS)
-    if (is_fatal := cache.longest_context(model_config.context, least) is None) or many < LEAST_CONVERSATIONS:
-        weights = f"{cache.weights / model_config.gpus / 1e9:.1f} GB of weights on each"
-        room = "no conversation" if is_fatal else f"{many} conversations of {SHORT_TOKENS:,} tokens"
-        text = f"{model_config.name} on {model_config.gpus} x {smallest}: {weights} leave room for {room}"
-        more = "larger GPUs, or a model configuration for more GPUs or in FP8 (speedrunner list models)"
-        return Problem(text, f"use {more}", is_fatal)
-    return None
 
 
 def cuda_major() -> int | None:

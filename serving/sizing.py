@@ -14,6 +14,7 @@ from serving import hub
 from serving.engine.capacity import Capacity, capacity_of, shape_of, step_tokens
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.gpus import Gpu
+from serving.engine.toolkit import Problem
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import MODELS
@@ -35,6 +36,10 @@ UNKNOWN_FLAGS = frozenset(
 
 SHOWN_TOKENS = 8192
 """Besides the whole context, users see the number of conversations with this length."""
+
+LEAST_CONVERSATIONS = 4
+"""If the cache holds fewer than this many conversations of `SHOWN_TOKENS`, most episodes wait for room: an
+estimate."""
 
 
 async def size_model(
@@ -89,22 +94,33 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     cache = cache_on(model_config, gpus)
     if cache is None:
         return model_config
-    least = answer_tokens(model_config) + 1
-    context = cache.longest_context(model_config.context, least)
-    if context is None:
-        smallest = min(gpus, key=lambda gpu: gpu.total)
-        raise InvalidModelConfig(
-            f"{model_config.name} does not fit {model_config.gpus} x {smallest.name} "
-            f"({smallest.total / 1024:.0f} GiB):"
-            f" {cache.weights / 1e9:.1f} GB of weights leave no room for a conversation of {least:,} tokens;"
-            " use larger GPUs, a configuration for more of them, or a smaller or 8-bit model"
-            " (speedrunner list models)"
-        )
+    if (problem := too_small(model_config, gpus)) and problem.fatal:
+        raise InvalidModelConfig(f"{problem.text}; {problem.remedy}")
+    context = cache.longest_context(model_config.context, answer_tokens(model_config) + 1)
     flags = dict(model_config.server.flags)
     flags.setdefault(SEQUENCES, cache.sequences)
     flags.setdefault(STEP, _step_tokens(model_config, gpus))
     server = msgspec.structs.replace(model_config.server, flags=flags)
     return msgspec.structs.replace(model_config, context=context, server=server)
+
+
+def too_small(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Problem | None:
+    """Return a problem if the weights leave too little memory for the prefix cache on the smallest GPU.
+
+    This is arithmetic on the model's `config.json`; the weights need not be on this machine.
+    """
+    if (cache := cache_on(model_config, gpus)) is None:
+        return None
+    smallest = min(gpus, key=lambda gpu: gpu.total)
+    least = answer_tokens(model_config) + 1
+    many = cache.conversations(SHOWN_TOKENS)
+    if (is_fatal := cache.longest_context(model_config.context, least) is None) or many < LEAST_CONVERSATIONS:
+        weights = f"{cache.weights / model_config.gpus / 1e9:.1f} GB of weights on each"
+        room = "no conversation" if is_fatal else f"{many} conversations of {SHOWN_TOKENS:,} tokens"
+        text = f"{model_config.name} on {model_config.gpus} x {smallest}: {weights} leave room for {room}"
+        more = "larger GPUs, or a model configuration for more GPUs or in FP8 (speedrunner list models)"
+        return Problem(text, f"use {more}", is_fatal)
+    return None
 
 
 def cache_on(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Capacity | None:

@@ -13,10 +13,11 @@ from serving.deployment import deploy
 from serving.engine.gpus import Gpu
 from serving.engine.toolkit import Toolkit
 from serving.errors import ServerFailed
-from serving.gpu_check import MIN_DRIVERS, cuda_major, require_gpus, too_small
+from serving.gpu_check import MIN_DRIVERS, cuda_major, require_gpus
 from serving.model_config import ModelConfig
 from serving.model_configs import list_model_configs, load_model_config
 from serving.options import ServiceOptions
+from serving.sizing import too_small
 from tests.bad_gpus import BAD_GPUS, BadGpus
 from tests.golden_tables import Golden, table
 from tests.stand_in_server import HEALTHY
