@@ -5,9 +5,8 @@ from __future__ import annotations
 import typer
 
 from speedrunner.cli.command import RunOrList
-from speedrunner.cli.output import say, waiting_line
+from speedrunner.cli.output import say, say_finding, waiting_line
 from speedrunner.cluster.cluster_subject import subject_of
-from speedrunner.cluster.prepare import Prepared
 from speedrunner.cluster.prepare import prepare as prepare_subject
 
 
@@ -21,12 +20,11 @@ def prepare(what: RunOrList = None) -> None:
     Example: speedrunner prepare experiment=main model=qwen3.5-27b
     """
 
-    def show(one: Prepared) -> None:
-        say(f"{'ready' if one.ready else 'FAILED':6} {one.name}: {' '.join(one.text.split())}")
-
-    subject = subject_of(what or [])
+    subject, failed = subject_of(what or []), False
     with waiting_line() as status:
-        done = prepare_subject(subject, status, show)
-    if not all(one.ready for one in done):
+        for finding in prepare_subject(subject, status):
+            say_finding(finding)
+            failed |= finding.level == "failed"
+    if failed:
         raise typer.Exit(1)
     say(f"now, on a node: {subject.doctor}")

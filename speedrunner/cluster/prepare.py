@@ -2,59 +2,73 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
-import msgspec
-
+import envs
 from envs import EnvironmentFault
+from envs.env_registry import REGISTRY
 from serving import hub, weights
 from serving.errors import ServingError
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.cluster_subject import Subject
-from speedrunner.cluster.environments import open_task
 from speedrunner.config.schema import ClassConfig
+from speedrunner.findings import Finding, failure, ok
 
 Say = Callable[[str], None]
 
 
-class Prepared(msgspec.Struct, frozen=True):
-    """One model or environment.
-
-    Attributes:
-        name: its name.
-        text: what is there now, with size and place; or why it is not.
-    """
-
-    name: str
-    ready: bool
-    text: str
-
-
-def prepare(subject: Subject, status: Say, say: Callable[[Prepared], None]) -> list[Prepared]:
+def prepare(subject: Subject, status: Say) -> Iterator[Finding]:
     """Download or create what the runs of a subject need. If one thing fails, the others continue.
 
     Args:
         status: shows the current activity.
-        say: called with each thing when it is done.
+
+    Returns:
+        A finding for each thing: what is there now, with size and place; or why it is not.
     """
-    done = []
-    for name, bring in _steps(subject):
+    for name, bring in _steps(subject, status):
         status(f"preparing {name}")
         try:
-            one = Prepared(name, True, bring(status))
+            yield ok(name, bring())
         except (ServingError, EnvironmentFault) as error:
-            one = Prepared(name, False, str(error))
+            yield failure(name, str(error))
         except OSError as error:
-            one = Prepared(name, False, f"{error.strerror or error}: {error.filename}")
-        say(one)
-        done.append(one)
-    return done
+            yield failure(name, f"{error.strerror or error}: {error.filename}")
 
 
-def _steps(subject: Subject) -> Iterator[tuple[str, Callable[[Say], str]]]:
+def open_task(env: ClassConfig) -> str:
+    """Open a task: simulators and Java start, and their compiled code enters its cache.
+
+    Returns:
+        What was done, in one line.
+
+    Raises:
+        EnvironmentFault: it does not play here, or there is none with this name and options.
+    """
+    started = time.monotonic()
+    one = envs.make(env.name, **env.options)
+    try:
+        REGISTRY.find(env.name).preload()
+        one.warm_up()
+        try:
+            task = envs.splits(env.name, **env.options).train[0]
+        except EnvironmentFault as error:
+            return f"it starts; none of its tasks was opened ({error})"
+        one.reset(task)
+        return f"{task.name}, {task.index} opens ({time.monotonic() - started:.1f} s)"
+    except EnvironmentFault:
+        raise
+    except Exception as error:  # a simulator may raise anything
+        raise EnvironmentFault(f"{env.name} does not start: {type(error).__name__}: {error}") from error
+    finally:
+        one.close()
+
+
+def _steps(subject: Subject, status: Say) -> Iterator[tuple[str, Callable[[], str]]]:
     """Yield the name and the function of each step; each model's folder once, even if model configs share
     it."""
     models = {
@@ -62,13 +76,9 @@ def _steps(subject: Subject) -> Iterator[tuple[str, Callable[[Say], str]]]:
         for model_config in subject.model_configs
     }
     for model_config in models.values():
-        yield f"model {model_config.name}", partial(_model, model_config)
+        yield f"model {model_config.name}", partial(_model, model_config, status)
     for env in subject.environments:
-        yield f"environment {env.name}", partial(_environment, env)
-
-
-def _environment(env: ClassConfig, status: Say) -> str:
-    return open_task(env)
+        yield f"environment {env.name}", partial(open_task, env)
 
 
 def _model(model_config: ModelConfig, status: Say) -> str:

@@ -9,7 +9,7 @@ from envs import EnvironmentFault
 from envs.java_process import NoJava
 from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.cluster.doctor import folder_checks, gpu, machine_checks, models
-from speedrunner.cluster.environments import open_task
+from speedrunner.cluster.prepare import open_task
 from speedrunner.console import Status
 from speedrunner.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.runs.machine import confinement

@@ -24,8 +24,8 @@ def test_what_is_bundled_is_ready(env: list[str]) -> None:
     done = in_process("prepare", "model=tiny", *env)
     assert (done.returncode, done.stderr) == (0, "")
     model, environment, then = done.stdout.splitlines()
-    assert model.startswith("ready  model tiny: 0.00109 GB in ")
-    assert environment.startswith(f"ready  environment {env[0][4:]}: ")
+    assert model.startswith("ok           model tiny: 0.00109 GB in ")
+    assert environment.startswith(f"ok           environment {env[0][4:]}: ")
     assert then == f"now, on a node: srun speedrunner doctor model=tiny {' '.join(env)}"
 
 
@@ -49,10 +49,10 @@ def test_without_a_hub_one_line_says_so_and_the_rest_is_prepared(tmp_path: Path)
     assert done.returncode == 1
     model, environment_line = done.stdout.splitlines()
     assert model.startswith(
-        f"FAILED model tiny: {MODEL} is not in this machine's cache, and {NOBODY} cannot be"
+        f"FAILED       model tiny: {MODEL} is not in this machine's cache, and {NOBODY} cannot be"
     )
     assert f"`hf download {MODEL} --revision {COMMIT}`" in model
-    assert environment_line.startswith("ready  environment babyai")
+    assert environment_line.startswith("ok           environment babyai")
     assert "Traceback" not in done.stderr
 
 
@@ -68,4 +68,6 @@ def test_every_model_and_environment_of_a_list_is_prepared_once() -> None:
 def test_hosted_models_need_nothing() -> None:
     done = in_process("prepare", "model=gpt-5.4-mini")
     assert done.returncode == 0
-    assert done.stdout.startswith("ready  model gpt-5.4-mini: nothing to download: it is hosted at https://")
+    assert done.stdout.startswith(
+        "ok           model gpt-5.4-mini: nothing to download: it is hosted at https://"
+    )
