@@ -4,24 +4,20 @@ remedy."""
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus, select_gpus, selection_problem
-from serving.engine.toolkit import Problem, Toolkit, find_toolkit
+from serving.engine.toolkit import Problem, find_toolkit
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT
 from serving.sizing import memory_share, read_config, too_small
 
-MIN_DRIVERS = {12: 525, 13: 580}
-"""Oldest branch of the driver for each major version of CUDA (NVIDIA: CUDA Compatibility, Minor Version
-Compatibility). Within a major version, these branches also run newer toolkits."""
-
-LOCK = CHECKOUT / "requirements" / "gpu.lock"
+CUDA, LEAST_DRIVER = 13, 580
+"""The engine's CUDA, and the oldest branch of the driver for it (NVIDIA: CUDA Compatibility, Minor Version
+Compatibility). `requirements/gpu.lock` has the same CUDA."""
 
 COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
 """With the value `1`, vLLM loads the libraries of the package cuda-compat, which run on older drivers."""
@@ -137,49 +133,36 @@ def server_problems(model_config: ModelConfig, gpus: Sequence[Gpu], report: GpuR
         yield problem
 
 
-def compiler_problems(model_configs: Sequence[ModelConfig]) -> list[Problem]:
-    """Check the kernel compilers, with the environment of each model's server. Return each problem once."""
+def compiler_problems(model_configs: Iterable[ModelConfig]) -> list[Problem]:
+    """Check the kernel compilers, with the environment of each model's server. Return each problem once.
+
+    A server starts without nvcc, but not without a C compiler.
+    """
     environments = {
         tuple(sorted(model_config.server.env.items())): model_config.server.env
         for model_config in model_configs
         if model_config.gpus
     }
-    found = [
-        problem
-        for own in environments.values()
-        for problem in toolkit_problems(
-            find_toolkit({**os.environ, **{name: str(value) for name, value in own.items()}})
-        )
-    ]
-    return list(dict.fromkeys(found))
-
-
-def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
-    """Check the kernel compilers. A server starts without nvcc, but not without a C compiler."""
-    for problem in toolkit.problems:
-        without = "Triton cannot compile" if problem.fatal else "FlashInfer and DeepGEMM are not used"
-        remedy = f"{problem.remedy}, or use the container (slurm/apptainer.def)"
-        yield Problem(f"{problem.text}; so {without}", remedy, problem.fatal)
-
-
-def cuda_major() -> int | None:
-    """Return the major version of CUDA that the GPU build needs, according to the lock file."""
-    pin = re.search(r"^cuda-toolkit==(\d+)\.", LOCK.read_text("utf-8"), re.MULTILINE)
-    return int(pin[1]) if pin else None
+    found = dict[Problem, None]()
+    for own in environments.values():
+        toolkit = find_toolkit({**os.environ, **{name: str(value) for name, value in own.items()}})
+        for problem in toolkit.problems:
+            without = "Triton cannot compile" if problem.fatal else "FlashInfer and DeepGEMM are not used"
+            remedy = f"{problem.remedy}, or use the container (slurm/apptainer.def)"
+            found[Problem(f"{problem.text}; so {without}", remedy, problem.fatal)] = None
+    return list(found)
 
 
 def _driver(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
     """Check that the driver is new enough for the engine's CUDA."""
-    major = cuda_major()
-    least = MIN_DRIVERS.get(major or 0, 0)
     for driver in {gpu.driver for gpu in gpus}:
         branch = driver.partition(".")[0]
-        if branch.isdigit() and int(branch) < least:
+        if branch.isdigit() and int(branch) < LEAST_DRIVER:
             switch = str({**os.environ, **model_config.server.env}.get(COMPATIBILITY, ""))
             compatible = switch.strip().lower() in ("1", "true")
             yield Problem(
-                f"the driver is {driver}, and the engine's CUDA {major} needs {least} or newer",
-                f"use a node with a newer driver, or ask the administrators for {least} or newer"
+                f"the driver is {driver}, and the engine's CUDA {CUDA} needs {LEAST_DRIVER} or newer",
+                f"use a node with a newer driver, or ask the administrators for {LEAST_DRIVER} or newer"
                 f" (data-center GPUs: or install cuda-compat and set {COMPATIBILITY}=1)",
                 fatal=not compatible,
             )
@@ -241,7 +224,7 @@ def _capability(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Prob
     """Check that the GPUs support the model's number type."""
     least = min(gpus, key=lambda gpu: gpu.capability)
     number = ".".join(map(str, least.capability))
-    if not any(least.capability):  # an old driver does not report it
+    if not any(least.capability):  # the driver does not report it
         return
     if model_config.dtype == "bfloat16" and least.capability < BFLOAT16:
         text = (

@@ -84,8 +84,8 @@ BAD_GPUS = [
     BadGpus("an old driver", rows=(H100.replace("580.65.06", "535.183.01"),)),
     BadGpus(
         "a driver that knows no compute capability",
-        rows=(H100.replace("580.65.06", "470.57.02"),),
-        options={"old": True},
+        rows=('Field "compute_cap" is not a valid field to query.',),
+        options={"status": 2},
     ),
     BadGpus(
         "an old driver with newer libraries",

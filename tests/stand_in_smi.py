@@ -16,10 +16,6 @@ A100 = "2, GPU-cccc-3333, NVIDIA A100-SXM4-80GB, 81920, 4, 580.65.06, 8.0, Disab
 SPLIT = H100.replace("Disabled", "Enabled")
 SLICES = {"GPU-aaaa-1111": ["3g.40gb MIG-dddd-4444", "1g.10gb MIG-eeee-5555"]}
 
-OLD = """\
-case $1 in *compute_cap*) echo 'Field "compute_cap" is not a valid field to query.'; exit 2;; esac
-"""
-
 
 def write_smi(
     folder: Path,
@@ -27,7 +23,6 @@ def write_smi(
     slices: Mapping[str, Sequence[str]] | None = None,
     processes: str = "",
     status: int = 0,
-    old: bool = False,
 ) -> None:
     """Write the program.
 
@@ -37,7 +32,6 @@ def write_smi(
         slices: MIG slices by the UUID of their GPU, each as `PROFILE UUID`.
         processes: a line of `--query-compute-apps`.
         status: the exit status.
-        old: refuse the fields that drivers before 510 do not know.
     """
     listed = []
     for row in rows:
@@ -46,13 +40,12 @@ def write_smi(
             listed.append(f"GPU {index}: {name} (UUID: {uuid})")
             for number, (profile, part) in enumerate(each.split() for each in (slices or {}).get(uuid, [])):
                 listed.append(f"  MIG {profile}     Device  {number}: (UUID: {part})")
-    shown = [row.rsplit(", ", 2)[0] for row in rows] if old else rows
     program = folder / "nvidia-smi"
     program.write_text(
-        f"#!/bin/sh\n{OLD if old else ''}case $1 in\n"
+        f"#!/bin/sh\ncase $1 in\n"
         f"-L) echo {shlex.quote(chr(10).join(listed))};;\n"
         f"*compute-apps*) echo {shlex.quote(processes)};;\n"
-        f"*) echo {shlex.quote(chr(10).join(shown))};;\n"
+        f"*) echo {shlex.quote(chr(10).join(rows))};;\n"
         f"esac\nexit {status}\n"
     )
     program.chmod(0o755)

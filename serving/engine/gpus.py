@@ -19,9 +19,10 @@ ORDER = "CUDA_DEVICE_ORDER"
 SMI_S = 30.0
 """Longest wait for `nvidia-smi`, in seconds. It takes seconds if the driver's persistence mode is off."""
 
-FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
-NEWER_FIELDS = ("compute_cap", "mig.mode.current")
-"""Query fields that drivers before 510 reject."""
+FIELDS = (
+    *("index", "uuid", "name", "memory.total", "memory.used", "driver_version", "compute_cap"),
+    "mig.mode.current",
+)
 
 MIG_SLICE = re.compile(r"^\s+MIG (\S*?(\d+)gb\S*).*\(UUID: (MIG-[^)]+)\)")
 """A line of `nvidia-smi -L`: `  MIG 1g.10gb  Device  0: (UUID: MIG-...)`."""
@@ -100,13 +101,8 @@ def installed_gpus() -> list[Gpu]:
 
     Raises `OSError` or `SubprocessError` if there is no driver, or it does not answer.
     """
-    try:
-        rows = _query(f"--query-gpu={','.join((*FIELDS, *NEWER_FIELDS))}")
-    except subprocess.CalledProcessError as error:
-        if "not a valid field" not in f"{error.stdout}{error.stderr}":
-            raise
-        rows = _query(f"--query-gpu={','.join(FIELDS)}")
-    gpus = [_gpu(row) for row in rows if len(row) >= len(FIELDS)]
+    rows = _query(f"--query-gpu={','.join(FIELDS)}")
+    gpus = [_gpu(row) for row in rows if len(row) == len(FIELDS)]
     return gpus + (list(_mig_slices(gpus)) if any(gpu.mig for gpu in gpus) else [])
 
 
@@ -151,7 +147,8 @@ def smi_complaint(error: Exception) -> str:
         return "nvidia-smi is missing, so this machine has no NVIDIA driver"
     if isinstance(error, subprocess.CalledProcessError):
         lines = [line for line in f"{error.stdout}\n{error.stderr}".splitlines() if line.strip()]
-        return f"nvidia-smi: {lines[0].strip(' .') if lines else f'exit status {error.returncode}'}"
+        why = lines[0].strip(" .") if lines else f"exit status {error.returncode}"
+        return f"nvidia-smi: {why}{', as its driver is older than 510' * ('not a valid field' in why)}"
     if isinstance(error, subprocess.TimeoutExpired):
         return f"nvidia-smi did not answer within {error.timeout:g} s"
     return f"nvidia-smi: {getattr(error, 'strerror', None) or error}"
@@ -184,8 +181,7 @@ def _find_gpu(installed: Sequence[Gpu], entry: str) -> Gpu | None:
 
 
 def _gpu(row: Sequence[str]) -> Gpu:
-    index, uuid, name, total, used, driver, *newer = row
-    capability, mig = newer if len(newer) == len(NEWER_FIELDS) else ("", "")
+    index, uuid, name, total, used, driver, capability, mig = row
     major, _, minor = capability.partition(".")
     numbers = (_parse_number(major), _parse_number(minor))
     return Gpu(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +14,9 @@ from serving.deployment import deploy
 from serving.engine.gpus import Gpu
 from serving.engine.toolkit import Toolkit
 from serving.errors import ServerFailed
-from serving.gpu_check import MIN_DRIVERS, cuda_major, require_gpus
+from serving.gpu_check import CUDA, require_gpus
 from serving.model_config import ModelConfig
-from serving.model_configs import list_model_configs, load_model_config
+from serving.model_configs import CHECKOUT, list_model_configs, load_model_config
 from serving.options import ServiceOptions
 from serving.sizing import too_small
 from tests.bad_gpus import BAD_GPUS, BadGpus
@@ -163,5 +164,6 @@ class TestTooSmall:
         assert too_small(load_model_config("qwen3.5-27b"), [self.gpu(0)]) is None
 
 
-def test_the_lock_s_cuda_is_one_whose_driver_is_known() -> None:
-    assert cuda_major() in MIN_DRIVERS
+def test_the_lock_has_the_cuda_that_the_driver_is_judged_by() -> None:
+    lock = (CHECKOUT / "requirements" / "gpu.lock").read_text("utf-8")
+    assert re.findall(r"^cuda-toolkit==(\d+)\.", lock, re.MULTILINE) == [str(CUDA)]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from envs import EnvironmentFault
 from envs.java_process import NoJava
 from speedrunner.cluster.cluster_subject import Subject
-from speedrunner.cluster.doctor import folder_checks, gpu, machine_checks, models
+from speedrunner.cluster.doctor import folder_checks, machine_checks, models
 from speedrunner.cluster.prepare import open_task
 from speedrunner.console import Status
 from speedrunner.findings import Finding, Report, failure, ok, report, warning
@@ -54,7 +54,7 @@ CHECKS: dict[str, Check] = {
     "installation": models.installation,
     "model files": models.files,
     "servers": models.servers,
-    "GPUs": gpu.gpus,
+    "GPUs": machine_checks.gpus,
     "engine flags": models.flags,
     "sandbox": sandboxes,
     "environments": environments,

@@ -1,4 +1,4 @@
-"""Checks of the machine and the job: Slurm, processes, memory, cores, shared memory."""
+"""Checks of the machine and the job: Slurm, processes, memory, cores, shared memory, GPUs, compilers."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ from contextlib import suppress
 
 import psutil
 
+from serving.engine.gpus import read_gpus
+from serving.engine.toolkit import Problem
+from serving.gpu_check import all_problems, compiler_problems, too_few
 from speedrunner.cluster.cluster_subject import Subject
 from speedrunner.findings import Finding, failure, ok, warning
 from speedrunner.slurm import time_left_s
@@ -91,6 +94,31 @@ def cores(subject: Subject) -> Iterator[Finding]:
     if subject.gpus > 1 and shared_gb < SHARED_GB:
         remedy = "start the container with a larger one, or ask the administrators"
         yield warning("/dev/shm", f"{shared_gb:.1f} GB, and GPUs exchange data there", remedy)
+
+
+def gpus(subject: Subject) -> Iterator[Finding]:
+    """Check whether this machine's GPUs can serve the models."""
+    if not subject.gpus:
+        yield ok("GPU", "none is needed")
+        return
+    report = read_gpus()
+    if problem := too_few(report, subject.gpus, subject.doctor):
+        yield _finding("GPU", problem)
+    problems = list(
+        dict.fromkeys(each for servers in subject.together for each in all_problems(servers, report))
+    )
+    yield from (_finding("GPU", each) for each in problems)
+    if len(report.usable) >= subject.gpus and not any(each.fatal for each in problems):
+        names = ", ".join(map(str, report.usable))
+        yield ok("GPU", f"{subject.gpus} needed; here: {names}; driver {report.usable[0].driver}")
+    if report.usable:
+        together = (model_config for servers in subject.together for model_config in servers)
+        compilers = [_finding("CUDA toolkit", each) for each in compiler_problems(together)]
+        yield from compilers or [ok("CUDA toolkit", "it compiles a kernel")]
+
+
+def _finding(name: str, problem: Problem) -> Finding:
+    return Finding(name, "failed" if problem.fatal else "warning", problem.text, problem.remedy)
 
 
 def _in_flight(subject: Subject) -> int:

@@ -39,10 +39,10 @@ def test_a_gpu_has_all_that_nvidia_smi_reports(smi: Smi) -> None:
     assert str(gpu) == "NVIDIA H100 80GB HBM3 (80 GiB)"
 
 
-def test_an_old_driver_reports_no_capability(smi: Smi) -> None:
-    smi(H100, old=True)
-    (gpu,) = visible_gpus()
-    assert (gpu.total, gpu.capability, gpu.mig) == (81559, (0, 0), False)
+def test_a_field_that_an_old_driver_does_not_know_is_named(smi: Smi) -> None:
+    smi('Field "compute_cap" is not a valid field to query.', status=2)
+    line = 'nvidia-smi: Field "compute_cap" is not a valid field to query, as its driver is older than 510'
+    assert read_gpus().failure == line
 
 
 def test_numbers_that_are_not_reported_are_zero(smi: Smi) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from serving.engine.toolkit import Toolkit, find_toolkit
 from speedrunner.cluster.cluster_subject import subject_of
-from speedrunner.cluster.doctor.gpu import gpus
+from speedrunner.cluster.doctor.machine_checks import gpus
 from tests.bad_gpus import BAD_GPUS
 from tests.golden_tables import Golden, table
 from tests.stand_in_smi import A100, H100, SECOND
@@ -24,7 +24,7 @@ COMPLETE = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
 @pytest.fixture(autouse=True)
 def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A complete toolkit: this machine may have none."""
-    monkeypatch.setattr("speedrunner.cluster.doctor.gpu.find_toolkit", lambda: COMPLETE)
+    monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda environment: COMPLETE)
 
 
 def found(*given: str) -> list[tuple[str, str, str, str]]:
@@ -39,7 +39,7 @@ def test_each_bad_input_is_one_finding_with_its_remedy(
         with monkeypatch.context() as patch:
             bad.set_up(smi, patch)
             if "CUDA_HOME" in bad.environment:
-                patch.setattr("speedrunner.cluster.doctor.gpu.find_toolkit", find_toolkit)
+                patch.setattr("serving.gpu_check.find_toolkit", find_toolkit)
             findings = [*gpus(subject_of([f"model={bad.model}"]))]
         told = {re.sub(" +", " ", " ".join(each.lines())): each.level for each in findings}
         own = [line for line in told if bad.concerns(line)]
