@@ -25,7 +25,7 @@ class CacheConfig(msgspec.Struct, frozen=True):
 
     Attributes:
         block_size: tokens per block.
-        num_gpu_blocks: number of blocks, on whatever device the engine runs.
+        num_gpu_blocks: number of blocks, on whatever device the engine runs; vLLM reserves one of them.
         enable_prefix_caching: whether blocks are shared at all.
         match_unit: the length of a matching prefix is rounded down to a multiple of this many tokens.
         hybrid: whether the model has recurrent states, which are kept only at the ends of prompts.
@@ -41,3 +41,7 @@ class CacheConfig(msgspec.Struct, frozen=True):
         """Return the number of blocks that a conversation of this many tokens holds, without shared ones; see
         `blocks_of`."""
         return blocks_of(tokens, self.block_size, hybrid=self.hybrid, shared=shared)
+
+    def conversations(self, tokens: int) -> int:
+        """Return how many conversations of this length the cache holds at the same time."""
+        return max(self.num_gpu_blocks - 1, 0) // self.blocks(tokens)

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from serving.engine.cache_config import blocks_of
+from serving.engine.cache_config import CacheConfig
 
 DENSE, HYBRID = ("llama", "qwen3"), ("qwen3_5_text",)
 """Values of `model_type` that this arithmetic knows."""
@@ -89,24 +89,14 @@ class Shape(msgspec.Struct, frozen=True):
         return 2 * keys + self.linear_num_value_heads * self.linear_value_head_dim
 
 
-class Capacity(msgspec.Struct, frozen=True):
-    """The prefix cache of one replica.
+class Capacity(CacheConfig, frozen=True, kw_only=True):
+    """The prefix cache that one replica will have.
 
     Attributes:
-        blocks: blocks of the cache; vLLM reserves one of them.
-        block_tokens: tokens in one block.
-        is_hybrid: whether a conversation also holds blocks for states (see `blocks_of`).
         weights: bytes of the weights, over all GPUs.
     """
 
-    blocks: int
-    block_tokens: int
-    is_hybrid: bool
     weights: int
-
-    def conversations(self, tokens: int) -> int:
-        """Return how many conversations of this length the cache holds at the same time."""
-        return max(self.blocks - 1, 0) // blocks_of(tokens, self.block_tokens, hybrid=self.is_hybrid)
 
     def longest_context(self, limit: int, least: int) -> int | None:
         """Return the largest of limit, limit/2, limit/4, ... that the cache has room for.
@@ -115,8 +105,7 @@ class Capacity(msgspec.Struct, frozen=True):
         """
         context = limit
         while context >= least:
-            needed = blocks_of(context, self.block_tokens, hybrid=self.is_hybrid)
-            if needed <= ROOM_FOR_ONE * (self.blocks - 1):
+            if self.blocks(context) <= ROOM_FOR_ONE * (self.num_gpu_blocks - 1):
                 return context
             context //= 2
         return None
@@ -205,4 +194,4 @@ def capacity_of(
     tokens, size = block_of(shape, shards)
     free = share * (memory - DRIVER_BYTES) - weights / (shards * stages)
     blocks = int((free - overhead_bytes(shape, step_tokens, shards)) * stages / size)
-    return Capacity(max(blocks, 0), tokens, shape.is_hybrid, weights)
+    return Capacity(tokens, max(blocks, 0), True, tokens, shape.is_hybrid, weights=weights)

@@ -84,7 +84,7 @@ def simulated_h200(model_config: ModelConfig, replicas: int, speed: float = 1.0)
     if capacity is None or model_config.tool_format is None:
         raise InvalidConfig(f"model={model_config.name}: choose one with GPUs, such as qwen3.5-27b")
     fitted = fit(model_config, gpus)
-    unit = model_config.match_unit or capacity.block_tokens
+    unit = model_config.match_unit or capacity.block_size
     sequences = fitted.server.flags["max-num-seqs"]
     assert isinstance(sequences, int)
     weights = capacity.weights / model_config.gpus
@@ -93,7 +93,7 @@ def simulated_h200(model_config: ModelConfig, replicas: int, speed: float = 1.0)
         context=fitted.context,
         folder=prepare(model_config, lambda line: None),
         tool_format=model_config.tool_format,
-        cache=CacheConfig(capacity.block_tokens, capacity.blocks, True, unit, capacity.is_hybrid),
+        cache=CacheConfig(capacity.block_size, capacity.num_gpu_blocks, True, unit, capacity.hybrid),
         replicas=replicas,
         sequences=sequences,
         step_s=weights / (BANDWIDTH_SHARE * BYTES_PER_S) / speed,

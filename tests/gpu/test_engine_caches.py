@@ -70,9 +70,9 @@ class TestEveryConfigurationOnEveryGpu:
     def test_its_blocks_are_those_that_we_compute(self, model: str, kind: str) -> None:
         found, ours = engine_cache(model, kind), cache_on(ON_GPUS[model], [GPUS[kind]])
         assert ours is not None
-        assert found.block_tokens == ours.block_tokens
+        assert found.block_tokens == ours.block_size
         if not found.refused:
-            assert found.blocks == pytest.approx(ours.blocks, rel=TOLERANCE)
+            assert found.blocks == pytest.approx(ours.num_gpu_blocks, rel=TOLERANCE)
             assert found.match_unit == 16
 
     def test_it_holds_the_conversations_that_we_show(self, model: str, kind: str) -> None:

@@ -103,7 +103,7 @@ async def measure_capacity(bench: Bench) -> Measurement:
     gpus = (await asyncio.to_thread(read_gpus)).usable if bench.deployment.server else []
     claimed = claims(model_config, gpus)
     rows = [
-        {"tokens": tokens, "conversations": cache.num_gpu_blocks // cache.blocks(tokens)}
+        {"tokens": tokens, "conversations": cache.conversations(tokens)}
         for tokens in claimed
         or [*(tokens for tokens in LENGTHS if tokens < model_config.context), model_config.context]
     ]

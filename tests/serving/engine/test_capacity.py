@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from serving.engine.capacity import (
     ROOM_FOR_ONE,
@@ -49,13 +50,13 @@ def computed(name: str, kind: str) -> Capacity:
 
 @pytest.mark.parametrize(("name", "kind"), BY_VLLM)
 def test_blocks_are_those_of_vllm_within_5_percent(name: str, kind: str) -> None:
-    assert computed(name, kind).blocks == pytest.approx(BY_VLLM[name, kind], rel=0.05)
+    assert computed(name, kind).num_gpu_blocks == pytest.approx(BY_VLLM[name, kind], rel=0.05)
 
 
 @pytest.mark.parametrize(("name", "kind"), BY_VLLM)
 def test_context_and_sequences_are_the_same_from_vllms_blocks(name: str, kind: str) -> None:
     model_config, ours = load_model_config(name), computed(name, kind)
-    theirs = Capacity(BY_VLLM[name, kind], ours.block_tokens, ours.is_hybrid, ours.weights)
+    theirs = replace(ours, num_gpu_blocks=BY_VLLM[name, kind])
     least = answer_tokens(model_config)
     assert ours.longest_context(model_config.context, least) == theirs.longest_context(
         model_config.context, least
@@ -106,7 +107,7 @@ def test_gpus_that_share_a_head_cache_it_each() -> None:
 
 @pytest.mark.parametrize("blocks", [300, 347 + 61, 410, 5000])
 def test_one_conversation_of_the_context_leaves_some_of_the_cache_free(blocks: int) -> None:
-    cache = Capacity(blocks, 784, True, 0)
+    cache = Capacity(784, blocks, True, 784, True, weights=0)
     context = cache.longest_context(262_144, 1)
     assert context is not None
     assert -(-context // 784) + 12 <= ROOM_FOR_ONE * (blocks - 1)
