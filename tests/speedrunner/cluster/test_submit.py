@@ -207,22 +207,6 @@ def test_models_that_need_other_machines_are_arrays_of_their_own() -> None:
     assert all(command(each).endswith('--part="$SLURM_ARRAY_TASK_ID/2"') for each in scripts)
 
 
-def test_the_script_for_those_who_call_sbatch_themselves_is_the_same() -> None:
-    done = in_process("submit", "experiment=main", "model=qwen3.5-27b", *GPU)
-    assert done.returncode == 0, done.stderr
-    here = Path.cwd()
-    own = {
-        f"--output={here}/": "--output=",
-        f"cd {here} ": 'cd "$SLURM_SUBMIT_DIR" ',
-        f"{sys.executable} -P -m speedrunner": ".venv/bin/speedrunner",
-    }
-    text = done.stdout
-    for there, general in own.items():
-        assert text.count(there) == 1
-        text = text.replace(there, general)
-    assert (CHECKOUT / "slurm" / "sweep.sbatch").read_text() == text
-
-
 def test_a_name_that_is_not_utf_8_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (odd := folder / os.fsdecode(b"\xff")).mkdir()
     shutil.copy(folder / "runs.yaml", odd)
