@@ -35,7 +35,7 @@ class Submitted(msgspec.Struct, frozen=True):
     format: int = FORMAT
 
 
-class JobStatus(msgspec.Struct, frozen=True):
+class JobStatus(JobPart, frozen=True):
     """The state of a job.
 
     Attributes:
@@ -46,9 +46,6 @@ class JobStatus(msgspec.Struct, frozen=True):
         reason: why it waits.
     """
 
-    job: str
-    log: str
-    runs: list[str]
     state: str
     nodes: str = ""
     restarts: int = 0

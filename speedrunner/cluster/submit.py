@@ -34,18 +34,10 @@ UNQUOTABLE = re.compile(r"[\\\x00-\x08\x0a-\x1f\x7f]")
 path."""
 
 
-class Machines(msgspec.Struct, frozen=True):
-    """The machines that a job asks for: nodes, and on each GPUs, cores and memory in GB (2^30 bytes)."""
+class Machines(Node, frozen=True, kw_only=True):
+    """What a job asks for on each of its nodes, and how many these are."""
 
     nodes: int
-    gpus: int
-    cpus: int
-    memory_gb: int
-
-    @property
-    def of_a_node(self) -> Node:
-        """Return what the job asks for on each node."""
-        return Node(self.gpus, self.cpus, self.memory_gb)
 
 
 class Array(msgspec.Struct, frozen=True):
@@ -94,7 +86,7 @@ def arrays(
     for (nodes, gpus), numbers in alike.items():
         parts = {number: dealt[number - 1] for number in numbers}
         size = job_size([*parts.values()], at_once)
-        machines = Machines(nodes, gpus, cluster.cpus or size.cpus, cluster.memory_gb or size.memory_gb)
+        machines = Machines(gpus, cluster.cpus or size.cpus, cluster.memory_gb or size.memory_gb, nodes=nodes)
         runs = {number: [str(Path(each.path).resolve()) for each in part] for number, part in parts.items()}
         text = script(cluster, machines, numbers, len(dealt), sweep, root, job_name)
         found.append(Array(job_name, machines, runs, text))
@@ -128,7 +120,8 @@ def script(
         "array": ",".join(map(str, numbers)),
     }
     options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
-    program = f"{cluster.container} speedrunner" if cluster.container else shlex.join(_program())
+    own = shlex.join([sys.executable, "-P", "-m", "speedrunner"])  # works from any directory
+    program = f"{cluster.container} speedrunner" if cluster.container else own
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
@@ -162,7 +155,8 @@ def submit(array: Array, root: Path) -> list[JobPart]:
     make_folder(logs)
     number = run_slurm("sbatch", "--parsable", text=array.script).strip().partition(";")[0]
     jobs = [
-        JobPart(f"{number}_{part}", _log(root, number, str(part)), runs) for part, runs in array.parts.items()
+        JobPart(f"{number}_{part}", str(logs.resolve() / f"{number}_{part}.log"), runs)
+        for part, runs in array.parts.items()
     ]
     note_jobs(root, Submitted(jobs))
     return jobs
@@ -198,11 +192,6 @@ def _servers(part: Sequence[Member], cluster: Cluster) -> Servers:
     return servers_of(part)
 
 
-def _program() -> list[str]:
-    """Return this installation's command; it works from any directory."""
-    return [sys.executable, "-P", "-m", "speedrunner"]
-
-
 def _output(root: Path) -> str:
     """Return the pattern of the logs' paths, quoted for sbatch in a script."""
     folder, pattern = str(root.resolve() / LOGS), "%A_%a.log"
@@ -210,7 +199,3 @@ def _output(root: Path) -> str:
         return f"{folder}/{pattern}"
     escaped = folder.replace('"', r"\"").replace("%", "%%")
     return f'"{escaped}/{pattern}"'
-
-
-def _log(root: Path, job: str, task: str) -> str:
-    return str(root.resolve() / LOGS / f"{job}_{task}.log")
