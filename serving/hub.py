@@ -204,19 +204,13 @@ def missing_files(folder: Path) -> Iterator[str]:
     yield from (name for name in wanted if not (folder / name).is_file())
     if not any((folder / name).is_file() for name in VOCABULARIES):
         yield " or ".join(VOCABULARIES)
-    if not index.is_file() and not weights_bytes(folder):
+    if not index.is_file() and not any(any(folder.glob(kind)) for kind in WEIGHTS):
         yield WEIGHTS[0]
 
 
 def size_bytes(folder: Path) -> int:
     """Return the bytes of all files in a model's folder and the folders below it."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
-
-
-def weights_bytes(folder: Path) -> int:
-    """Return the bytes of the weights in a model's folder; 0 if it has none."""
-    kinds = (list(folder.glob(kind)) for kind in WEIGHTS)
-    return sum(file.stat().st_size for file in next(filter(None, kinds), []))
 
 
 def require_hub(model: str, revision: str | None) -> None:

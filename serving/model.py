@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
+
+import msgspec
 
 from serving.admission import Replica
 from serving.apis.completions import TokenConversation
@@ -13,7 +16,7 @@ from serving.conversation import Conversation
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import InvalidModelConfig, ServingError
-from serving.model_config import ModelConfig
+from serving.model_config import ModelConfig, Roles
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
@@ -183,6 +186,12 @@ class Model:
             string_tokens = self.model_config.role("actor").string_tokens
             self._tool_check = ToolCheck(self.tokenizer, self._format, string_tokens)
         self._tool_check.check(tool)
+
+    def with_roles(self, roles: Roles) -> Model:
+        """Return the same model and engine, with other sampling and budgets."""
+        other = copy.copy(self)
+        other.model_config = msgspec.structs.replace(self.model_config, roles=roles)
+        return other
 
     def count_tokens(self, text: str) -> int:
         """Return the number of tokens of an outside text. Without a tokenizer, return its bytes, which are at

@@ -15,6 +15,7 @@ Commit = Annotated[
 ]
 Api = Literal["completions", "chat", "responses"]
 ToolFormatName = Literal["qwen3_json", "qwen3_xml", "llama3_json"]
+ThinkingStyle = Literal["none", "generated", "prompted"]
 
 NOT_SERVED = ("tried", "caveat", "prices")
 """Fields of a model config that the server never sees."""
@@ -139,7 +140,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     api_key_env: str | None = None
     api: Api = "completions"
     tool_format: ToolFormatName | None = None
-    thinking: Literal["none", "generated", "prompted"] = "none"
+    thinking: ThinkingStyle = "none"
     thinking_closing: str = ""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cache: Literal["attention", "hybrid"] = "attention"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+import msgspec
+
 from serving.model_config import ModelConfig, Role, ToolFormatName
 from typed.typed_values import in_words
 
@@ -104,11 +106,5 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
 def _set_in_vain(model_config: ModelConfig) -> str:
     """Return the fields of a hosted model's config that only apply to our own server."""
     ours = ("cache", "gpus", "nodes", "replicas", "load_format", "shape", "server")
-    plain = ModelConfig(
-        name=model_config.name,
-        tried=model_config.tried,
-        context=model_config.context,
-        roles=model_config.roles,
-        prices=model_config.prices,
-    )
-    return ", ".join(f"`{name}`" for name in ours if getattr(model_config, name) != getattr(plain, name))
+    defaults = {field.name: field.default for field in msgspec.structs.fields(ModelConfig)}
+    return ", ".join(f"`{name}`" for name in ours if getattr(model_config, name) != defaults[name])

@@ -77,7 +77,9 @@ class Metrics:
                 block_size=int(info["block_size"]),
                 num_gpu_blocks=int(info["num_gpu_blocks"]) // len(infos),
                 enable_prefix_caching=info["enable_prefix_caching"] == "True",
-                match_unit=int(_list_samples(info.get("prefix_match_unit")) or info["block_size"]),
+                match_unit=int(
+                    info["block_size"] if (unit := info.get("prefix_match_unit", "None")) == "None" else unit
+                ),
                 hybrid=info.get("mamba_cache_mode", "none") != "none",
             )
             for info in sorted(infos, key=lambda info: int(info.get("engine", 0)))
@@ -123,7 +125,3 @@ async def read_metrics(endpoint: Endpoint) -> Metrics:
 async def read_counters(endpoint: Endpoint) -> Counters:
     """Return the current counters. Raises `ServerFailed` if the server does not answer or has none."""
     return (await read_metrics(endpoint)).counters()
-
-
-def _list_samples(text: str | None) -> str | None:
-    return None if text in (None, "None") else text

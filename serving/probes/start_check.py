@@ -12,10 +12,10 @@ from serving.engine.cache_config import CacheConfig
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
-from serving.model_config import ModelConfig, Role
+from serving.model_config import ModelConfig, Role, Roles
 from serving.options import Check
 from serving.probes.passed_checks import FOLDER, has_passed, identify_server, store_passed
-from serving.probes.tool_battery import LABELS, OpenProbe, as_role, battery
+from serving.probes.tool_battery import LABELS, OpenProbe, battery
 from serving.together import run_together
 from serving.tokens.tools import ToolSpec
 
@@ -130,7 +130,8 @@ async def _check_calls(model: Model) -> None:
 async def _check_cache(model: Model, told: CacheConfig) -> None:
     counted = await read_counters(model.engine.endpoint)
     text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * told.match_unit))
-    talk = as_role(model, _quick(model.model_config.role("actor"))).converse(
+    role = _quick(model.model_config.role("actor"))
+    talk = model.with_roles(Roles(role, role)).converse(
         "actor", [{"role": "user", "content": text}], note_tools(), LABELS
     )
     try:

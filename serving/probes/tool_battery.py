@@ -6,7 +6,6 @@ the message, its answer must be one call of an offered tool, with arguments that
 
 from __future__ import annotations
 
-import copy
 import functools
 import itertools
 from dataclasses import dataclass
@@ -146,7 +145,7 @@ class OpenProbe:
         built_in = model.model_config.api != "completions" and not model.model_config.hosted
         tools = [msgspec.structs.replace(tool, strict=built_in) for tool in probe.tools]
         self._probe = probe
-        self._talk = as_role(model, role).converse("actor", probe.messages, tools, LABELS)
+        self._talk = model.with_roles(Roles(role, role)).converse("actor", probe.messages, tools, LABELS)
 
     async def answer(self) -> ProbeAnswer:
         """Send the probe, and close the conversation. Raises `ServingError` if the engine failed; on chat and
@@ -168,13 +167,6 @@ class OpenProbe:
             return found
         validity: Validity = "truncated" if isinstance(answer.problem, TruncatedCall) else "invalid"
         return msgspec.structs.replace(found, validity=validity, problem=str(answer.problem))
-
-
-def as_role(model: Model, role: Role) -> Model:
-    """Return the same model and engine, with other sampling and budgets."""
-    other = copy.copy(model)
-    other.model_config = msgspec.structs.replace(model.model_config, roles=Roles(actor=role, inducer=role))
-    return other
 
 
 def _tool(name: str, doc: str, **types: Any) -> ToolSpec:

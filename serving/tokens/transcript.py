@@ -11,22 +11,16 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from serving.errors import InvalidCall, InvalidModelConfig, TruncatedCall
+from serving.model_config import ModelConfig, ThinkingStyle
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.formats.json_value import dumps
 from serving.tokens.grammar import Part, one_of, sequence, thinking
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
-
-if TYPE_CHECKING:
-    from serving.model_config import ModelConfig
-
-ThinkingStyle = Literal["none", "generated", "prompted"]
-"""How a model opens its thinking: never; it writes `<think>` itself; the template's prompt ends with it."""
 
 _THINK_BEGIN, _THINK_END = "<think>\n", "\n</think>\n\n"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import itertools
 import tempfile
 from collections.abc import Iterator
@@ -109,10 +108,8 @@ class BenchRun:
 
     def _limited(self, model: Model) -> Model:
         """Return the model with at most `calls` requests per episode."""
-        limited, roles = copy.copy(model), model.model_config.roles
-        actor = replace(roles.actor, max_calls=self.calls)
-        limited.model_config = replace(model.model_config, roles=replace(roles, actor=actor))
-        return limited
+        roles = model.model_config.roles
+        return model.with_roles(replace(roles, actor=replace(roles.actor, max_calls=self.calls)))
 
 
 @contextmanager

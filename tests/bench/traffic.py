@@ -17,7 +17,8 @@ from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
-from serving.probes.tool_battery import SYSTEM, as_role, battery
+from serving.model_config import Roles
+from serving.probes.tool_battery import SYSTEM, battery
 from serving.together import run_together
 from speedrunner.console import Status
 
@@ -120,7 +121,8 @@ class Traffic:
         )
         probe = self._draw.choice(battery()[:4])
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": probe.message}]
-        talk = as_role(self.model, settings).converse(role, messages, list(probe.tools), {})
+        model = self.model.with_roles(Roles(settings, settings))
+        talk = model.converse(role, messages, list(probe.tools), {})
         assert isinstance(talk, TokenConversation)
         try:
             await talk.ask()

@@ -30,19 +30,20 @@ LEVELS = (16, 64, 128)
 FOREIGN = "it starts a server, but serving.url is a running one"
 UNCACHED = "the prefix cache is off"
 
+SHORT_S = 60
+"""Bound of a step that only asks for facts, in seconds."""
+
 
 class Sizes(msgspec.Struct, frozen=True):
-    """Seconds on one kind of machine: bounds of a start, a step and a short step, and the target time of a
-    step."""
+    """Seconds on one kind of machine: bounds of a start and of a step, and the target time of a step."""
 
     start_s: float
     bound_s: float
-    short_s: float
     aim_s: float
 
 
-ON_GPU = Sizes(start_s=LONGEST_S, bound_s=300, short_s=60, aim_s=90)
-ON_CPU = Sizes(start_s=240, bound_s=180, short_s=60, aim_s=15)
+ON_GPU = Sizes(start_s=LONGEST_S, bound_s=300, aim_s=90)
+ON_CPU = Sizes(start_s=240, bound_s=180, aim_s=15)
 
 
 def sizes_of(model_config: ModelConfig) -> Sizes:
@@ -90,9 +91,9 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
     if rollouts[1].skip:
         middle = first
     return [
-        step("environment", do.measure_environment, server="", bound_s=sizes.short_s),
+        step("environment", do.measure_environment, server="", bound_s=SHORT_S),
         step("start-cold", do.start_cold, **starting),
-        step("capacity", do.measure_capacity, bound_s=sizes.short_s),
+        step("capacity", do.measure_capacity, bound_s=SHORT_S),
         step("tools", partial(do.measure_tool_calls, levels[first]), command=tools),
         step(
             "cache-probe",

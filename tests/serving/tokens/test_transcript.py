@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from serving.errors import InvalidCall, InvalidModelConfig, TruncatedCall
+from serving.model_config import ThinkingStyle
 from serving.model_configs import MODELS
 from serving.tokens.formats import qwen3_json, qwen3_xml
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
-from serving.tokens.transcript import ThinkingStyle, Transcript
+from serving.tokens.transcript import Transcript
 from tests.bundled_models import bundled_folder
 from tests.grammar_walks import Walks, avoids
 from tests.scripted_engine import Answer, call, say
