@@ -93,7 +93,7 @@ def _find_tool_format(model: str, tokenizer: ChatTokenizer) -> str:
     if found is None:
         raise InvalidModelConfig(
             f"{model}: its chat template writes no tool calls in a known format ({', '.join(CALLS)});"
-            " serving/tokens/formats/ has one module for each"
+            " serving/tokens/formats/ has them"
         )
     return found
 

@@ -11,8 +11,8 @@ from models.tiny.example_libraries import WORDINGS, Skilled, draw_library
 from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
 from models.tiny.training_recipe import WORLDS
 from serving.tokens.formats import FORMATS
+from serving.tokens.formats.json_calls import BEGIN, END
 from serving.tokens.formats.json_value import dumps
-from serving.tokens.formats.qwen3_json import BEGIN, END
 from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.transcript import Transcript

@@ -1,15 +1,16 @@
-"""Native tool-call formats, one module each: how a model writes a call."""
+"""Native tool-call formats: how a model writes a call."""
 
 from typing import Protocol
 
-from serving.tokens.formats import llama3_json, qwen3_json, qwen3_xml
+from serving.tokens.formats import qwen3_xml
+from serving.tokens.formats.json_calls import LLAMA, QWEN
 from serving.tokens.frame import Frame
 from serving.tokens.grammar import Part
 from serving.tokens.tools import ToolCall, ToolSpec
 
 
 class ToolFormat(Protocol):
-    """One native format: a module with these functions, and the frame of its models' turns."""
+    """One native format: a module or an object with these functions, and the frame of its models' turns."""
 
     FRAME: Frame
 
@@ -32,8 +33,8 @@ class ToolFormat(Protocol):
 
 
 FORMATS: dict[str, ToolFormat] = {
-    "qwen3_json": qwen3_json,
+    "qwen3_json": QWEN,
     "qwen3_xml": qwen3_xml,
-    "llama3_json": llama3_json,
+    "llama3_json": LLAMA,
 }
 """The formats by their names in model configs."""

@@ -7,8 +7,7 @@ from typing import Any
 import pytest
 
 from serving.errors import TruncatedCall
-from serving.tokens.formats import llama3_json
-from serving.tokens.formats.llama3_json import parse
+from serving.tokens.formats.json_calls import LLAMA
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from serving.tokens.transcript import Transcript
@@ -29,7 +28,7 @@ def transcript(tokenizer: ChatTokenizer) -> Transcript:
     messages = [{"role": "system", "content": "Play."}, {"role": "user", "content": "go"}]
     return Transcript(
         tokenizer,
-        llama3_json,
+        LLAMA,
         messages,
         list(TOOLS.values()),
         thinking_style="none",
@@ -40,7 +39,7 @@ def transcript(tokenizer: ChatTokenizer) -> Transcript:
 
 @pytest.mark.parametrize("text", [CALL, f"\n {CALL} ", '{"parameters":{"text":"\\u0061"},"name":"say"}'])
 def test_calls_that_no_grammar_constrained_are_read_too(text: str) -> None:
-    assert parse(text, TOOLS) == ToolCall("say", {"text": "a"})
+    assert LLAMA.parse(text, TOOLS) == ToolCall("say", {"text": "a"})
 
 
 UNREADABLE = [
@@ -57,7 +56,7 @@ UNREADABLE = [
 
 
 def test_everything_else_is_an_invalid_call_that_keeps_its_text(golden: Golden) -> None:
-    golden("tool_calls/invalid_llama3_json.txt", table(invalid_calls(parse, UNREADABLE)))
+    golden("tool_calls/invalid_llama3_json.txt", table(invalid_calls(LLAMA.parse, UNREADABLE)))
 
 
 def test_a_conversation_is_what_the_template_writes_of_it(

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from serving.tokens.formats.json_calls import QWEN
 from serving.tokens.formats.json_value import LIST_ITEMS
-from serving.tokens.formats.qwen3_json import call, parse
 from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
@@ -26,9 +26,9 @@ def walks(qwen_json: Served) -> Walks:
 
 
 def test_the_bound_does_not_reach_beyond_one_string(walks: Walks) -> None:
-    part = call(TOOLS["strings"], 3)
+    part = QWEN.call(TOOLS["strings"], 3)
     text = walks.join(walks.walk(part, random.Random(1), avoids(b"]"))).decode()
-    assert len(parse(text, TOOLS).arguments["items"]) == LIST_ITEMS
+    assert len(QWEN.parse(text, TOOLS).arguments["items"]) == LIST_ITEMS
 
 
 @pytest.mark.parametrize("tendency", [None, stretches], ids=["evenly", "towards broken characters"])
@@ -37,8 +37,8 @@ def test_the_grammar_allows_booleans_as_the_template_writes_them(
     qwen_json: Served, name: str, tendency: Callable[[bytes], bool] | None
 ) -> None:
     for number in range(10):
-        text = qwen_json.walk(call(TOOLS[name], 15), f"{name}{number}", tendency)
-        assert text == qwen_json.rendered(name, parse(text, TOOLS).arguments)
+        text = qwen_json.walk(QWEN.call(TOOLS[name], 15), f"{name}{number}", tendency)
+        assert text == qwen_json.rendered(name, QWEN.parse(text, TOOLS).arguments)
 
 
 FORBIDDEN = [
@@ -66,7 +66,7 @@ FORBIDDEN = [
 @pytest.mark.parametrize(("name", "arguments"), FORBIDDEN)
 def test_other_spellings_are_not_allowed(walks: Walks, name: str, arguments: str) -> None:
     text = f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
-    assert not walks.accepts(call(TOOLS[name], 50), text)
+    assert not walks.accepts(QWEN.call(TOOLS[name], 50), text)
 
 
 READ = [
@@ -78,13 +78,13 @@ READ = [
 
 @pytest.mark.parametrize("text", READ)
 def test_calls_that_no_grammar_constrained_are_read_too(text: str) -> None:
-    assert parse(text, TOOLS) == ToolCall("say", {"text": "a"})
+    assert QWEN.parse(text, TOOLS) == ToolCall("say", {"text": "a"})
 
 
 def test_a_string_may_hold_the_words_of_the_format() -> None:
     code = 'x = "</tool_call>\\n<tool_call><|im_end|></think>"\n\treturn {"é": 1}'
     text = f'<tool_call>\n{{"name": "say", "arguments": {json.dumps({"text": code})}}}\n</tool_call>'
-    assert parse(text, TOOLS).arguments == {"text": code}
+    assert QWEN.parse(text, TOOLS).arguments == {"text": code}
 
 
 UNREADABLE = [
@@ -111,7 +111,7 @@ UNREADABLE = [
 
 
 def test_everything_else_is_an_invalid_call_that_keeps_its_text(golden: Golden) -> None:
-    golden("tool_calls/invalid_qwen3_json.txt", table(invalid_calls(parse, UNREADABLE)))
+    golden("tool_calls/invalid_qwen3_json.txt", table(invalid_calls(QWEN.parse, UNREADABLE)))
 
 
 def test_replies_are_framed_as_the_template_frames_them(tiny_tokenizer: ChatTokenizer) -> None:

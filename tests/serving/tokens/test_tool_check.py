@@ -10,7 +10,8 @@ import pytest
 from typing_extensions import TypedDict
 
 from serving.errors import InvalidCall, InvalidTool
-from serving.tokens.formats import ToolFormat, qwen3_json
+from serving.tokens.formats import ToolFormat
+from serving.tokens.formats.json_calls import QWEN
 from serving.tokens.grammar import Part, regex
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import WALKS, ToolCheck
@@ -48,9 +49,7 @@ def spec(function: Any) -> ToolSpec:
 
 def altered(**functions: Any) -> ToolFormat:
     """Qwen's format with some functions replaced."""
-    return cast(
-        ToolFormat, SimpleNamespace(**{"call": qwen3_json.call, "parse": qwen3_json.parse, **functions})
-    )
+    return cast(ToolFormat, SimpleNamespace(**{"call": QWEN.call, "parse": QWEN.parse, **functions}))
 
 
 @pytest.mark.parametrize("function", [everything, nothing])
@@ -96,7 +95,7 @@ def test_several_calls_are_drawn_and_read(tiny_tokenizer: ChatTokenizer) -> None
 
     def parse(text: str, tools: dict[str, ToolSpec]) -> Any:
         read.append(text)
-        return qwen3_json.parse(text, tools)
+        return QWEN.parse(text, tools)
 
     ToolCheck(tiny_tokenizer, altered(parse=parse), 80).check(spec(everything))
     assert len(read) == len(set(read)) == WALKS
@@ -128,5 +127,5 @@ def test_the_grammar_library_s_warnings_reach_no_terminal(
     tiny_tokenizer: ChatTokenizer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     # A text's bound is often reached within a character, of which the library tells on standard error.
-    ToolCheck(tiny_tokenizer, qwen3_json, 80).check(spec(say))
+    ToolCheck(tiny_tokenizer, QWEN, 80).check(spec(say))
     assert capfd.readouterr() == ("", "")

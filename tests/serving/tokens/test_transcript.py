@@ -11,7 +11,8 @@ import pytest
 from serving.errors import InvalidCall, InvalidModelConfig, TruncatedCall
 from serving.model_config import ThinkingStyle
 from serving.model_configs import MODELS
-from serving.tokens.formats import qwen3_json, qwen3_xml
+from serving.tokens.formats import qwen3_xml
+from serving.tokens.formats.json_calls import QWEN
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
@@ -33,7 +34,7 @@ def transcript(
     tokenizer: ChatTokenizer,
     style: ThinkingStyle = "generated",
     thinking_tokens: int = 0,
-    tool_format: Any = qwen3_json,
+    tool_format: Any = QWEN,
     **options: Any,
 ) -> Transcript:
     return Transcript(
@@ -139,7 +140,7 @@ def test_thinking_that_takes_its_whole_budget_was_cut(
     assert answer.thought_cut is cut
 
 
-@pytest.mark.parametrize("tool_format", [qwen3_json, qwen3_xml])
+@pytest.mark.parametrize("tool_format", [QWEN, qwen3_xml])
 @pytest.mark.parametrize(("tokens", "cut"), [(9, ()), (20, ("to",))])
 def test_a_string_that_has_all_tokens_that_it_may_have_was_cut(
     tiny_tokenizer: ChatTokenizer, tool_format: Any, tokens: int, cut: tuple[str, ...]
@@ -290,7 +291,7 @@ def test_thinking_that_ends_before_its_budget_has_no_closing_text(tiny_tokenizer
     assert not early.thought_cut  # the model wrote the sentence itself
 
 
-FORMATS = {"generated": qwen3_json, "prompted": qwen3_xml}
+FORMATS = {"generated": QWEN, "prompted": qwen3_xml}
 
 
 def written_call(style: str) -> str:
