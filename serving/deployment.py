@@ -17,13 +17,13 @@ from serving.admission import replicas_of
 from serving.endpoints import running_endpoint
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint
-from serving.engine.gpus import Gpu
+from serving.engine.gpus import Gpu, GpuReport, read_gpus
 from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.start_phases import list_phases
 from serving.engine.watchdog import patience_for, watch
 from serving.errors import EngineDead, ServerFailed
-from serving.gpu_check import require_gpus
+from serving.gpu_check import divide_gpus, require_gpus
 from serving.hub import found, require_hub
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
@@ -332,7 +332,10 @@ async def _start(server: VllmServer, say: Say, waiting: Say) -> None:
 
 
 async def server_gpus(
-    services: Sequence[tuple[ModelConfig, ServiceOptions]], say: Say = lambda line: None
+    services: Sequence[tuple[ModelConfig, ServiceOptions]],
+    say: Say = lambda line: None,
+    *,
+    check: bool = True,
 ) -> list[list[Gpu]]:
     """Check the GPUs for models that are deployed at the same time, and divide them among the servers.
 
@@ -340,6 +343,7 @@ async def server_gpus(
 
     Args:
         say: called with a line for each warning.
+        check: whether to check them; unchecked, the last servers may get too few.
 
     Raises:
         InvalidModelConfig, ServerFailed: a server could not start, or the address or key of a running one is
@@ -349,8 +353,14 @@ async def server_gpus(
     model_configs = [
         model_config for (model_config, _), is_ours in zip(services, started, strict=True) if is_ours
     ]
-    divided = iter(await asyncio.to_thread(require_gpus, model_configs, say))
-    return [next(divided) if is_ours else [] for is_ours in started]
+    if check:
+        divided = await asyncio.to_thread(require_gpus, model_configs, say)
+    else:
+        needs_gpus = any(model_config.gpus for model_config in model_configs)
+        report = await asyncio.to_thread(read_gpus) if needs_gpus else GpuReport()
+        divided = divide_gpus(model_configs, report)
+    shares = iter(divided)
+    return [next(shares) if is_ours else [] for is_ours in started]
 
 
 def server_log(model_config: ModelConfig) -> Path:

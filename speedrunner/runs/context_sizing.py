@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import msgspec
 
+from serving.deployment import server_gpus
 from serving.endpoints import running_endpoint
-from serving.engine.gpus import GpuReport, read_gpus
-from serving.gpu_check import divide_gpus
 from serving.model_config import ModelConfig
 from serving.sizing import size_model
 from speedrunner.runs.setup import Setup
@@ -28,21 +26,10 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
     Raises:
         InvalidModelConfig, ServerFailed: see `serving.sizing.size_model`.
     """
-    services = setup.services
-    endpoints = [running_endpoint(*service) for service in services]
-    # A running server uses no GPU here.
-    started = [
-        model_config for (model_config, _), place in zip(services, endpoints, strict=True) if place is None
-    ]
-    report = (
-        await asyncio.to_thread(read_gpus)
-        if any(model_config.gpus for model_config in started)
-        else GpuReport()
-    )
-    divided = iter(divide_gpus(started, report))
+    shares = await server_gpus(setup.services, check=False)
     model_configs = [
-        await size_model(model_config, endpoint, next(divided) if endpoint is None else [], say)
-        for (model_config, _), endpoint in zip(services, endpoints, strict=True)
+        await size_model(model_config, running_endpoint(model_config, options), gpus, say)
+        for (model_config, options), gpus in zip(setup.services, shares, strict=True)
     ]
     return replace(setup, model_config=model_configs[0], inducer_model_config=model_configs[-1])
 

@@ -46,9 +46,7 @@ class TestOnGpus:
     async def process(
         setup: Setup, kind: str, monkeypatch: pytest.MonkeyPatch, before: list[Process] | None = None
     ) -> Process:
-        monkeypatch.setattr(
-            "speedrunner.runs.context_sizing.read_gpus", lambda: GpuReport(installed=[GPUS[kind]])
-        )
+        monkeypatch.setattr("serving.deployment.read_gpus", lambda: GpuReport(installed=[GPUS[kind]]))
         sized = await sized_setup(setup, silent)
         return identity(with_recorded_contexts(Path("runs/x"), before or [], sized), silent)
 
