@@ -58,6 +58,7 @@ def test_a_run_that_goes_on_is_read_without_a_lock(run):
     assert len(data.trajectories()) == 5
     assert data.evaluations(3) == data.evaluations() == [trajectory("test/0003/0000")]
     assert data.trajectories(7) == []
+    assert (data.batches(), data.files.numbers("test")) == ([0, 1], [3])
     assert data.sleeps == [sleep()]
     assert len(data.episodes) == 6
     assert data.requests == []
@@ -164,24 +165,25 @@ class TestBadInput:
             load(tmp_path / "none")
 
     @pytest.mark.parametrize(
-        ("limit", "enough", "less", "part"),
+        ("limit", "enough", "less", "part", "said"),
         [
-            ("EPISODES", 6, 5, "episodes"),
-            ("CHECKPOINTS", 1, 0, "rows"),
-            ("SLEEPS_BYTES", 10_000, 10, "sleeps"),
-            ("LEDGER_BYTES", 6_000, 3_000, "ledger"),  # two rows, each with its own labels
-            ("MODELS", 1, 0, "ledger"),
-            ("PROCESSES", 1, 0, "processes"),
+            ("EPISODES", 6, 5, "episodes", "has more than 5 episodes, the limit"),
+            ("CHECKPOINTS", 1, 0, "rows", "has more than 0 checkpoints, the limit"),
+            ("SLEEPS_BYTES", 10_000, 10, "sleeps", "limit"),
+            # Two rows, each with its own labels.
+            ("LEDGER_BYTES", 6_000, 3_000, "ledger", r"requests.jsonl, line \d+: the rows up to this one"),
+            ("MODELS", 1, 0, "ledger", "requests.jsonl names more than 0 models"),
+            ("PROCESSES", 1, 0, "processes", "has more than 0 rows, the limit"),
         ],
     )
-    def test_more_records_than_a_reader_has_room_for(self, run, monkeypatch, limit, enough, less, part):
+    def test_more_records_than_a_reader_has_room_for(self, run, monkeypatch, limit, enough, less, part, said):
         for number in range(2):
             run.append_request(request(number, episode=f"train/{number:04d}", attempt="1"))
         run.append_process(process(load_model_config("tiny-random")))
         monkeypatch.setattr(run_data, limit, enough)
         assert getattr(load(run.path), part)
         monkeypatch.setattr(run_data, limit, less)
-        with pytest.raises(RunDirectoryError, match="limit"):
+        with pytest.raises(RunDirectoryError, match=said):
             getattr(load(run.path), part)
 
     @pytest.mark.parametrize("text", ["a: [1", "just text", ""])

@@ -13,14 +13,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from serving.model_configs import load_model_config
 from speedrunner.store.files import StorageError
-from speedrunner.store.records import Policy
-from speedrunner.store.run_data import LABELS_BYTES, ROW_BYTES, RunData, load
+from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.golden_tables import Golden, refusals
-from tests.speedrunner.run_samples import play, process, sleep, trajectory
+from tests.speedrunner.run_samples import play
 
 
 @pytest.fixture
@@ -37,21 +35,6 @@ def opened(path: Path, how: str) -> None:
     else:
         with RunDirectory.open_for_writing(path):
             pass
-
-
-def test_what_is_written_is_read(path):
-    play(path)
-    run = load(path)
-    assert run.config == {"run": {"seed": 1}}
-    assert run.state.finished == ["sleep/0001"]
-    assert run.policies.load(0) == Policy(version=0)
-    assert run.batches() == [0]
-    assert run.files.numbers("test") == [3]
-    assert [episode.episode for episode in run.trajectories(0)] == [f"train/000{i}" for i in range(3)]
-    assert run.evaluations(3) == [trajectory("test/0003/0")]
-    assert len(run.episodes) == 4
-    assert run.sleeps == [sleep()]
-    assert len(run.requests) == 3
 
 
 AS_NOBODY = """
@@ -218,45 +201,3 @@ class TestLedger:
         rows = self.write(path, 3, lambda number: {"episode": f"train/{number // 2:04d}"}).ledger
         assert rows[0].labels is rows[1].labels
         assert [row.labels["episode"] for row in rows] == ["train/0000", "train/0000", "train/0001"]
-
-    def test_rows_that_would_fill_the_memory_are_refused(self, path, monkeypatch):
-        run = self.write(path, 100, lambda number: {"episode": str(number)})
-        assert len(run.ledger) == 100
-        monkeypatch.setattr("speedrunner.store.run_data.LEDGER_BYTES", 100 * (ROW_BYTES + LABELS_BYTES))
-        with pytest.raises(RunDirectoryError, match=r"requests.jsonl, line \d+: the rows up to this one"):
-            _ = load(path).ledger
-
-    def test_rows_of_too_many_models_are_refused(self, path):
-        run = self.write(path, 101, lambda number: {})
-        lines = (path / "requests.jsonl").read_text().splitlines()
-        lines = [line.replace('"model":"m"', f'"model":"m{number}"') for number, line in enumerate(lines)]
-        (path / "requests.jsonl").write_text("\n".join(lines) + "\n")
-        with pytest.raises(RunDirectoryError, match=r"requests.jsonl names more than 100 models"):
-            run.requests()
-
-
-@pytest.mark.parametrize(("limit", "what"), [("EPISODES", "episodes"), ("CHECKPOINTS", "checkpoints")])
-def test_a_run_of_more_episodes_than_readers_take_is_refused(path, monkeypatch, limit, what):
-    play(path)
-    with RunDirectory.open_for_writing(path) as run:
-        for point in (4, 5):
-            run.append_trajectory("test", point, trajectory(f"test/{point:04d}/0"))
-    monkeypatch.setattr(f"speedrunner.store.run_data.{limit}", {"EPISODES": 6, "CHECKPOINTS": 3}[limit])
-    assert len(load(path).episodes) == 6
-    monkeypatch.setattr(f"speedrunner.store.run_data.{limit}", {"EPISODES": 5, "CHECKPOINTS": 2}[limit])
-    assert len(load(path).rows) == 4
-    with pytest.raises(RunDirectoryError, match=rf"has more than \d {what}, the limit"):
-        _ = load(path).episodes
-
-
-def test_a_run_of_too_many_processes_is_refused(path, monkeypatch):
-    play(path)
-    (path / "processes.jsonl").write_text("")
-    row = process(load_model_config("tiny-random"))
-    for count in (1, 2):
-        (path / "processes.jsonl").write_bytes((msgspec.json.encode(row) + b"\n") * count)
-        monkeypatch.setattr("speedrunner.store.run_data.PROCESSES", 1)
-        if count == 1:
-            assert load(path).processes == [row]
-    with pytest.raises(RunDirectoryError, match="has more than 1 rows, the limit"):
-        _ = load(path).processes
