@@ -19,11 +19,10 @@ import pytest_asyncio
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
-from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
 from speedrunner.store.records import CallNode, Module, Termination
 from speedrunner.workers import env_worker as workers
-from speedrunner.workers.call_tree import EPISODE_LIMIT
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, WorkerTimedOut
 from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.worker_messages import Executed
@@ -615,36 +614,6 @@ class TestLargeTrees:
         assert (depth, node.omitted) == (DEPTH_LIMIT, 50)
         assert [each.name for each in node.calls] == ["walk", "walk"]
         assert (executed.node.actions, executed.node.error) == (2, None)
-
-    async def test_endless_computation_is_counted_but_actions_are_recorded(self, pool: WorkerPool) -> None:
-        n = NODE_LIMIT + 500
-        inner = 'def inner(i: int) -> int:\n    """Compute."""\n    return i'
-        outer = (
-            f'def outer():\n    """Compute a lot."""\n    for i in range({n}):\n        inner(i)\n    walk(3)'
-        )
-        async with episode(pool, skills(inner, outer)) as call:
-            node = (await call("outer")).node
-        assert (len(node.calls), node.omitted) == (NODE_LIMIT, 501)
-        assert node.calls[-1].name == "walk"
-
-    async def test_actions_beyond_all_bounds_are_counted(self, pool: WorkerPool) -> None:
-        n = NODE_LIMIT + 5
-        source = f'def skill():\n    """Walk."""\n    for _ in range({n}):\n        walk(0)'
-        executed = await play(pool, source)
-        node = executed.node
-        assert (len(node.calls), node.omitted) == (NODE_LIMIT, 5)
-        assert node.actions == executed.actions == n
-
-    async def test_all_calls_of_an_episode_share_a_bound(self, pool: WorkerPool) -> None:
-        n = 5_000
-        pad = 'def pad(text: str) -> str:\n    """Give back."""\n    return text'
-        fill = f'def fill():\n    """Record a lot."""\n    for _ in range({n}):\n        pad("\\x01" * 200)'
-        async with episode(pool, skills(pad, fill)) as call:
-            nodes = [(await call("fill")).node for _ in range(7)]
-            assert (await call("walk")).actions == 1
-        assert [len(node.calls) + node.omitted for node in nodes] == [n] * 7
-        assert (nodes[0].omitted, nodes[-1].omitted) == (0, n)
-        assert sum(len(msgspec.json.encode(node)) for node in nodes) < 6 * EPISODE_LIMIT
 
 
 class TestFaults:
