@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from pathlib import Path
 
 import msgspec
@@ -70,43 +68,6 @@ async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
     assert all_end(processes)
 
 
-OWNER = """
-import asyncio, sys
-from pathlib import Path
-from serving.model_configs import load_model_config
-from serving.engine.server import VllmServer
-
-async def main():
-    server = VllmServer(load_model_config("tiny-random"), sys.argv[1], Path(sys.argv[2]))
-    try:
-        await server.start()
-        print(server.pid, server.endpoint.socket, flush=True)
-        await asyncio.sleep(1000)
-    finally:
-        await server.stop()
-
-asyncio.run(main())
-"""
-
-
-def test_a_killed_owner_takes_the_engine_with_it(model: str, tmp_path: Path) -> None:
-    owner = subprocess.Popen(
-        [sys.executable, "-c", OWNER, model, str(tmp_path / "log")],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=CHECKOUT,
-    )
-    assert owner.stdout is not None
-    pid, socket = owner.stdout.readline().split()
-    processes = tree(int(pid))
-    assert any("EngineCore" in process.name() for process in processes)
-    owner.kill()
-    owner.wait()
-    owner.stdout.close()
-    assert all_end(processes)
-    assert not Path(socket).parent.exists()
-
-
 async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str, tmp_path: Path) -> None:
     port = 20000 + psutil.Process().pid % 10000
     server = VllmServer(load_model_config("tiny-random"), model, tmp_path / "log", port=port)
@@ -161,11 +122,3 @@ async def answer_to_a_websocket(port: int, path: str) -> int:
     status = (await reader.readline()).split()[1]
     writer.close()
     return int(status)
-
-
-async def test_a_model_config_that_the_engine_refuses_fails_with_the_engines_own_reason(
-    model: str, tmp_path: Path
-) -> None:
-    model_config = msgspec.structs.replace(load_model_config("tiny-random"), context=99_999)
-    with pytest.raises(ServerFailed, match=r"max_model_len \(99999\) is greater than"):
-        await VllmServer(model_config, model, tmp_path / "log").start()

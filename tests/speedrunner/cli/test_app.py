@@ -74,7 +74,7 @@ class TestSignals:
         return process, hanging
 
     async def test_the_first_drains(self, corridor: Runs) -> None:
-        number = signal.SIGTERM  # SIGINT: tests/engine/test_run_on_engine.py
+        number = signal.SIGTERM  # SIGINT: tests/engine/test_faults.py
         run = corridor(script())
         process, hanging = self.begin(run, 1)
         assert await asyncio.to_thread(hanging.wait, HANGS_S)

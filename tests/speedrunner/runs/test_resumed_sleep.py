@@ -97,6 +97,8 @@ async def test_a_sleep_interrupted_at_any_request_learns_the_same_and_asks_nothi
     check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
     (record,), (undisturbed,) = run.data.sleeps, whole.data.sleeps
     assert record.attempt == 1
+    wasted = [row.labels for row in run.data.requests if row.wasted]
+    assert {(labels["episode"], labels["attempt"]) for labels in wasted} == {("sleep/0001", "1")}
     assert [turn.text for turn in record.agents[0].turns] == [
         turn.text for turn in undisturbed.agents[0].turns
     ]
