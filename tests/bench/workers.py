@@ -1,4 +1,4 @@
-"""What workers cost until they can play, and what their skills add: `python -m tests.bench hosts`."""
+"""What workers cost until they can play, and what their skills add: `python -m tests.bench workers`."""
 
 from __future__ import annotations
 

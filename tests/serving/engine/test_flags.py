@@ -1,4 +1,4 @@
-"""How the engine's parser is asked; tests/engine/test_model_configs.py asks the real one."""
+"""How the engine's parser is asked; tests/engine/test_engine_flags.py asks the real one."""
 
 from __future__ import annotations
 
