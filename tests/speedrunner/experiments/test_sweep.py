@@ -256,17 +256,6 @@ async def test_runs_of_two_models_are_played_one_model_after_the_other(
     assert max(row.time for row in (*first, *second)) <= min(row.time for row in other)
 
 
-async def test_one_that_another_process_plays_is_left_to_that(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
-) -> None:
-    one = sweep_of(script(walker))
-    with RunDirectory.open_for_writing(tmp_path / "0"):
-        result = await one.play("method=react run.rollouts=0", "method=react run.rollouts=0 run.seed=1")
-    assert list(result.failures) == [f"{tmp_path}/0"]
-    assert "is in use by process" in result.failures[f"{tmp_path}/0"]
-    assert len(load(tmp_path / "1").episodes) == 2
-
-
 async def test_runs_may_lie_in_folders_of_one_name(sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
     one = sweep_of(script(walker))
     rest = "method=react run.rollouts=0"
@@ -318,6 +307,7 @@ def test_the_command_shows_what_was_played_where_a_run_could_not_begin(
     assert "1 of 2 runs stopped" in complaint(done)
     assert "is in use by process" in complaint(done)
     assert re.search(r"^react on .* with tiny-random", done.stdout, re.MULTILINE)
+    assert len(load(tmp_path / "1").episodes) == 2
 
 
 async def test_what_cannot_go_on_is_told_before_anything_starts(

@@ -87,13 +87,6 @@ class TestASession:
         assert "walk(steps=9) -> You are at the flag." in first.task
         assert "- stride(steps: int): Walk and look." in second.task
 
-    async def test_without_a_success_nothing_is_asked(self, corridor: Runs) -> None:
-        run = corridor(inducer(STRIDE, actor=lambda request: call("walk", steps=9, direction="left")))
-        await run.play("method=asi", "run.rollouts=2", "run.test_episodes=0")
-        (sleep,) = run.data.sleeps
-        assert (sleep.agents, sleep.edits) == ([], [])
-        assert run.data.policies.load(1).skills == ()
-
 
 class TestWhatDoesNotFit:
     @pytest.mark.parametrize("overflow", ["skip", "fit"])

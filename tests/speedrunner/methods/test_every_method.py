@@ -94,7 +94,8 @@ async def test_a_batch_without_a_success(corridor: Runs, method: str) -> None:
     run = corridor(lost, RACETRACK, f"method={method}")
     await run.play("run.rollouts=2", "run.test_episodes=0")
     assert run.data.policies.load(1).skills == ()
-    assert run.data.sleeps[0].agents == []
+    (sleep,) = run.data.sleeps
+    assert (sleep.agents, sleep.edits) == ([], [])
 
 
 @pytest.mark.parametrize("method", LLM_SLEEPS)

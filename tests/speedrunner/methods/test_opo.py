@@ -49,10 +49,6 @@ class TestASession:
         assert "The current notes:\n\nWalk far." in second.task
         assert "train/0001" not in second.task
         assert "Walk to the flag at its right end" in first.system
-
-    async def test_a_sleep_is_one_request(self, corridor: Runs) -> None:
-        run = corridor(optimizer("Walk far.", "Walk on."))
-        await run.play("method=opo", "run.test_episodes=0")
         assert [len(agent.turns) for sleep in run.data.sleeps for agent in sleep.agents] == [1, 1]
         assert {agent.role for sleep in run.data.sleeps for agent in sleep.agents} == {"optimizer"}
 

@@ -37,6 +37,7 @@ from tests.scripted_runs import (
     LEARN,
     PLANNED,
     Runs,
+    ScriptedRun,
     check_whole,
     flag,
     hosted_model_config,
@@ -76,6 +77,10 @@ class TestGoingOnAllTheSame:
         assert "the floor broke" in str(broken.error)
         assert broken.turns[-1].call is not None
         assert broken.turns[-1].executed is None
+        assert (
+            "train/0000 (task broken_step 7) ended by environment_error: environment"
+            " tests.odd_envs:Collapsing: walk failed: RuntimeError: the floor broke"
+        ) in run.printed
 
 
 class Failing:
@@ -193,14 +198,6 @@ class TestFaults:
         await run.play("run.retry_faults=true")
         assert "nothing to play" in run.printed
 
-    async def test_an_environment_s_fault_says_whose_it_is(self, corridor: Runs) -> None:
-        run = corridor(script(), "env=tests.odd_envs:Collapsing")
-        await run.play()
-        assert (
-            "train/0000 (task broken_step 7) ended by environment_error: environment"
-            " tests.odd_envs:Collapsing: walk failed: RuntimeError: the floor broke"
-        ) in run.printed
-
     async def test_an_episode_that_ends_well_breaks_the_row(self, corridor: Runs) -> None:
         faulty = [n for n in range(3, 11) if n != 7]
 
@@ -298,19 +295,18 @@ class TestEvaluationBesideTheWake:
 
 
 class TestPromptPrefix:
-    async def test_each_sleep_says_what_it_left_of_the_prefix_that_all_episodes_share(
-        self, corridor: Runs
+    def test_each_sleep_says_what_it_left_of_the_prefix_that_all_episodes_share(
+        self, learnt: ScriptedRun
     ) -> None:
-        run = corridor(script(walker, LEARN))
-        await run.play()
-        first, second = (record.prefix for record in run.data.sleeps)
+        first, second = (record.prefix for record in learnt.data.sleeps)
         assert first is not None
         assert second is not None
         # The skill's tool stands behind the primitives': what comes before it stays.
         assert 0 < first.common < first.before < first.after
         # Nothing was changed by the second one: there was nothing to send.
         assert second.before == second.after == second.common == first.after
-        prefix_warm_ups = [row for row in run.data.requests if row.labels["role"] == "prefix_warm_up"]
+        requests = learnt.data.requests
+        prefix_warm_ups = [row for row in requests if row.labels["role"] == "prefix_warm_up"]
         assert [Labels.of(row.labels).policy for row in prefix_warm_ups] == [0, 1]
         sent = prefix_warm_ups[1].usage
         assert sent is not None

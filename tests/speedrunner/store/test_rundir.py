@@ -286,23 +286,16 @@ class TestLinksAndSpecialFiles:
         return victim
 
     @pytest.mark.parametrize("name", ["extra.jsonl", "trajectories/extra.jsonl", *RUN_FILES])
-    def test_a_resumed_run_changes_nothing_behind_a_link(self, path, victim, name):
+    @pytest.mark.parametrize(
+        ("link", "said"), [(Path.symlink_to, "a link"), (Path.hardlink_to, "a hard link")]
+    )
+    def test_a_resumed_run_changes_nothing_behind_a_link(self, path, victim, name, link, said):
+        """Hard links as after `cp -al`: a run and its copy would change with each other."""
         play(path)
         before = victim.read_bytes()
         (path / name).unlink(missing_ok=True)
-        (path / name).symlink_to(victim)
-        with pytest.raises(StorageError, match=rf"{name} could not be repaired: it is a link, which is not"):
-            own(path)
-        assert victim.read_bytes() == before
-
-    @pytest.mark.parametrize("name", ["extra.jsonl", "trajectories/extra.jsonl", *RUN_FILES])
-    def test_nor_in_a_file_of_two_names(self, path, victim, name):
-        """As after `cp -al`: a run and its copy would change with each other."""
-        play(path)
-        before = victim.read_bytes()
-        (path / name).unlink(missing_ok=True)
-        (path / name).hardlink_to(victim)
-        with pytest.raises(StorageError, match=rf"{name} could not be repaired: it is a hard link"):
+        link(path / name, victim)
+        with pytest.raises(StorageError, match=rf"{name} could not be repaired: it is {said}, "):
             own(path)
         assert victim.read_bytes() == before
 
