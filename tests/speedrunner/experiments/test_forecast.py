@@ -13,8 +13,6 @@ import msgspec
 import pandas
 import pytest
 
-from serving.model_config import ModelConfig
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.names import condition_name
 from speedrunner.experiments.forecast import COLUMNS, NothingMeasured, budgets_of, forecast, read_measurements
@@ -30,17 +28,11 @@ from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.run_data import load
-from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import (
     CORRIDOR,
-    LEARN,
-    SCHEDULE,
     ScriptedRun,
     complaint,
     in_process,
-    roomy,
-    script,
-    walker,
 )
 
 pytestmark = pytest.mark.process
@@ -156,26 +148,19 @@ def test_a_run_of_the_paper_s_size_makes_few_files() -> None:
     assert found.files == 137  # where quotas count files, 500 are to be enough
 
 
-@pytest.fixture(scope="module")
-def played(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> tuple[Path, list[str]]:
-    """A run of 4 rollouts, 2 sleeps and 6 test episodes, and its settings."""
-    folder = tmp_path_factory.mktemp("forecast")
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        run = ScriptedRun(folder, roomy(tiny_model_config), engine)
-        given = [*SCHEDULE, *(each for each in run.arguments if "run.dir" not in each)]
-        done = in_process("run", *given, f"run.dir={folder / 'runs' / 'one'}")
-    assert done.returncode == 0, done.stderr
-    return folder, given
+@pytest.fixture
+def played(learnt: ScriptedRun, tmp_path: Path) -> tuple[Path, list[str]]:
+    """A folder with a run of 4 rollouts, 2 sleeps and 6 test episodes, and its settings."""
+    shutil.copytree(learnt.dir, tmp_path / "measured" / "one")
+    return tmp_path / "measured", [*learnt.settings, *learnt.arguments]
 
 
 def test_a_run_like_one_that_was_measured_is_expected_to_take_the_same(
     played: tuple[Path, list[str]],
 ) -> None:
     folder, given = played
-    found = forecast([set_up(compose(given))], read_measurements([folder / "runs"])[0])
-    run = load(folder / "runs" / "one")
+    found = forecast([set_up(compose(given))], read_measurements([folder])[0])
+    run = load(folder / "one")
     (costs,) = run_costs([run], [price_book(run)])
     taken = measured_amounts(run, costs)
     assert found[0].measured == {"train": 4, "test": 6, "sleep": 2}
@@ -184,7 +169,7 @@ def test_a_run_like_one_that_was_measured_is_expected_to_take_the_same(
     ledger = [row for row in run.requests if row.usage is not None]
     assert taken["requests"] == pytest.approx(len(run.requests))
     assert taken["output"] == pytest.approx(sum(row.usage.completion for row in ledger if row.usage))
-    there = [file for file in (folder / "runs" / "one").rglob("*") if file.is_file()]
+    there = [file for file in (folder / "one").rglob("*") if file.is_file()]
     assert taken["bytes"] == pytest.approx(sum(file.stat().st_size for file in there))
     assert found[0].files == len([file for file in there if file.name != "server.log"])
 
@@ -195,7 +180,7 @@ def test_the_command_prints_settings_their_sum_and_its_interval_and_keeps_the_fo
     folder, given = played
     (tmp_path / "runs.yaml").write_text("- method: speedrunner\n  run.seed: [0, 1]\n- method: asi\n")
     command = ("forecast", str(tmp_path / "runs.yaml"), *given)
-    options = ("--from", str(folder / "runs"), "--dir", str(tmp_path / "planned"))
+    options = ("--from", str(folder), "--dir", str(tmp_path / "planned"))
     done = in_process(*command, *options)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
@@ -228,8 +213,8 @@ def test_a_damaged_run_is_named_and_the_others_are_measured(
     played: tuple[Path, list[str]], tmp_path: Path
 ) -> None:
     folder, given = played
-    shutil.copytree(folder / "runs" / "one", tmp_path / "runs" / "one")
-    broken = shutil.copytree(folder / "runs" / "one", tmp_path / "runs" / "broken")
+    shutil.copytree(folder / "one", tmp_path / "runs" / "one")
+    broken = shutil.copytree(folder / "one", tmp_path / "runs" / "broken")
     (broken / "requests.jsonl").write_text("{}\n{}\n")
     (tmp_path / "runs.yaml").write_text("- method=speedrunner\n")
     command = ("forecast", str(tmp_path / "runs.yaml"), *given, f"--dir={tmp_path / 'planned'}")

@@ -39,16 +39,8 @@ Json = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def run(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> RunData:
-    """A run with an actor that calls a skill after its first sleep."""
-    folder = tmp_path_factory.mktemp("atif")
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        played = ScriptedRun(folder, roomy(tiny_model_config), engine)
-        done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}")
-    assert done.returncode == 0, done.stderr
-    return load(folder / "run")
+def run(learnt: ScriptedRun) -> RunData:
+    return learnt.data
 
 
 @pytest.fixture(scope="module")

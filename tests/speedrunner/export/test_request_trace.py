@@ -9,27 +9,18 @@ import pytest
 
 from serving.engine.cache_config import CacheConfig
 from serving.engine.ideal_cache import IdealCache
-from serving.model_config import ModelConfig
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.export.request_trace import TracedRequest, trace_requests
 from speedrunner.store.run_data import RunData, load
-from tests.scripted_engine import BLOCK, ScriptedEngine
-from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
+from tests.scripted_engine import BLOCK
+from tests.scripted_runs import ScriptedRun, in_process
 from tests.speedrunner.store.test_stored_format import STORED
 
 pytestmark = pytest.mark.process
 
 
 @pytest.fixture(scope="module")
-def run(
-    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> RunData:
-    folder = tmp_path_factory.mktemp("traced")
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        played = ScriptedRun(folder, roomy(tiny_model_config), engine)
-        done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}")
-    assert done.returncode == 0, done.stderr
-    return load(folder / "run")
+def run(learnt: ScriptedRun) -> RunData:
+    return learnt.data
 
 
 def share_of_hits(trace: list[TracedRequest], block: int) -> float:

@@ -31,11 +31,8 @@ async def test_a_sleep_shows_what_each_public_skill_costs_and_saves(corridor: Ru
     assert float(saved) == 0.0  # it walks to the flag with one action
 
 
-@pytest.mark.process
-async def test_and_does_not_by_default(corridor: Runs) -> None:
-    run = corridor(script(walker, LEARN))
-    await run.play()
-    assert not any("Costs of public skills" in each for each in prompts(run))
+def test_and_does_not_by_default(learnt: ScriptedRun) -> None:
+    assert not any("Costs of public skills" in each for each in prompts(learnt))
 
 
 def test_the_table_has_the_skills_with_the_longest_schemas_in_the_order_of_the_prompt() -> None:
