@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
@@ -16,8 +15,6 @@ from serving.apis.completions import TokenConversation
 from serving.engine.cache_config import CacheConfig
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
-from serving.engine.folders import private_folder
-from serving.errors import ServerFailed
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.model_config import ModelConfig
@@ -29,6 +26,7 @@ from speedrunner.bench.engine import completions_api
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.console import Status
 from tests.bench import canned_answers
+from tests.bench.engine_process import engine_process
 
 CPU_MS_TARGET = 3.0
 
@@ -97,7 +95,7 @@ async def _measure_level(
     cache = CacheConfig(unit, 10**9, True, unit, model_config.cache == "hybrid")
     turns = max(LEAST_TURNS, TURNS // in_flight)
     rows: list[LedgerRow] = []
-    async with canned_engine([[*words[: ANSWER_TOKENS - 1], end]], DELAY_S * in_flight) as endpoint:
+    async with canned_engine([[*words[: ANSWER_TOKENS - 1], end]], DELAY_S * in_flight) as (endpoint, _):
         engine = Engine(endpoint, model_config.name, Meter(rows.append, model_config.prices))
         model = Model(model_config, engine, tokenizer, [Replica(cache, admission=True)])
         talks = [_conversation(model, number, tokens, words) for number in range(in_flight)]
@@ -127,25 +125,8 @@ def _conversation(model: Model, number: int, tokens: int, words: list[int]) -> T
     return talk
 
 
-@asynccontextmanager
-async def canned_engine(answers: Sequence[list[int]], delay_s: float = 0.0) -> AsyncIterator[Endpoint]:
+def canned_engine(
+    answers: Sequence[list[int]], delay_s: float = 0.0
+) -> AbstractAsyncContextManager[tuple[Endpoint, int]]:
     """Run a server that gives these answers (token ids) in turn, each after `delay_s` seconds."""
-    folder = private_folder()
-    folder.mkdir(mode=0o700)
-    socket, pipe = folder / "http", asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", canned_answers.__file__, str(socket), str(delay_s)), stdin=pipe, stdout=pipe
-    )
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(msgspec.json.encode(answers))
-        process.stdin.close()
-        if not await process.stdout.readline():
-            raise ServerFailed("the server with canned answers ended before it was ready")
-        yield Endpoint.on_socket(socket)
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    return engine_process((sys.executable, "-P", canned_answers.__file__), answers, str(delay_s))

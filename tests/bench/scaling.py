@@ -5,14 +5,12 @@ The engine is simulated (`simulated_engine`); client, workers, sandboxes, enviro
 
 from __future__ import annotations
 
-import asyncio
 import io
 import os
-import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -23,11 +21,8 @@ from rich.console import Console
 from envs import splits
 from serving.engine.cache_config import CacheConfig
 from serving.engine.endpoint import Endpoint
-from serving.engine.folders import private_folder
 from serving.engine.metrics import read_metrics
-from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT
 from serving.sizing import cache_on, fit
 from serving.tokens.tools import ToolCall
 from serving.weights import prepare
@@ -49,6 +44,7 @@ from speedrunner.store.records import Module
 from speedrunner.store.run_data import load
 from speedrunner.workers.available_memory import MB
 from speedrunner.workers.worker_pool import WorkerPool
+from tests.bench.engine_process import engine_process
 from tests.bench.simulated_engine import EngineSpec
 from tests.bench.workers import OPTIONS
 from tests.gpu_kinds import GPUS
@@ -102,29 +98,9 @@ def simulated_h200(model_config: ModelConfig, replicas: int, speed: float = 1.0)
     )
 
 
-@asynccontextmanager
-async def simulated_engine(spec: EngineSpec) -> AsyncIterator[tuple[Endpoint, int]]:
+def simulated_engine(spec: EngineSpec) -> AbstractAsyncContextManager[tuple[Endpoint, int]]:
     """Run an engine in a separate process. Yields its address and process id."""
-    folder = private_folder()
-    folder.mkdir(mode=0o700)
-    socket, pipe = folder / "http", asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "tests.bench.simulated_engine", str(socket)),
-        cwd=CHECKOUT, stdin=pipe, stdout=pipe,
-    )  # fmt: skip
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(msgspec.json.encode(spec))
-        process.stdin.close()
-        if not await process.stdout.readline():
-            raise ServerFailed("the simulated engine ended before it was ready")
-        yield Endpoint.on_socket(socket), process.pid
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        shutil.rmtree(folder, ignore_errors=True)
+    return engine_process((sys.executable, "-m", "tests.bench.simulated_engine"), spec)
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ async def test_a_model_on_another_route_is_refused(tiny_model_config: ModelConfi
 
 
 async def test_the_engine_gives_its_answers_in_turn_and_the_prompt_back() -> None:
-    async with canned_engine([[1, 2], [3]]) as endpoint, endpoint.client(60.0) as client:
+    async with canned_engine([[1, 2], [3]]) as (endpoint, _), endpoint.client(60.0) as client:
         replies = [
             (await client.post("/v1/completions", b'{"model":"m","prompt":[7,8,9]}')).json() for _ in range(3)
         ]
