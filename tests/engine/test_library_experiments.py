@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from serving.engine.endpoint import Endpoint
-from tests.scripted_runs import speedrunner
+from tests.scripted_runs import in_process, speedrunner
 from tests.speedrunner.results.small_runs import SmallRun
 
 pytestmark = pytest.mark.slow
@@ -23,7 +23,7 @@ SKILLS = {
 
 def rows(runs: Path, table: str) -> list[dict[str, str]]:
     """Return a table of the report of some runs."""
-    done = speedrunner("report", str(runs))
+    done = in_process("report", str(runs))
     assert done.returncode == 0, done.stderr
     with (runs / "report" / "tables" / f"{table}.csv").open() as file:
         return [*csv.DictReader(file)]

@@ -1,12 +1,15 @@
-"""A person plays an episode: the command with a pipe for its input."""
+"""A person plays an episode: what is typed comes from a text, a pipe or a terminal."""
 
 from __future__ import annotations
 
+import io
 import os
 import pty
 import signal
 import subprocess
+import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,12 +22,15 @@ from serving.model_configs import CHECKOUT
 from speedrunner.cli.hand_play import completions
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
-from tests.scripted_runs import CORRIDOR, command, speedrunner
+from tests.scripted_runs import CORRIDOR, command, in_process, speedrunner
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
 
 SIGNATURES = {each.name: each.signature for each in (*Corridor().primitives, *ScienceWorld.primitives)}
+
+
+Play = Callable[..., subprocess.CompletedProcess[str]]
 
 
 def started(*arguments: str) -> subprocess.Popen[str]:
@@ -40,15 +46,15 @@ def started(*arguments: str) -> subprocess.Popen[str]:
     )
 
 
-def play(*arguments: str, typed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command("episode", "--human", *arguments),
-        cwd=CHECKOUT,
-        input=typed,
-        capture_output=True,
-        text=True,
-        timeout=HANGS_S,
-    )
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Play:
+    """A play in this process, with what is typed as its input."""
+
+    def play(*arguments: str, typed: str) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
+        return in_process("episode", "--human", *arguments)
+
+    return play
 
 
 class Sealed(Corridor):
@@ -93,7 +99,7 @@ PLAYS = {
 
 
 class TestPlay:
-    def test_what_is_shown(self, golden: Golden) -> None:
+    def test_what_is_shown(self, play: Play, golden: Golden) -> None:
         shown = {}
         for name, (arguments, typed) in PLAYS.items():
             done = play(*arguments, typed=typed)
@@ -162,14 +168,14 @@ class TestPlay:
         _, err = process.communicate(timeout=HANGS_S)
         assert (process.returncode, err) == (-signal.SIGINT, "")
 
-    def test_the_actor_s_texts_and_its_answer_in_scienceworld(self) -> None:
+    def test_the_actor_s_texts_and_its_answer_in_scienceworld(self, play: Play) -> None:
         typed = "open door to greenhouse\ngo(location='nowhere')\nsubmit_answer\nlook_around\n"
         done = play("env=scienceworld", "task.name=find-plant", "task.index=262", typed=typed)
         assert (done.returncode, done.stderr) == (0, "")
         assert "\n\nThis room is called" in done.stdout.partition("> ")[2]  # the free observation
         assert "=== submitted: score 0, 3 calls, 2 actions; " in done.stdout
 
-    def test_crafter(self) -> None:
+    def test_crafter(self, play: Play) -> None:
         done = play("env=crafter", "task.index=7", typed="move_north\nget_current_observation\n")
         assert (done.returncode, done.stderr) == (0, "")
         assert "\n> None\n> " in done.stdout
