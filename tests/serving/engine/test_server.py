@@ -114,7 +114,7 @@ async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
 
 
 @pytest.mark.process
-async def test_the_command_is_built_from_the_model_config(server_of) -> None:
+async def test_the_command_is_built_from_the_model_config_and_starts_once(server_of) -> None:
     server = server_of(HEALTHY)
     line = " ".join(server.command)
     assert "--model some/model --served-model-name tiny-random --max-model-len" in line
@@ -127,15 +127,12 @@ async def test_the_command_is_built_from_the_model_config(server_of) -> None:
     program = tree(server.pid)[1]
     assert program.cmdline() == server.command
     assert program.environ()["VLLM_CPU_KVCACHE_SPACE"] == "1"
-
-
-@pytest.mark.process
-async def test_the_interpreters_programs_come_first_on_the_servers_path(server_of) -> None:
-    server = server_of(HEALTHY)
-    programs = str(Path(sys.executable).parent)
+    programs = str(Path(sys.executable).parent)  # the interpreter's come first
     assert server.shell_line.startswith(f'PATH={programs}:"$PATH" ')
-    await server.start()
-    assert tree(server.pid)[1].environ()["PATH"] == f"{programs}:{os.environ['PATH']}"
+    assert program.environ()["PATH"] == f"{programs}:{os.environ['PATH']}"
+    with pytest.raises(ServerFailed, match=r"is already running \(process \d+\)"):
+        await server.start()
+    assert server.alive
 
 
 def test_a_server_on_gpus_gets_what_fits_the_toolkit_and_one_on_a_cpu_nothing(
@@ -379,15 +376,6 @@ async def test_a_port_in_use_is_told_before_anything_is_started(server_of) -> No
         ):
             await server.start()
     assert not server.log.exists()
-
-
-@pytest.mark.process
-async def test_it_does_not_start_twice(server_of) -> None:
-    server = server_of(HEALTHY)
-    await server.start()
-    with pytest.raises(ServerFailed, match=r"is already running \(process \d+\)"):
-        await server.start()
-    assert server.alive
 
 
 @pytest.mark.process
