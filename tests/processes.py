@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 
 import psutil
 import pytest
@@ -31,6 +35,37 @@ def runs(process: psutil.Process) -> bool:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process with this id runs."""
+    try:
+        return runs(psutil.Process(pid))
+    except psutil.NoSuchProcess:
+        return False
+
+
+def marked(text: str) -> dict[int, tuple[str, int]]:
+    """State (R: runs, S: waits, T: is stopped) and group of processes with this text in the command line."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # others end as they are looked at
+            if text.encode() in (path / "cmdline").read_bytes():
+                state, _, group, *_ = (path / "stat").read_text().rpartition(")")[2].split()
+                found[int(path.name)] = state, int(group)
+    return {pid: (state, group) for pid, (state, group) in found.items() if state != "Z"}
+
+
+def states(group: int) -> set[str]:
+    """The states of a group's processes, as `marked` has them."""
+    return {state for state, its_group in marked("").values() if its_group == group}
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what is bound to happen; the limit only ends a failing test."""
+    async with asyncio.timeout(HANGS_S):
+        while not condition():  # noqa: ASYNC110 - another process tells no event
+            await asyncio.sleep(0.01)
 
 
 def all_end(processes: list[psutil.Process]) -> bool:

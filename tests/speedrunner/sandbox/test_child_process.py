@@ -22,7 +22,7 @@ from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child, require
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import MIB, Level, Sandbox, SandboxError, SandboxUnavailable
-from tests.processes import HANGS_S
+from tests.processes import HANGS_S, marked
 
 pytestmark = pytest.mark.process
 
@@ -100,12 +100,7 @@ class TestProcesses:
         memory_mb = 1_500 + os.getpid() % 400  # stands in the command line of these processes only
         for _ in range(20):
             Child(Sandbox(kind, memory_mb), "skills").kill()
-        mark = f'"AS": {memory_mb * MIB},'.encode()
-        left = []
-        for path in Path("/proc").glob("[0-9]*/cmdline"):
-            with suppress(OSError):
-                left += [path] * (mark in path.read_bytes())
-        assert left == []
+        assert marked(f'"AS": {memory_mb * MIB},') == {}
 
     @pytest.mark.parametrize("kind", ISOLATING)
     def test_a_mounted_folder_stands_under_its_name(self, kind: Level, tmp_path: Path) -> None:

@@ -7,20 +7,19 @@ from __future__ import annotations
 
 import re
 import textwrap
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 
-from speedrunner.sandbox.channel import InvalidMessage
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.sandbox.skill_process import Granted, Refused, SkillModule, Skills
+from speedrunner.sandbox.skill_process import SkillModule, Skills
 from tests.processes import HANGS_S
 from tests.speedrunner.sandbox.attacks import GONE, KILLED, PRELUDE, TIME
+from tests.speedrunner.sandbox.still_world import StillWorld
 
 pytestmark = pytest.mark.process
 
@@ -123,27 +122,6 @@ def honest():
 """
 
 
-@dataclass
-class Flagless:
-    """A world that remembers which primitives ran."""
-
-    calls: list[str]
-
-    def call(
-        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
-    ) -> Granted | Refused:
-        if name != "look":
-            raise InvalidMessage("the call of a primitive that is none")
-        self.calls.append(name)
-        return Granted("a wall")
-
-    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
-        pass
-
-    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
-        pass
-
-
 @pytest.fixture(scope="module")
 def children() -> Iterator[ChildPool]:
     pool = ChildPool(Sandbox())
@@ -154,7 +132,7 @@ def children() -> Iterator[ChildPool]:
 def played(children: ChildPool, body: str, limit_s: float) -> tuple[str | None, Any, list[str]]:
     """Error and result of a skill, and what it did to the world; afterwards, an honest call goes well."""
     source = f"{PRELUDE}{END}{SKILLS}def attack():\n{textwrap.indent(body, '    ')}"
-    world = Flagless([])
+    world = StillWorld()
     children.refill()
     module = SkillModule(source, ("helper", "honest", "attack"), {"look": ""}, "")
     skills = Skills(children, module, world)

@@ -6,13 +6,12 @@ code session, as the inducer's code is.
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
 import shutil
 import socket
 import textwrap
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -27,7 +26,7 @@ from speedrunner.store.records import CallNode, Module, Termination
 from speedrunner.workers.env_worker import EnvWorker
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
-from tests.processes import HANGS_S
+from tests.processes import HANGS_S, marked, states, until
 from tests.speedrunner.sandbox.attacks import (
     ATTACKS,
     ATTACKS_OF_SKILLS,
@@ -96,28 +95,13 @@ def neighbour() -> Iterator[None]:
 
 
 def ours(memory_mb: int = MEMORY_MB) -> dict[int, tuple[str, int]]:
-    """The processes of this file's sandboxes: state (R: runs, S: waits, T: is stopped) and group of each."""
-    mark = f'"AS": {memory_mb * MIB},'.encode()
-    found = {}
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            if mark in (path / "cmdline").read_bytes():
-                state, _, group, *_ = (path / "stat").read_text().rpartition(")")[2].split()
-                found[int(path.name)] = state, int(group)
-        except OSError:
-            continue
-    return {pid: (state, group) for pid, (state, group) in found.items() if state != "Z"}
+    """The processes of this file's sandboxes: see `marked`."""
+    return marked(f'"AS": {memory_mb * MIB},')
 
 
 def left_behind() -> list[Path]:
     """Files that an attack has made outside."""
     return [path for folder in ("/tmp", "/var/tmp", Path.home()) for path in Path(folder).glob("hostile*")]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(HANGS_S):
-        while not condition():  # noqa: ASYNC110 - another process tells no event
-            await asyncio.sleep(0.01)
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -327,8 +311,8 @@ async def test_skills_stand_still_between_tool_calls(pool: WorkerPool) -> None:
         assert (await play(worker, "say('end', 0, 'forged', None)\nwhile True: pass")).node.result == "forged"
         await until(lambda: any(state == "T" for state, _ in ours().values()))
         stopped = next(group for state, group in ours().values() if state == "T")
-        await until(lambda: states(stopped, MEMORY_MB) == {"T"})
-    await until(lambda: not states(stopped, MEMORY_MB))  # nothing after the episode
+        await until(lambda: states(stopped) == {"T"})
+    await until(lambda: not states(stopped))  # nothing after the episode
 
 
 @pytest.mark.parametrize("session", KINDS, indirect=True)
@@ -339,10 +323,6 @@ async def test_a_code_session_stands_still_between_pieces(session: CodeSession) 
     assert (await session.execute("1 + 1", SHORT_S)).lost  # it goes on where it was, and is killed
     await until(lambda: states(session._child._process.pid) == {"T"})
     assert (await session.execute("1 + 1", HANGS_S)).text == "2"
-
-
-def states(group: int, memory_mb: int = SESSION_MB) -> set[str]:
-    return {state for state, its_group in ours(memory_mb).values() if its_group == group}
 
 
 async def test_an_episode_gets_a_process_that_no_other_had(pool: WorkerPool) -> None:

@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import math
-import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, suppress
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import closing
 from types import SimpleNamespace
-from typing import Any
 
-import psutil
 import pytest
 
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
 from speedrunner.sandbox.settings import Sandbox, SandboxError
-from speedrunner.sandbox.skill_process import Granted, SkillModule, Skills
-from tests.processes import HANGS_S
+from speedrunner.sandbox.skill_process import SkillModule, Skills
+from tests.processes import HANGS_S, states
+from tests.speedrunner.sandbox.still_world import StillWorld
 
 pytestmark = pytest.mark.process
 
@@ -30,19 +27,6 @@ def endless():
     while True:
         look()
 """
-
-
-class Still:
-    """A world in which nothing changes."""
-
-    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None) -> Granted:
-        return Granted("a wall")
-
-    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
-        pass
-
-    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
-        pass
 
 
 class SlowPool(ChildPool):
@@ -63,7 +47,7 @@ def pool() -> SlowPool:
 @pytest.fixture
 def skills(pool: SlowPool) -> Iterator[Skills]:
     module = SkillModule(SOURCE, ("harmless", "endless"), {"look": "Look."}, "seed")
-    skills = Skills(pool, module, Still())
+    skills = Skills(pool, module, StillWorld())
     skills.close()  # as after a call that had to be killed
     yield skills
     skills.close()
@@ -112,7 +96,9 @@ def test_a_library_of_four_million_characters_reaches_its_child() -> None:
     source = SOURCE + "# a line of a very large library\n" * 120_000
     assert len(source) > 3_900_000
     pool = ChildPool(Sandbox())
-    large = Skills(pool, SkillModule(source, ("harmless", "endless"), {"look": "Look."}, "seed"), Still())
+    large = Skills(
+        pool, SkillModule(source, ("harmless", "endless"), {"look": "Look."}, "seed"), StillWorld()
+    )
     assert large.run("harmless", {}, HANGS_S).result == "a wall"
     large.close()
     pool.close()
@@ -122,7 +108,7 @@ def test_where_no_process_starts_in_three_tries_the_episode_is_told(monkeypatch:
     monkeypatch.setattr("speedrunner.sandbox.child_process.START_PAUSES_S", (0.0, 0.0, None))
     monkeypatch.setattr("speedrunner.sandbox.child_process.START_LIMIT_S", 0.0)
     with pytest.raises(SandboxError, match="did not start"):
-        Skills(ChildPool(Sandbox()), SkillModule(SOURCE, ("harmless",), {}, "seed"), Still())
+        Skills(ChildPool(Sandbox()), SkillModule(SOURCE, ("harmless",), {}, "seed"), StillWorld())
 
 
 def test_a_process_that_starts_for_ever_uses_the_calls_time_up_and_is_the_machines_fault(
@@ -130,7 +116,7 @@ def test_a_process_that_starts_for_ever_uses_the_calls_time_up_and_is_the_machin
 ) -> None:
     pool = ChildPool(Sandbox())
     module = SkillModule(SOURCE, ("harmless",), {"look": "Look."}, "seed")
-    with closing(Skills(pool, module, Still())) as skills:
+    with closing(Skills(pool, module, StillWorld())) as skills:
         skills.close()
         pool.close()
         monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", 0.1)
@@ -155,23 +141,13 @@ def test_a_module_that_does_not_end_to_load_is_ended_and_each_call_says_so(
     monkeypatch.setattr("speedrunner.sandbox.skill_process.LOAD_LIMIT_S", 0.3)
     pool = ChildPool(Sandbox())
     module = SkillModule(BURNS.replace("BURNING", "True"), ("harmless",), {"look": "Look."}, "seed")
-    with closing(Skills(pool, module, Still())) as skills:
+    with closing(Skills(pool, module, StillWorld())) as skills:
         assert skills._child is None
         monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", 0.1)
         ended = skills.run("harmless", {}, 0.2)
         assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
         assert skills._child is None
     pool.close()
-
-
-def states_of(group: int) -> set[str]:
-    """How the processes of a group are (R: runs, S: waits, T: is stopped)."""
-    found = set()
-    for pid in psutil.pids():
-        with suppress(OSError):  # others end as they are looked at
-            if os.getpgid(pid) == group:
-                found.add(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
-    return found
 
 
 def test_nothing_of_a_module_runs_before_a_skill_is_called() -> None:
@@ -181,10 +157,12 @@ def test_nothing_of_a_module_runs_before_a_skill_is_called() -> None:
     source += "wire.send(encode(['loaded', number]))\nwhile True: pass\n"
     source = "import sys\nfrom child.wire import encode\n" + source
     pool = ChildPool(Sandbox())
-    with closing(Skills(pool, SkillModule(source, ("harmless",), {"look": "Look."}, "s"), Still())) as skills:
+    with closing(
+        Skills(pool, SkillModule(source, ("harmless",), {"look": "Look."}, "s"), StillWorld())
+    ) as skills:
         assert skills._child is not None  # it has lied, and burns on
         deadline = time.monotonic() + HANGS_S
-        while states_of(skills._child._process.pid) != {"T"}:
+        while states(skills._child._process.pid) != {"T"}:
             assert time.monotonic() < deadline
             time.sleep(0.01)
     pool.close()

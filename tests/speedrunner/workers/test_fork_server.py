@@ -22,8 +22,7 @@ from speedrunner.workers.env_worker import WorkerDied, WorkerFault
 from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.worker_pool import WorkerPool
-from tests.processes import HANGS_S, words
-from tests.speedrunner.workers.test_env_worker import alive, until
+from tests.processes import HANGS_S, is_alive, until, words
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -112,7 +111,7 @@ async def test_workers_outlive_their_template_and_the_next_has_another() -> None
         async with pool.worker() as worker:
             loaded_by = int(await opened(worker, Loaded))
             os.kill(loaded_by, signal.SIGKILL)
-            await until(lambda: not alive(loaded_by))
+            await until(lambda: not is_alive(loaded_by))
             assert (await worker.execute(ToolCall("walk", {}), HANGS_S)).node.error is None
             worker.kill()
         async with pool.worker() as worker:
@@ -161,11 +160,11 @@ async def test_workers_and_template_die_with_their_owner(what: str) -> None:
     below = [each.pid for each in psutil.Process(owner.pid).children(recursive=True)]
     assert len(pids) == 2
     assert {*pids} <= {*below}
-    assert all(map(alive, below))
+    assert all(map(is_alive, below))
     owner.kill()
     owner.wait()
     owner.stdout.close()
-    await until(lambda: not any(map(alive, below)))
+    await until(lambda: not any(map(is_alive, below)))
 
 
 def start_owner(what: str) -> subprocess.Popen[str]:
