@@ -50,6 +50,17 @@ def other(path):
     process.communicate()
 
 
+@pytest.fixture
+def left(path, monkeypatch):
+    """The lock of a process of job 4711 that gives no more signs of life."""
+    with monkeypatch.context() as patch:
+        patch.setenv("SLURM_JOB_ID", "4711")
+        lock = RunLock(path)
+        lock.__enter__()
+    lock._stop.set()
+    return lock
+
+
 def owner_file(path: Path) -> Path:
     (file,) = path.iterdir()
     return file
@@ -157,19 +168,17 @@ class TestStaleLocks:
             lock.check()
 
     @pytest.mark.process
-    def test_an_owner_on_another_machine_is_believed_while_it_gives_signs_of_life(self, path, other):
+    def test_an_owner_on_another_machine_is_believed_while_it_gives_signs_of_life(self, path, left):
         move_to_another_machine(path, silent_for=STALE_S - 30)
         with pytest.raises(LockHeld, match=r"on node7 .*expires 120 s .* (89|9\d) s ago"), RunLock(path):
             pass
 
-    @pytest.mark.process
-    def test_an_owner_on_another_machine_that_fell_silent_is_gone(self, path, other):
+    def test_an_owner_on_another_machine_that_fell_silent_is_gone(self, path, left):
         move_to_another_machine(path, silent_for=STALE_S + 5)
         with RunLock(path) as lock:
             lock.check()
 
-    @pytest.mark.process
-    def test_an_owner_in_a_former_start_of_our_own_job_is_gone(self, path, other, monkeypatch):
+    def test_an_owner_in_a_former_start_of_our_own_job_is_gone(self, path, left, monkeypatch):
         move_to_another_machine(path, silent_for=45)
         monkeypatch.setenv("SLURM_JOB_ID", "4711")
         with pytest.raises(LockHeld, match="on node7"), RunLock(path):
@@ -191,7 +200,7 @@ class TestStaleLocks:
         ],
     )
     def test_slurm_is_asked_for_the_job_of_an_owner_on_another_machine(
-        self, path, other, answer, gone, tmp_path, monkeypatch
+        self, path, left, answer, gone, tmp_path, monkeypatch
     ):
         move_to_another_machine(path, silent_for=45)
         program = tmp_path / "bin" / "squeue"
@@ -208,7 +217,6 @@ class TestStaleLocks:
             with pytest.raises(LockHeld, match="on node7"), RunLock(path):
                 pass
 
-    @pytest.mark.process
     @pytest.mark.parametrize(
         ("silent_for", "elsewhere"),
         [
@@ -217,7 +225,7 @@ class TestStaleLocks:
         ],
     )
     def test_a_second_start_of_the_owner_s_job_says_nothing(
-        self, path, other, monkeypatch, silent_for, elsewhere
+        self, path, left, monkeypatch, silent_for, elsewhere
     ):
         move_to_another_machine(path, silent_for=silent_for)
         for name, value in {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": "1", **elsewhere}.items():
@@ -231,21 +239,19 @@ class TestStaleLocks:
             with pytest.raises(LockHeld, match="last sign of life"), RunLock(path):
                 pass
 
-    @pytest.mark.process
-    def test_silence_is_measured_by_the_file_systems_clock(self, path, other, monkeypatch):
+    def test_silence_is_measured_by_the_file_systems_clock(self, path, left, monkeypatch):
         move_to_another_machine(path, silent_for=5)
         monkeypatch.setattr(time, "time", lambda: 4e9)
         with pytest.raises(LockHeld), RunLock(path):
             pass
 
-    @pytest.mark.process
     @pytest.mark.parametrize(
         "field", [None, {"since": 1e300}, {"since": -1e18}, {"pid": 10**30}, {"pid": -1}]
     )
-    def test_a_lock_whose_owner_cannot_be_read_expires_by_silence(self, path, other, field):
+    def test_a_lock_whose_owner_cannot_be_read_expires_by_silence(self, path, left, field):
         owner = json.loads(owner_file(path).read_bytes())
         owner_file(path).write_text(json.dumps(owner | field) if field else "")
-        with pytest.raises(LockHeld, match=str(other.pid)), RunLock(path):
+        with pytest.raises(LockHeld, match=str(os.getpid())), RunLock(path):
             pass
         os.utime(owner_file(path), (0, 0))
         with RunLock(path) as lock:
