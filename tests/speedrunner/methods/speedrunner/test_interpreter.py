@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -66,9 +65,9 @@ def draft_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speedrunner.methods.speedrunner.interpreter.DRAFT_WALL_S", HANGS_S)
 
 
-@pytest.fixture
-def folders(tmp_path: Path) -> Iterator[dict[str, Path]]:
-    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Path]]:
+    with RunDirectory.open_for_writing(tmp_path_factory.mktemp("interpreter") / "run") as run:
         library = Library(ENV.primitives).write(STEP, public=False, sleep=1)
         library = library.write(AIM, public=True, sleep=1)
         run.write_policy(Policy(version=0))
@@ -194,19 +193,6 @@ async def test_a_draft_that_python_warns_of_is_imported(bench: Bench, body: str)
     source = f'def go() -> str:\n    """Go."""\n    {body}'
     bench.draft = bench.draft.write(source, public=False, sleep=2)
     assert await bench("library.go.__doc__") == "'Go.'"
-
-
-async def test_a_draft_survives_what_ended_the_process_before(bench: Bench) -> None:
-    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
-    assert await bench("x = library._step.__doc__; x") == "'Go.'"
-    child = bench.interpreter._child
-    assert child is not None
-    child.strike()
-    child.channel.drain(time.monotonic() + HANGS_S)  # until it is gone
-    assert await bench("library._step.__doc__, 'x' in globals()") == (
-        "[the process ended: killed by SIGKILL; the session was restarted and all its variables are lost]\n"
-        "('Go.', False)"
-    )
 
 
 async def test_a_draft_is_set_again_where_the_process_is_lost_meanwhile(bench: Bench) -> None:
