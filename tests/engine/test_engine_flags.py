@@ -31,4 +31,7 @@ def test_the_engine_knows_every_flag_of_every_model_config() -> None:
     lines["misspelt"] = ["--enable-prefix-cachin"]
     lines["no number"] = ["--max-num-seqs", "many"]
     lines["no field"] = ["--structured-outputs-config", '{"backnd": "xgrammar"}']
-    assert sorted(flag_problems(lines)) == ["misspelt", "no field", "no number"]
+    problems = flag_problems(lines)
+    assert sorted(problems) == ["misspelt", "no field", "no number"]
+    assert problems["misspelt"] == ["unknown flag --enable-prefix-cachin"]
+    assert "'many'" in problems["no number"][0]
