@@ -210,15 +210,6 @@ class TestEnding:
             "Collect Iron, Make Iron Pickaxe, Make Iron Sword, Collect Diamond"
         )
 
-    def test_nothing_is_left_of_an_episode_in_the_next(self) -> None:
-        env, task = make("crafter"), Task("crafter", "default", 3)
-        opening, before = env.reset(task), env.snapshot()
-        for name in PRIMITIVES * 5:
-            env.call(name)
-        assert env.reset(task) == opening
-        assert env.snapshot() == before
-        assert env.outcome().detail == {"achievements": [], "steps": 0, "dead": False}
-
 
 class TestTasksAndOptions:
     def test_the_highest_zombie_frequency_can_be_played(self) -> None:

@@ -62,14 +62,6 @@ class TestAccess:
 
 
 class TestEnd:
-    def test_close_ends_it(self) -> None:
-        simulator = Simulator()
-        process = psutil.Process(simulator.pid)
-        simulator.close()
-        simulator.close()
-        assert not process.is_running()
-        assert simulator.resident_bytes() == 0
-
     @pytest.mark.parametrize("end", ["SIGKILL", "exit"])
     def test_it_ends_with_the_process_that_made_it(self, end: str) -> None:
         program = """
@@ -93,14 +85,6 @@ sys.stdin.read()
         maker.wait()
         gone, _ = psutil.wait_procs([java], timeout=HANGS_S)
         assert gone
-
-    def test_a_process_that_died_is_an_error_that_names_it(self) -> None:
-        simulator = Simulator()
-        simulator.load("find-plant", 0)
-        psutil.Process(simulator.pid).kill()
-        with pytest.raises(SimulatorFailed, match=rf"\(process {simulator.pid}, exit status -9\)"):
-            simulator.step("look around")
-        simulator.close()
 
     def test_memory_that_runs_out_ends_the_process_instead_of_being_played_on(self) -> None:
         simulator = Simulator()
@@ -128,7 +112,9 @@ class TestErrors:
             Simulator(java)
         assert isinstance(raised.value, EnvironmentFault)
 
-    def test_options_from_the_environment_do_not_reach_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_options_from_the_environment_do_not_reach_it_and_close_ends_it(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         options = "-XX:+UnlockExperimentalVMOptions -XX:hashCode=5 -Xmx2g -Duser.language=tr"
         for variable in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
             monkeypatch.setenv(variable, options)
@@ -140,7 +126,11 @@ class TestErrors:
         assert jvm.System.getProperty("user.language") == "en"
         assert jvm.System.identityHashCode(jvm.Object()) == jvm.System.identityHashCode(jvm.Object())
         assert str(DATA) not in jvm.System.getProperty("java.class.path")
+        process = psutil.Process(simulator.pid)
         simulator.close()
+        simulator.close()
+        assert not process.is_running()
+        assert simulator.resident_bytes() == 0
 
     @pytest.mark.parametrize(
         ("script", "limit_s", "said"),

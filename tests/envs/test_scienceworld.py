@@ -276,10 +276,12 @@ class TestEnds:
             play(shared, [phrase])
             watched = shared.outcome()
         env = ScienceWorld()
+        assert env._simulator is None  # it starts with the first episode
         env.reset(WORKSHOP)
         assert env.free_observation()
         play(env, phrases)
         env.close()
+        assert env._simulator is None
         assert env.outcome() == watched
         assert env.outcome().detail == {"score_raw": -1.0, "moves": 5}
         assert env.free_observation() is None
@@ -387,16 +389,6 @@ class TestBadInput:
 
 @pytest.mark.slow
 class TestProcess:
-    def test_it_starts_with_the_first_episode_and_serves_the_next(self) -> None:
-        env = ScienceWorld()
-        assert env._simulator is None
-        env.reset(WORKSHOP)
-        first = env._simulator
-        env.reset(WORKSHOP)
-        assert env._simulator is first
-        env.close()
-        assert env._simulator is None
-
     def test_it_is_replaced_when_it_has_grown(self, monkeypatch: pytest.MonkeyPatch) -> None:
         env = ScienceWorld()
         opening = env.reset(WORKSHOP)
@@ -406,19 +398,6 @@ class TestProcess:
         assert env.reset(WORKSHOP) == opening
         assert not grown.is_running()
         env.close()
-
-    def test_an_outcome_that_died_with_it_is_not_made_up(self) -> None:
-        env = ScienceWorld()
-        env.reset(WORKSHOP)
-        env.outcome()
-        env.call("wait")
-        assert env._simulator is not None
-        psutil.Process(env._simulator.pid).kill()
-        with pytest.raises(SimulatorFailed):
-            env.outcome()
-        env.close()
-        with pytest.raises(EpisodeOver):
-            env.outcome()
 
     def test_its_death_is_a_fault_of_ours_and_the_next_episode_works(self) -> None:
         env = ScienceWorld()
@@ -432,7 +411,13 @@ class TestProcess:
         assert not issubclass(SimulatorFailed, EnvironmentFault)
         assert env.outcome() == before
         assert env.reset(WORKSHOP) == opening
+        env.call("wait")
+        psutil.Process(env._simulator.pid).kill()
+        with pytest.raises(SimulatorFailed):
+            env.outcome()  # that died with it is not made up
         env.close()
+        with pytest.raises(EpisodeOver):
+            env.outcome()
 
 
 def hashes(processes: int, *episodes: str) -> list[dict[str, Any]]:
