@@ -12,8 +12,6 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -46,6 +44,7 @@ from tests.scripted_runs import (
     speedrunner,
     walker,
 )
+from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.process
 
@@ -224,10 +223,6 @@ def killed(
 class TestBadInput:
     """Each is one line and exit status 1, and nothing that is recorded is lost."""
 
-    def test_nothing_answers_at_the_address(self, tmp_path: Path) -> None:
-        line = complaint(speedrunner("run", f"run.dir={tmp_path}/run", "serving.url=http://127.0.0.1:9"))
-        assert line.startswith("nothing answers at http://127.0.0.1:9/v1 (")
-
     def test_a_run_that_cannot_begin(self, corridor: Runs, golden: Golden) -> None:
         run = corridor(script())
         run.dir.mkdir()
@@ -255,7 +250,7 @@ class TestBadInput:
             os.mkfifo(run.dir / name)
             note(f"a pipe: {name}", run, run.cli())
             if name == "requests.jsonl":
-                note(f"a pipe: {name}, for cost", run, speedrunner("cost", str(run.dir)))
+                note(f"a pipe: {name}, for cost", run, in_process("cost", str(run.dir)))
         run = killed.copy()
         (run.dir / "episodes.jsonl").unlink()
         (run.dir / "episodes.jsonl").mkdir()
@@ -314,14 +309,15 @@ class TestBadInput:
         self, corridor: Runs
     ) -> None:
         run = corridor(script(walker, LEARN))
-        with small_disk(run.folder / "disk") as disk:
-            small = disk.limited(command("run", *run.overrides(f"run.dir={disk.folder}/run")))
+        with small_disk(run.folder / "disk", 80) as disk:
+            limit = [] if disk.is_mounted else ["prlimit", "--fsize=8000"]
+            small = [*limit, *command("run", *run.overrides(f"run.dir={disk.folder}/run"))]
             done = await asyncio.to_thread(
                 subprocess.run, small, cwd=CHECKOUT, capture_output=True, text=True
             )
             line = complaint(done)
             assert f"{disk.folder}/run/" in line
-            assert disk.reason in line
+            assert ("it would exceed the file size limit" if limit else "the disk is full") in line
             assert line.endswith("run the same command again; nothing recorded was lost")
             recorded = keys(load(disk.folder / "run"))
             disk.grow()
@@ -329,34 +325,3 @@ class TestBadInput:
             assert set(recorded) <= set(keys(load(disk.folder / "run")))
             shutil.copytree(disk.folder / "run", run.dir)
         check_whole(run)
-
-
-class SmallDisk:
-    """A folder that soon is full: a file system of its own where that is allowed, else a limit on files."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        folder.mkdir()
-        mount = ["mount", "-t", "tmpfs", "-o", "size=80k", "tmpfs", str(folder)]
-        self.mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0
-        self.reason = "the disk is full" if self.mounted else "it would exceed the file size limit"
-
-    def limited(self, arguments: list[str]) -> list[str]:
-        """The command under the limit."""
-        return arguments if self.mounted else ["prlimit", "--fsize=8000", *arguments]
-
-    def grow(self) -> None:
-        """Make room."""
-        if self.mounted:
-            subprocess.run(["mount", "-o", "remount,size=16m", str(self.folder)], check=True)
-
-
-@contextmanager
-def small_disk(folder: Path) -> Iterator[SmallDisk]:
-    """A disk that is taken away again."""
-    disk = SmallDisk(folder)
-    try:
-        yield disk
-    finally:
-        if disk.mounted:
-            subprocess.run(["umount", str(folder)], check=True)
