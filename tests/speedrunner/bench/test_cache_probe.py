@@ -26,17 +26,13 @@ def bare(tiny_model_config: ModelConfig, tiny_folder: str) -> ModelConfig:
     return msgspec.structs.replace(tiny_model_config, recipe=None)
 
 
-def silent(line: str) -> None:
-    pass
-
-
 async def probed(
     kind: Callable[..., Probed], model_config: ModelConfig, tokenizer: ChatTokenizer, folder: Path, turns: int
 ) -> Measurement:
     with kind(tokenizer) as server:
         options = ServiceOptions(url=str(server.endpoint))
         async with deploy(model_config, options, log=folder / "unused.log") as deployment:
-            return await probe_cache(deployment, turns, silent)
+            return await probe_cache(deployment, turns, print)
 
 
 def requests(found: Measurement, part: str) -> list[CacheRequest]:
@@ -65,7 +61,7 @@ async def test_a_second_probe_of_the_same_engine_begins_anew(
         options = ServiceOptions(url=str(server.endpoint))
         async with deploy(bare, options, log=tmp_path / "unused.log") as deployment:
             for _ in range(2):
-                report = await probe_cache(deployment, 2, silent)
+                report = await probe_cache(deployment, 2, print)
                 assert requests(report, "turn")[0].reported == 0
 
 

@@ -11,16 +11,12 @@ from speedrunner.bench import cache_use as cache
 from speedrunner.bench.cache_use import measure_cache
 from speedrunner.bench.engine import playing_setup, with_flags
 from speedrunner.bench.measurement import as_text
-from speedrunner.bench.rollouts import Rollout
 from speedrunner.config.schema import InvalidConfig
+from tests import record_samples
 from tests.golden_tables import Golden
 from tests.scripted_runs import Runs, script
 
 pytestmark = pytest.mark.process
-
-
-def silent(line: str) -> None:
-    pass
 
 
 async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor: Runs) -> None:
@@ -55,7 +51,7 @@ async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor
 
 async def test_a_level_has_two_episodes_for_each_one_in_flight_at_most(corridor: Runs) -> None:
     setup = playing_setup(corridor(script()).overrides("serving.admission=false"))
-    found = await measure_cache(setup, [1], episodes=9, turns=2, status=silent)
+    found = await measure_cache(setup, [1], episodes=9, turns=2, status=print)
     assert [(each.episodes, each.admission) for each in found.tables[0].rows] == [(2, False)]
 
 
@@ -70,31 +66,24 @@ async def test_an_engine_that_caches_nothing_misses_the_target(
 
     monkeypatch.setattr(run.server, "_blocks", Forgetful())
     monkeypatch.setattr(Forgetful, "__ior__", lambda self, other: self)
-    found = await measure_cache(playing_setup(run.overrides()), [2], episodes=2, turns=2, status=silent)
+    found = await measure_cache(playing_setup(run.overrides()), [2], episodes=2, turns=2, status=print)
     assert (found.figures[0].value, found.met) == (0.0, False)
 
 
-LEVEL = Rollout(
+LEVEL = msgspec.structs.replace(
+    record_samples.ROW,
     cache_blocks=16384,
-    in_flight=16,
-    admission=True,
-    episodes=16,
     turns=480,
     prompt=1_000_000,
     cached=970_000,
     cacheable=975_000,
     of_maximum=0.994,
     hit_rate=0.97,
+    output=30_000,
     output_per_s=600.0,
     cpu_ms=1.5,
-    queued=0,
-    preemptions=0,
     shared_blocks=47,
     own_blocks=50.5,
-    calls=30,
-    output=30_000,
-    seconds=50.0,
-    client_ms=2.0,
 )
 DENSE = CacheConfig(32, 16384, True, 32)
 

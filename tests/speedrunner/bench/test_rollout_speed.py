@@ -14,15 +14,11 @@ LOOK = script(lambda request: call("look"))
 """An actor that never ends its episode."""
 
 
-def silent(line: str) -> None:
-    pass
-
-
 async def measured(corridor: Runs, *, aim_s: float, calls: int | None, replayed: bool) -> Measurement:
     setup = playing_setup(corridor(LOOK).overrides())
-    async with open_engine(setup.model_config, setup.config, silent) as deployment:
+    async with open_engine(setup.model_config, setup.config, print) as deployment:
         return await measure_timed_rollout(
-            deployment, setup, 2, silent, server="x", aim_s=aim_s, calls=calls, replayed=replayed
+            deployment, setup, 2, print, server="x", aim_s=aim_s, calls=calls, replayed=replayed
         )
 
 

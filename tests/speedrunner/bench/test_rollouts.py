@@ -27,19 +27,15 @@ from tests.scripted_engine import ScriptedEngine, refuse, say
 from tests.scripted_runs import Runs, script
 
 
-def silent(line: str) -> None:
-    pass
-
-
 async def test_the_replay_sends_what_the_rollout_sent_with_its_own_answers(corridor: Runs) -> None:
     scripted = corridor(script())
     setup = playing_setup(scripted.overrides())
     with bench_run(setup) as run:
         async with (
-            open_engine(setup.model_config, setup.config, silent) as deployment,
+            open_engine(setup.model_config, setup.config, print) as deployment,
             open_player(deployment, run, 2) as player,
         ):
-            pair = await player.play(2, silent, replayed=True)
+            pair = await player.play(2, print, replayed=True)
         rows = [row for of_episode in run.rows.values() for row in of_episode]
     requests = [each for each in scripted.server.requests if each.turn or each.tools]
     ours = [each for each in requests if "cache_salt" not in each.body]
@@ -63,7 +59,7 @@ async def test_a_rollout_and_its_replay_leave_no_task_thread_or_process_behind(c
     setup = playing_setup(corridor(script()).overrides())
     tasks, threads = asyncio.all_tasks(), set(threading.enumerate())
     processes = set(psutil.Process().children(recursive=True))
-    found = await measure_rollout(setup, 2, 2, silent)
+    found = await measure_rollout(setup, 2, 2, print)
     await asyncio.get_running_loop().shutdown_default_executor()
     assert asyncio.all_tasks() == tasks
     assert {each for each in threading.enumerate() if each.is_alive()} <= threads

@@ -30,10 +30,6 @@ pytestmark = pytest.mark.process
 LONG = ("env.train=8", "run.rollouts=8", "run.sleep_every=8")
 
 
-def silent(line: str) -> None:
-    pass
-
-
 class TestOnGpus:
     @pytest.fixture
     def setup(self, tmp_path: Path) -> Setup:
@@ -47,8 +43,8 @@ class TestOnGpus:
         setup: Setup, kind: str, monkeypatch: pytest.MonkeyPatch, before: list[Process] | None = None
     ) -> Process:
         monkeypatch.setattr("serving.deployment.read_gpus", lambda: GpuReport(installed=[GPUS[kind]]))
-        sized = await sized_setup(setup, silent)
-        return identity(with_recorded_contexts(Path("runs/x"), before or [], sized), silent)
+        sized = await sized_setup(setup, print)
+        return identity(with_recorded_contexts(Path("runs/x"), before or [], sized), print)
 
     async def test_a_new_run_records_what_fits(self, setup: Setup, monkeypatch: pytest.MonkeyPatch) -> None:
         process = await self.process(setup, "H100", monkeypatch)
@@ -113,7 +109,7 @@ class TestWithAServer:
         run.server.context = None
         setup = set_up(compose(run.overrides(*LONG)))
         assert any("steps are finished" in line for line in outline(setup))  # which looks at no server
-        process = identify_process(load(run.dir), setup, silent)
+        process = identify_process(load(run.dir), setup, print)
         assert (process.actor.context, process.changes) == (8192, [])
         await run.play(*LONG)
         assert [process.actor.context for process in run.data.processes] == [8192, 8192]
