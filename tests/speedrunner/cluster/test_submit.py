@@ -251,10 +251,8 @@ class TestWhatIsFinished:
             assert done.returncode == 0, done.stderr
         return given
 
-    def test_is_left_out(self, given: list[str]) -> None:
+    def test_is_left_out_and_nothing_to_submit_when_it_is_all(self, given: list[str]) -> None:
         assert options(printed(*given, "--jobs=2", *CPU))["array"] == "2"
-
-    def test_is_nothing_to_submit_when_it_is_all(self, given: list[str]) -> None:
         one = "run.seed=0"
         assert refused(*given, one, *CPU) == "all 1 runs are finished: there is nothing to submit"
 

@@ -55,7 +55,6 @@ from tests.scripted_runs import (
     flag,
     keys,
     script,
-    speedrunner,
     walker,
 )
 
@@ -285,15 +284,6 @@ class TestReact:
         assert run.data.policies.versions() == [0]
         assert run.data.sleeps == []
 
-    async def test_it_may_play_the_training_rollouts_from_which_it_learns_nothing(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(script(), "method=react", "method.train=true")
-        await run.play()
-        check_whole(run)
-        assert {row.skill_calls for row in run.data.episodes} == {0}
-        assert [record.agents for record in run.data.sleeps] == [[], []]
-
 
 DRAW = '''import random
 
@@ -412,10 +402,10 @@ class TestGoingOn:
         await run.play("run.in_flight=1", "prices=gpt-5.4-mini", "verbosity=debug", "task.index=3")
         check_whole(run)
 
-    async def test_a_second_process_is_refused_and_told_of_the_first(self, corridor: Runs) -> None:
+    def test_a_second_process_is_refused_and_told_of_the_first(self, corridor: Runs) -> None:
         run = corridor(script())
         with RunDirectory.open_for_writing(run.dir):
-            done = await asyncio.to_thread(speedrunner, "run", *run.overrides())
+            done = run.cli()
         assert f"{run.dir} is in use by process {os.getpid()} of " in complaint(done)
         assert run.server.requests == []
 
