@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from speedrunner.cli.app import main
-from tests.speedrunner.results.small_runs import SmallRun, skill
+from tests.speedrunner.results import small_runs
 
 SLOW = pytest.mark.slow
 
@@ -38,14 +38,8 @@ COMMANDS = (
 
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    run = SmallRun(tmp_path_factory.mktemp("sound") / "run", run={"rollouts": 2, "test_episodes": 1})
-    run.policy(0, {})
-    run.test(0, 0, [0.5])
-    run.train(0, [None, None], [None, None])
-    run.sleep(1)
-    run.policy(1, {"home": "return 'home'"})
-    run.test(2, 1, [1.0], [skill("home", 4)])
-    return run.path
+    folder = tmp_path_factory.mktemp("sound") / "run"
+    return small_runs.one_sleep(folder, run={"rollouts": 2, "test_episodes": 1}).path
 
 
 def places(value: Any) -> Iterator[Callable[[Any, Any], None]]:

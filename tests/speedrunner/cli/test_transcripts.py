@@ -18,7 +18,7 @@ from serving.model_configs import CHECKOUT
 from tests.scripted_runs import in_process
 from tests.skill_modules import MODULES
 from tests.speedrunner.results import small_runs
-from tests.speedrunner.results.small_runs import SmallRun, skill
+from tests.speedrunner.results.small_runs import SmallRun
 
 PLAN = """- env: babyai
   env.num_dists: 0
@@ -47,15 +47,8 @@ def template(tmp_path_factory: pytest.TempPathFactory, tiny_folder: str) -> Path
     """
     folder = tmp_path_factory.mktemp("template")
     small_runs.learnt(folder / "runs/a", run={"dir": "runs/a"})
-    other = SmallRun(
-        folder / "runs/b", run={"dir": "runs/b", "rollouts": 2, "seed": 1}, method={"name": "asi"}
-    )
-    other.policy(0, {})
-    other.test(0, 0, [0.5, 0.0])
-    other.train(0, [None, None], [None, None])
-    other.sleep(1)
-    other.policy(1, {"home": "return 'home'"})
-    other.test(2, 1, [1.0, None], [skill("home", 4)])
+    asi = {"run": {"dir": "runs/b", "rollouts": 2, "seed": 1}, "method": {"name": "asi"}}
+    small_runs.one_sleep(folder / "runs/b", [0.5, 0.0], [1.0, None], **asi)
     SmallRun(folder / "runs/c", run={"dir": "runs/c"}, env={"num_dists": 4}).policy(0, {})
     (folder / "runs/b/policies/v0001/notes.md").write_text("Walls \x1b[2Jhurt.")
     for name, text in MODULES.items():

@@ -143,3 +143,20 @@ def learnt(path: Path, **config: Mapping[str, object]) -> SmallRun:
     run.policy(2, {"home": "return walk()"}, {"home": 1})
     run.test(4, 2, [1.0, 1.0], [skill("home", 4)])
     return run
+
+
+def one_sleep(
+    path: Path,
+    before: Sequence[float | None] = (0.5,),
+    after: Sequence[float | None] = (1.0,),
+    **config: Mapping[str, object],
+) -> SmallRun:
+    """A batch and the sleep that writes `home`, with the scores of test episodes before and after it."""
+    run = SmallRun(path, **config)
+    run.policy(0, {})
+    run.test(0, 0, before)
+    run.train(0, [None, None], [None, None])
+    run.sleep(1)
+    run.policy(1, {"home": "return 'home'"})
+    run.test(2, 1, after, [skill("home", 4)])
+    return run
