@@ -6,7 +6,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 # In the order that tests/conftest.py gives: one worker plays the engine's tests.
 PYTEST = .venv/bin/python -m pytest --no-loadscope-reorder
-# More workers than two cores where tests mostly wait for processes: three, and four for Slurm's jobs and servers.
+# On two cores, tests that compute use two workers. Tests with processes mostly wait: they use more.
 
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "error: SpeedRunner \
 needs Python 3.11 or newer, not $(PYTHON). Name one: make $@ PYTHON=python3.12" >&2; exit 1; }

@@ -204,7 +204,7 @@ def missing_files(folder: Path) -> Iterator[str]:
     yield from (name for name in wanted if not (folder / name).is_file())
     if not any((folder / name).is_file() for name in VOCABULARIES):
         yield " or ".join(VOCABULARIES)
-    if not index.is_file() and not any(any(folder.glob(kind)) for kind in WEIGHTS):
+    if not index.is_file() and not any(file.stat().st_size for kind in WEIGHTS for file in folder.glob(kind)):
         yield WEIGHTS[0]
 
 

@@ -115,9 +115,10 @@ def too_small(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Problem | None:
     least = answer_tokens(model_config) + 1
     many = cache.conversations(SHOWN_TOKENS)
     if (is_fatal := cache.longest_context(model_config.context, least) is None) or many < LEAST_CONVERSATIONS:
+        served = f"{model_config.name} on {model_config.gpus} x {smallest}"
         weights = f"{cache.weights / model_config.gpus / 1e9:.1f} GB of weights on each"
-        room = "no conversation" if is_fatal else f"{many} conversations of {SHOWN_TOKENS:,} tokens"
-        text = f"{model_config.name} on {model_config.gpus} x {smallest}: {weights} leave room for {room}"
+        room = f"no conversation of {least:,}" if is_fatal else f"{many} conversations of {SHOWN_TOKENS:,}"
+        text = f"{served}: {weights} leave room for {room} tokens"
         more = "larger GPUs, or a model configuration for more GPUs or in FP8 (speedrunner list models)"
         return Problem(text, f"use {more}", is_fatal)
     return None

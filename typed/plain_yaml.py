@@ -34,7 +34,7 @@ class NotPlain(ValueError):
 
 
 class _Loader(yaml.CSafeLoader):
-    """Rejects duplicate keys, where PyYAML would use the last value, and reads 1e-3 as a number."""
+    """Rejects duplicate keys, where PyYAML would use the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -45,7 +45,11 @@ class _Loader(yaml.CSafeLoader):
         return super().construct_mapping(node, deep)
 
 
-_Loader.add_implicit_resolver(
+class _UserLoader(_Loader):
+    """Reads 1e-3 as a number, as people mean it. PyYAML writes the text "1e-3" without quotes."""
+
+
+_UserLoader.add_implicit_resolver(
     "tag:yaml.org,2002:float", re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+\Z"), list("-+0123456789")
 )
 
@@ -54,7 +58,7 @@ def read_plain(text: str) -> object:
     """Return the content of a recorded YAML text, without aliases and interpolations. Raises `NotPlain`."""
     if len(text.encode(errors="replace")) > BYTES:
         raise NotPlain(f"it has more than {BYTES} bytes")
-    content = read_value(text)
+    content = _read(text, _Loader, aliases=False)
     for key, value in _scalars(content, ""):
         if isinstance(value, str) and "${" in value:
             raise NotPlain(f"{key} is {value!r}, an interpolation; write the value")
@@ -73,18 +77,22 @@ def read_plain_file(file: Path) -> object:
             content = opened.read(FILE_BYTES + 1)
         if len(content) > FILE_BYTES:
             raise NotPlain(f"it has more than {FILE_BYTES} bytes")
-        return read_value(content.decode(), aliases=True)
+        return _read(content.decode(), _UserLoader, aliases=True)
     except OSError as error:
         raise NotPlain(f"{file} cannot be read: {(error.strerror or str(error)).lower()}") from None
     except ValueError as error:  # `NotPlain`, and bytes that are not text
         raise NotPlain(f"{file} cannot be read: {error}") from None
 
 
-def read_value(text: str, *, aliases: bool = False) -> object:
-    """Return the content of a YAML text. Raises `NotPlain`."""
+def read_value(text: str) -> object:
+    """Return the value that a user wrote in a command. Raises `NotPlain`."""
+    return _read(text, _UserLoader, aliases=False)
+
+
+def _read(text: str, loader: type[_Loader], *, aliases: bool) -> object:
     try:
         _check_events(text, aliases)
-        content: object = yaml.load(text, Loader=_Loader)
+        content: object = yaml.load(text, Loader=loader)
     except NotPlain:
         raise
     except yaml.YAMLError as error:

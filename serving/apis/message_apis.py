@@ -13,7 +13,7 @@ import msgspec
 from serving.conversation import Completion, Conversation, sampling, status_of
 from serving.engine.answers import ChatCompletion, Item, Response
 from serving.engine.client import Engine
-from serving.errors import InvalidCall, TruncatedCall
+from serving.errors import InvalidCall, RequestRefused, TruncatedCall
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 
@@ -87,8 +87,9 @@ class ChatConversation(Conversation):
         return {} if effort is None else {"reasoning_effort": effort}
 
     def read(self, answer: Any) -> Said:
-        """Return what the model said in an answer of the API."""
-        message = answer.choices[0].message
+        """Return what the model said. Raises `RequestRefused` if the answer has no message."""
+        if (message := answer.choices[0].message) is None:
+            raise RequestRefused(f"the engine at {self._engine.endpoint} returns no message")
         text, calls = message.get("content") or "", message.get("tool_calls") or []
         echo = {"role": "assistant", "content": text}
         if calls:
@@ -126,7 +127,11 @@ class ChatConversation(Conversation):
             max_tokens=self._max_tokens,
             labels=self._labels,
         )
-        said = self.read(reply.answer)
+        try:
+            said = self.read(reply.answer)
+        except RequestRefused:
+            reply.record("failed", reply.usage)
+            raise
         text = said.text or "".join(
             json.dumps({"name": call.name, "arguments": call.arguments}) for call in said.calls
         )
@@ -198,7 +203,7 @@ class ResponsesConversation(ChatConversation):
         whole = {"store": False, "include": ["reasoning.encrypted_content"]}
         return whole if effort is None else whole | {"reasoning": {"effort": effort}}
 
-    def read(self, answer: Any) -> Said:
+    def read(self, answer: Response) -> Said:
         """See `ChatConversation`."""
         items = answer.items()
         # Trailing reasoning must not be sent back: OpenAI requires the item that followed it.

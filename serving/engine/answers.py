@@ -78,7 +78,7 @@ class TokenCompletion(msgspec.Struct):
 class ChatChoice(msgspec.Struct):
     """The model's message, as the plain JSON that later requests send back."""
 
-    message: dict[str, Any]
+    message: dict[str, Any] | None = None
     finish_reason: str | None = None
 
 

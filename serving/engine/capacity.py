@@ -194,4 +194,11 @@ def capacity_of(
     tokens, size = block_of(shape, shards)
     free = share * (memory - DRIVER_BYTES) - weights / (shards * stages)
     blocks = int((free - overhead_bytes(shape, step_tokens, shards)) * stages / size)
-    return Capacity(tokens, max(blocks, 0), True, tokens, shape.is_hybrid, weights=weights)
+    return Capacity(
+        block_size=tokens,
+        num_gpu_blocks=max(blocks, 0),
+        enable_prefix_caching=True,
+        match_unit=tokens,
+        hybrid=shape.is_hybrid,
+        weights=weights,
+    )

@@ -148,7 +148,8 @@ def smi_complaint(error: Exception) -> str:
     if isinstance(error, subprocess.CalledProcessError):
         lines = [line for line in f"{error.stdout}\n{error.stderr}".splitlines() if line.strip()]
         why = lines[0].strip(" .") if lines else f"exit status {error.returncode}"
-        return f"nvidia-smi: {why}{', as its driver is older than 510' * ('not a valid field' in why)}"
+        is_old = "not a valid field" in why
+        return f"nvidia-smi: {why}{', as the driver is older than 510: install a newer one' * is_old}"
     if isinstance(error, subprocess.TimeoutExpired):
         return f"nvidia-smi did not answer within {error.timeout:g} s"
     return f"nvidia-smi: {getattr(error, 'strerror', None) or error}"

@@ -72,18 +72,19 @@ class Metrics:
         two CPU replicas, 16,384 for a single one. So the sum is divided by the number of replicas.
         """
         infos = [sample.labels for sample in self.samples("vllm:cache_config_info")]
-        return [
-            CacheConfig(
-                block_size=int(info["block_size"]),
-                num_gpu_blocks=int(info["num_gpu_blocks"]) // len(infos),
-                enable_prefix_caching=info["enable_prefix_caching"] == "True",
-                match_unit=int(
-                    info["block_size"] if (unit := info.get("prefix_match_unit", "None")) == "None" else unit
-                ),
-                hybrid=info.get("mamba_cache_mode", "none") != "none",
+        found = []
+        for info in sorted(infos, key=lambda info: int(info.get("engine", 0))):
+            unit = info.get("prefix_match_unit", "None")
+            found.append(
+                CacheConfig(
+                    block_size=int(info["block_size"]),
+                    num_gpu_blocks=int(info["num_gpu_blocks"]) // len(infos),
+                    enable_prefix_caching=info["enable_prefix_caching"] == "True",
+                    match_unit=int(info["block_size"] if unit in ("None", "") else unit),
+                    hybrid=info.get("mamba_cache_mode", "none") != "none",
+                )
             )
-            for info in sorted(infos, key=lambda info: int(info.get("engine", 0)))
-        ]
+        return found
 
     def activity(self) -> Activity:
         """Return the engine's current activity."""

@@ -102,7 +102,7 @@ def _find_shortages(
             sbatch reports it as well.
     """
     try:
-        found = [find_shortage(cluster, each.machines.nodes, each.machines) for each in arrays]
+        found = [find_shortage(cluster, each.machines) for each in arrays]
     except SlurmRefused as error:
         return [] if unchecked is None else [f"{unchecked}{error}"]
     return list(dict.fromkeys(filter(None, found)))

@@ -26,23 +26,25 @@ class Node(msgspec.Struct, frozen=True, order=True):
         return [name for name in self.__struct_fields__ if getattr(self, name) < getattr(wanted, name)]
 
 
-def find_shortage(cluster: Cluster, nodes: int, wanted: Node) -> str:
+class Machines(Node, frozen=True, kw_only=True):
+    """What a job asks for on each of its nodes, and how many these are."""
+
+    nodes: int
+
+
+def find_shortage(cluster: Cluster, wanted: Machines) -> str:
     """Return in one line what a job asks for and its partition cannot give; empty if it can.
 
-    Args:
-        nodes: number of nodes of the job.
-        wanted: what it asks for on each.
-
-    Raises:
-        SlurmRefused: `sinfo` is missing or fails.
+    Raises `SlurmRefused` if `sinfo` is missing or fails.
     """
     if any(each.startswith("--clusters") for each in cluster.options):
         return ""  # the nodes of another cluster
     partition, there = _read_nodes(_partition(cluster))
     fitting = [node for node in there if not node.lacks(wanted)]
-    if not there or len(fitting) >= nodes:
+    if not there or len(fitting) >= wanted.nodes:
         return ""
-    asked = f"a job asks for {'' if nodes == 1 else f'{nodes} nodes, each with '}{_describe(wanted, wanted)}"
+    nodes = "" if wanted.nodes == 1 else f"{wanted.nodes} nodes, each with "
+    asked = f"a job asks for {nodes}{_describe(wanted, wanted)}"
     if fitting:
         return f"{asked}; partition {partition} has {len(fitting)} such node{'s'[: len(fitting) > 1]}"
     largest = min(there, key=lambda node: (len(node.lacks(wanted)), -node.gpus, -node.cpus, -node.memory_gb))

@@ -15,7 +15,7 @@ from serving.model_configs import CHECKOUT
 from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.cluster.job_size import Servers, job_size, models_to_serve, servers_of
 from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
-from speedrunner.cluster.partition import Node
+from speedrunner.cluster.partition import Machines
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.sweep_members import Member
 from speedrunner.slurm import run_slurm
@@ -32,12 +32,6 @@ PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 UNQUOTABLE = re.compile(r"[\\\x00-\x08\x0a-\x1f\x7f]")
 """Characters that quotes cannot protect. A backslash keeps sbatch from putting the job's number into a
 path."""
-
-
-class Machines(Node, frozen=True, kw_only=True):
-    """What a job asks for on each of its nodes, and how many these are."""
-
-    nodes: int
 
 
 class Array(msgspec.Struct, frozen=True):

@@ -124,7 +124,7 @@ def _plain(text: str) -> str:
 def _file(group: str, name: str) -> Mapping[str, Any]:
     """Return the content of a group's file; empty if there is none."""
     file = CONFIGS / group / f"{name}.yaml"
-    return read_mapping(file) if re.fullmatch(r"\w+", name) and file.exists() else {}
+    return _read_mapping(file) if re.fullmatch(r"\w+", name) and file.exists() else {}
 
 
 def read_mapping(file: Path) -> dict[str, Any]:

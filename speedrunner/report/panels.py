@@ -72,7 +72,7 @@ class Panel(msgspec.Struct, frozen=True):
 
     @property
     def names(self) -> list[str]:
-        """Return the names of bars, dots or columns, each once."""
+        """Return the names of bars (and points over them), dots or columns, each once."""
         return list(dict.fromkeys(str(x) for line in (*self.lines, *self.over) for x in line.x))
 
 

@@ -217,7 +217,7 @@ class Trajectory(msgspec.Struct, kw_only=True):
     @property
     def fault(self) -> str:
         """Return an infrastructure error in one line, without its traceback."""
-        return (self.error or "").strip().partition("\n")[0] or str(self.termination)
+        return (self.error or "").strip().partition("\n")[0] or "unknown cause"
 
     @property
     def steps(self) -> list[WorldStep]:

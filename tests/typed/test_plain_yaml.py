@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from tests.golden_tables import Golden, refusals
 from typed.plain_yaml import BYTES, FILE_BYTES, NotPlain, read_plain, read_plain_file
@@ -79,3 +80,7 @@ def test_a_recorded_text_that_is_not_plain_data_is_refused_in_one_line(golden: G
 def test_a_file_is_read(tmp_path: Path, text: str, content: Any) -> None:
     (tmp_path / "link.yaml").symlink_to(written(tmp_path, text))
     assert read_plain_file(tmp_path / "link.yaml") == content
+
+
+def test_a_recorded_text_keeps_a_text_that_looks_like_a_number() -> None:
+    assert read_plain(yaml.safe_dump({"file": "1e-3"})) == {"file": "1e-3"}

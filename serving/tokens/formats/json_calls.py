@@ -31,7 +31,9 @@ class JsonFormat:
         self.FRAME = frame
         self._key, self._begin, self._end = key, begin, end
         fields = [("name", str), ("arguments", dict[str, Any])]
-        self._form: type[Any] = msgspec.defstruct("Written", fields, rename={"arguments": key})
+        self._form: type[Any] = msgspec.defstruct(
+            "Written", fields, rename={"arguments": key}, forbid_unknown_fields=True
+        )
 
     def call(self, tool: ToolSpec, string_tokens: int) -> Part:
         """Return the grammar of one call of `tool`."""

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from speedrunner.cluster.cluster_config import Cluster
-from speedrunner.cluster.partition import Node, find_shortage
+from speedrunner.cluster.partition import Machines, find_shortage
 from speedrunner.slurm import SlurmRefused
 from tests.golden_tables import Golden, table
 from tests.stand_in_slurm import last_call, stand_in
@@ -33,13 +33,13 @@ def cluster(**values: object) -> Cluster:
     return Cluster(**{"gpus": 8, "minutes": 60, **values})  # type: ignore[arg-type]
 
 
-def wanted(cpus: int = 2, memory_gb: int = 4, gpus: int = 0) -> Node:
-    return Node(gpus, cpus, memory_gb)
+def wanted(cpus: int = 2, memory_gb: int = 4, gpus: int = 0, nodes: int = 1) -> Machines:
+    return Machines(gpus, cpus, memory_gb, nodes=nodes)
 
 
-def shortage(folder: Path, job: Node, *nodes: str, partition: str | None = None, count: int = 1) -> str:
+def shortage(folder: Path, job: Machines, *nodes: str, partition: str | None = None) -> str:
     stand_in(folder, "sinfo", "".join(f"{node}\n" for node in nodes))
-    return find_shortage(cluster(partition=partition), count, job)
+    return find_shortage(cluster(partition=partition), job)
 
 
 def test_a_job_that_fits_lacks_nothing(folder: Path) -> None:
@@ -49,12 +49,12 @@ def test_a_job_that_fits_lacks_nothing(folder: Path) -> None:
 
 def test_what_no_node_can_give_is_named_with_settings_that_fit(folder: Path, golden: Golden) -> None:
     mixed = partial(shortage, folder, partition="gpu")
-    assert mixed(wanted(gpus=4), GPU_NODE, GPU_NODE, count=2) == ""
+    assert mixed(wanted(gpus=4, nodes=2), GPU_NODE, GPU_NODE) == ""
     shortages = {
         "more cores and memory than the largest node": shortage(folder, wanted(8, 32), SMALL),
         "no node with both cores and GPUs": mixed(wanted(32, 64, gpus=4), CPU_NODE, GPU_NODE),
         "no GPUs": shortage(folder, wanted(gpus=1), SMALL),
-        "one node of two": mixed(wanted(gpus=4), GPU_NODE, CPU_NODE, count=2),
+        "one node of two": mixed(wanted(gpus=4, nodes=2), GPU_NODE, CPU_NODE),
     }
     golden("cluster/shortages.txt", table(shortages))
 
@@ -78,7 +78,7 @@ def test_the_partition_is_the_one_that_sbatch_uses(
     if environment:
         monkeypatch.setenv("SBATCH_PARTITION", environment)
     stand_in(folder, "sinfo", f"{SMALL}\n")
-    find_shortage(cluster(**values), 1, wanted())
+    find_shortage(cluster(**values), wanted())
     arguments, _ = last_call(folder, "sinfo")
     assert [each for each in arguments if each.startswith("--partition")] == (
         [f"--partition={asked}"] if asked else []
@@ -88,7 +88,7 @@ def test_the_partition_is_the_one_that_sbatch_uses(
 def test_nodes_of_another_cluster_and_unknown_ones_are_not_judged(folder: Path) -> None:
     assert shortage(folder, wanted(64), CPU_NODE) == ""  # there is no default partition
     stand_in(folder, "sinfo", f"{SMALL}\n")
-    assert find_shortage(cluster(options=["--clusters=far"]), 1, wanted(64)) == ""
+    assert find_shortage(cluster(options=["--clusters=far"]), wanted(64)) == ""
     stand_in(folder, "sinfo", refuses="no controller")
     with pytest.raises(SlurmRefused, match="no controller"):
-        find_shortage(cluster(), 1, wanted())
+        find_shortage(cluster(), wanted())

@@ -713,6 +713,7 @@ class TestRefusals:
             "edit a class: an undefined base": partial(point.edit, "Point", "(TypedDict)", "(Base)", sleep=2),
             "edit a class: another name": partial(point.edit, "Point", "class Point", "class Place", sleep=2),
             **{f"rename to {name}": partial(rename, name) for name in taken},
+            "rename to a long name": partial(rename, "n" * 65),
             "rename where a caller has such a variable": partial(
                 write(library, function(body=shadow)).rename, "walk_far", "stride", sleep=2
             ),

@@ -159,6 +159,32 @@ async def test_what_is_an_error_is_told_apart_from_output(
     assert (answer.error is None) == (error is None)
 
 
+FIND = """
+import gc, sys
+wire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')
+number = sys.stdout._number
+"""
+"""Statements that find the pipe, and the number of the piece of code."""
+
+END = """wire.send(b'["done",%d,0,"",null]' % number)\n"""
+
+
+async def test_a_forged_end_ends_the_process(session: CodeSession) -> None:
+    answer = await session.execute(FIND + "number = 1\n" + END, HANGS_S)
+    assert answer.error == "the process sent a message about what it had not been given to run and was killed"
+    assert await told(session, "1 + 1") == "2"
+
+
+async def test_after_an_end_that_came_too_early_no_answer_is_that_of_another_piece(
+    session: CodeSession,
+) -> None:
+    await session.execute(FIND + END + "'first'", HANGS_S)
+    second = await session.execute("'second'", HANGS_S)
+    assert "first" not in second.text
+    assert "the process sent a message " in str(second.lost)
+    assert await told(session, "'third'") == "'third'"
+
+
 async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afresh(
     session: CodeSession,
 ) -> None:
@@ -174,11 +200,6 @@ async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afres
     assert answer.error is None
 
 
-FIND = """
-import gc, sys
-wire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')
-number = sys.stdout._number
-"""
 LONG = {
     "an error": 'wire.send(b\'["done",%d,0,"","\' % number + b"x" * 10**6 + b\'"]\')',
     "an error of several lines": 'wire.send(b\'["done",%d,0,"","a\' % number + b"\\\\n" * 10**5 + b\'"]\')',
@@ -187,7 +208,7 @@ LONG = {
     "output": 'wire.send(b\'["print",%d,"\' % number + b"x" * 10**6 + b\'"]\')',
     "output kept for the end": 'wire.send(b\'["done",%d,0,"\' % number + b"x" * 10**6 + b\'",null]\')',
 }
-"""Statements that send more than an answer may hold; `FIND` finds the pipe before."""
+"""Statements after `FIND` that send more than an answer may hold."""
 
 
 @pytest.mark.parametrize("sent", LONG)
