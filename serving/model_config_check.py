@@ -32,6 +32,8 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
         yield f"`id: {model_config.id}` needs a `revision` (a commit of its hub repository)"
     if model_config.id is None and model_config.revision is not None:
         yield "`revision` goes with `id` alone"
+    if odd := [name for name in model_config.server.env if not name or "=" in name]:
+        yield f"server.env: {odd[0]!r} is no name of an environment variable"
     if model_config.recipe is not None and model_config.path is None:
         yield "`recipe` goes with `path` alone"
     if model_config.hosted and model_config.api == "completions":

@@ -111,28 +111,31 @@ def adapt(
 
 def _fill_in(content: Any) -> Any:
     """Return a file's content with the defaults. A hosted model has none: its prices must be stated."""
-    if not isinstance(content, dict) or "base_url" in content:
+    if not isinstance(content, dict) or content.get("base_url") is not None:
         return content
     context = content.get("context")
     most = context // 4 if isinstance(context, int) and context >= 4 else max(STRING_TOKENS.values())
     roles = {name: {"string_tokens": min(tokens, most)} for name, tokens in STRING_TOKENS.items()}
     # A turn of a hybrid model resumes within 16 tokens of the last prompt's end, not in blocks.
     unit = {"prefix-match-unit": 16} if content.get("cache") == "hybrid" else {}
-    server = _merge(DEFAULTS["server"], {"flags": unit})
+    server = _add(DEFAULTS["server"], {"flags": unit})
     return {
         **DEFAULTS,
         **content,
-        "roles": _merge(roles, content.get("roles", {})),
-        "server": _merge(server, content.get("server", {})),
+        "roles": _add(roles, content.get("roles", {})),
+        "server": _add(server, content.get("server", {})),
     }
 
 
-def _merge(defaults: Any, own: Any) -> Any:
-    """Return the values of `own`, and those of `defaults` that it does not set; `None` removes a default."""
+def _add(defaults: Any, own: Any) -> Any:
+    """Return mappings with the defaults that they do not set; `None` removes a default value."""
     if not isinstance(defaults, dict) or not isinstance(own, dict):
         return own
-    merged = defaults | {name: _merge(defaults.get(name), value) for name, value in own.items()}
-    return {name: value for name, value in merged.items() if value is not None}
+    merged = defaults | {name: _add(defaults.get(name), value) for name, value in own.items()}
+    removed = {
+        name for name, value in defaults.items() if merged[name] is None and not isinstance(value, dict)
+    }
+    return {name: value for name, value in merged.items() if name not in removed}
 
 
 def _model_config(content: object) -> ModelConfig:

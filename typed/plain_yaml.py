@@ -19,6 +19,9 @@ BYTES = 128 * 1024
 FILE_BYTES = 2**20
 """Maximum bytes of a file that a user wrote."""
 
+ALIASED = 20_000
+"""Maximum number of values that all aliases of a file stand for together."""
+
 BITS = 64
 """Maximum bits of an integer. Python parses any size in hexadecimal, but prints at most 4,300 digits."""
 
@@ -36,13 +39,21 @@ class NotPlain(ValueError):
 class _Loader(yaml.CSafeLoader):
     """Rejects duplicate keys, where PyYAML would use the last value."""
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen: set[str] = set()
-        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
-                raise NotPlain(f"{key.value} is set twice, again in line {key.start_mark.line + 1}")
-            seen.add(key.value)
-        return super().construct_mapping(node, deep)
+    def get_single_node(self) -> Any:
+        """Return the content before its values are made: PyYAML then changes merged mappings in place."""
+        waiting: list[Any] = [(top := super().get_single_node())]
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, yaml.MappingNode):
+                seen: set[str] = set()
+                for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+                    if key.value in seen:
+                        raise NotPlain(f"{key.value} is set twice, again in line {key.start_mark.line + 1}")
+                    seen.add(key.value)
+                waiting += (value for _, value in node.value)
+            elif isinstance(node, yaml.SequenceNode):
+                waiting += node.value
+        return top
 
 
 class _UserLoader(_Loader):
@@ -102,6 +113,8 @@ def _read(text: str, loader: type[_Loader], *, aliases: bool) -> object:
     for key, value in _scalars(content, ""):
         if isinstance(value, int) and value.bit_length() > BITS:
             raise NotPlain(f"{key} is an integer of more than {BITS} bits")
+        if isinstance(value, str) and "\0" in value:
+            raise NotPlain(f"{key} contains a zero byte")
     return content
 
 
@@ -110,17 +123,21 @@ def _check_events(text: str, aliases: bool) -> None:
 
     Raises `yaml.YAMLError` if it is not YAML.
     """
-    level = anchored = 0
-    for event in yaml.parse(text, Loader=yaml.CSafeLoader):
+    level = anchored = start = largest = aliased = 0
+    for number, event in enumerate(yaml.parse(text, Loader=yaml.CSafeLoader)):
         line = event.start_mark.line + 1 if event.start_mark else 0
         if isinstance(event, yaml.AliasEvent) and (anchored or not aliases):
             where = " within the value of an anchor" if aliases else ""
             raise NotPlain(f"line {line} has the alias *{event.anchor}{where}: write the value")
+        if isinstance(event, yaml.AliasEvent) and (aliased := aliased + largest + 1) > ALIASED:
+            raise NotPlain(f"line {line} has the alias *{event.anchor}: all aliases repeat too many values")
         if isinstance(event, yaml.CollectionStartEvent):
             level += 1
-            anchored = anchored or (level if event.anchor else 0)
+            if event.anchor and not anchored:
+                anchored, start = level, number
         elif isinstance(event, yaml.CollectionEndEvent):
-            anchored = 0 if anchored == level else anchored
+            if anchored == level:
+                anchored, largest = 0, max(largest, number - start)
             level -= 1
         if level > LEVELS:
             raise NotPlain(f"line {line} nests lists and mappings on more than {LEVELS} levels")

@@ -55,6 +55,25 @@ def test_a_served_model_s_flags_and_variables_add_to_the_defaults_and_null_remov
     assert (plain.env, own.env) == ({"VLLM_NO_USAGE_STATS": 1}, {"OMP_NUM_THREADS": 1})
 
 
+@pytest.mark.parametrize(
+    ("section", "problem"),
+    [
+        ("server: {flags: null}", r"server\.flags must be a mapping \(got null\)"),
+        ("server: {env: null}", r"server\.env must be a mapping \(got null\)"),
+        ("server: {nope: null}", r"unknown key `server\.nope`"),
+        ("server: {flags: {nope: null}}", r"server\.flags\.nope"),
+        ("server: {env: {A=B: 1}}", r"server\.env: 'A=B' is no name of an environment variable"),
+        ("roles: {critic: null}", r"unknown key `roles\.critic`"),
+        ("roles: {actor: {nope: null}}", r"unknown key `roles\.actor\.nope`"),
+    ],
+)
+def test_null_removes_nothing_but_a_default(tmp_path: Path, section: str, problem: str) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(f"{{name: m, path: p, context: 4096, tool_format: qwen3_json, {section}}}")
+    with pytest.raises(InvalidModelConfig, match=problem):
+        load_model_config(str(file))
+
+
 def test_a_role_may_set_some_of_its_fields(tmp_path: Path) -> None:
     file = tmp_path / "mine.yaml"
     own = "roles: {actor: {temperature: 0.5}}"

@@ -17,12 +17,14 @@ NO_PLAIN_DATA = {
     "a list without its end": "[",
     "a zero byte": "\x00",
     "a key that is set twice": "a: 1\nb: {c: 1, c: 2}",
+    "a key that is set twice in a merged mapping": "a: {<<: {c: 1, c: 2}}",
     "a day that does not exist": "a: 2026-02-30",
     "a text as a date": "a: !!timestamp x",
     "a text as a truth value": "a: !!bool x",
     "an empty number": "a: !!int ''",
     "a list as a key": "[1]: 2",
     "an object of Python": "!!python/object/apply:os.system [ls]",
+    "a zero byte in a value": 'a: {b: "c\\0"}',
     "too large a number": f"a: {{b: 0x{'f' * 5000}}}",
     "too many digits": "9" * 5000,
     "too many levels": "[" * 30_000,
@@ -38,9 +40,12 @@ def written(folder: Path, content: str | bytes) -> Path:
 
 
 def test_a_file_that_is_not_plain_data_is_refused_in_one_line(tmp_path: Path, golden: Golden) -> None:
+    keys = "".join(f"k{number}: 1, " for number in range(200))
     contents: dict[str, str | bytes] = {
         **NO_PLAIN_DATA,
         "bytes that are not text": b"a: \xff",
+        "aliases of many values": f"a: &a [{'1,' * 200}]\nb: [{'*a,' * 200}]",
+        "aliases of many keys": f"a: &a {{{keys}}}\nb: {{<<: [{'*a,' * 200}]}}",
         "a long file": b"#" * (FILE_BYTES + 1),
     }
     os.mkfifo(tmp_path / "pipe")
@@ -74,6 +79,7 @@ def test_a_recorded_text_that_is_not_plain_data_is_refused_in_one_line(golden: G
         ("a: 1e-3\nb: 2.5E4\nc: -1e3", {"a": 0.001, "b": 25_000.0, "c": -1000.0}),
         ("- &a {x: 1}\n- {<<: *a, y: 2}", [{"x": 1}, {"x": 1, "y": 2}]),
         ("- &a {x: 1}\n- *a\n- &b {y: 2}\n- *b", [{"x": 1}, {"x": 1}, {"y": 2}, {"y": 2}]),
+        ("a: {b: &b {<<: {q: 1}, q: 2}}\nc: {<<: *b}", {"a": {"b": {"q": 2}}, "c": {"q": 2}}),
         ("a: ${run.seed}", {"a": "${run.seed}"}),
     ],
 )
