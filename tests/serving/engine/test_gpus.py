@@ -41,7 +41,8 @@ def test_a_gpu_has_all_that_nvidia_smi_reports(smi: Smi) -> None:
 
 def test_a_field_that_an_old_driver_does_not_know_is_named(smi: Smi) -> None:
     smi('Field "compute_cap" is not a valid field to query.', status=2)
-    line = 'nvidia-smi: Field "compute_cap" is not a valid field to query, as its driver is older than 510'
+    problem = 'Field "compute_cap" is not a valid field to query'
+    line = f"nvidia-smi: {problem}, as the driver is older than 510: install a newer one"
     assert read_gpus().failure == line
 
 

@@ -77,7 +77,7 @@ class TestOnGpus:
     ) -> None:
         with pytest.raises(
             InvalidModelConfig,
-            match=r"^qwen3.5-27b on 1 x NVIDIA RTX A6000 \(48 GiB\): .* leave room for no conversation; ",
+            match=r"^qwen3.5-27b on 1 x NVIDIA .* leave room for no conversation of 10,241 tokens; ",
         ):
             await self.process(setup, "A6000", monkeypatch)
 
