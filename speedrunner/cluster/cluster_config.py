@@ -10,9 +10,9 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from speedrunner.config.compose import group_file
-from speedrunner.config.schema import InvalidConfig
+from speedrunner.config.schema import InvalidConfig, read_file
 from typed.plain_records import WrongData, record
-from typed.plain_yaml import NotPlain, read_plain_file, read_value
+from typed.plain_yaml import NotPlain, read_value
 
 # sbatch gives blanks, quotes, backslashes and # in an option a special meaning.
 Word = Annotated[
@@ -100,12 +100,9 @@ def cluster_of(given: Sequence[str]) -> Site:
             f" {' and '.join(named) or 'none'}"
         )
     file = Path(named[0]) if named[0].endswith((".yaml", ".yml")) else group_file("cluster", named[0])
-    try:
-        content = read_plain_file(file)
-        if isinstance(content, dict):
-            content |= {key: _parse(key, value) for key, _, value in changes}
-    except NotPlain as error:
-        raise InvalidConfig(str(error)) from None
+    content = read_file(file)
+    if isinstance(content, dict):
+        content |= {key: _parse(key, value) for key, _, value in changes}
     try:
         cluster = record(Cluster, content)
         for option in cluster.options:
@@ -122,8 +119,8 @@ def cluster_of(given: Sequence[str]) -> Site:
 
 
 def _parse(key: str, text: str) -> object:
-    """Return the value of `cluster.KEY=TEXT`. Raises `NotPlain`."""
+    """Return the value of `cluster.KEY=TEXT`. Raises `InvalidConfig`."""
     try:
         return read_value(text)
     except NotPlain as error:
-        raise NotPlain(f"cluster.{key}={text} cannot be read: {error}") from None
+        raise InvalidConfig(f"cluster.{key}={text} cannot be read: {error}") from None

@@ -15,7 +15,7 @@ _GPUS = re.compile(r"\bgpu:(?:[^:,()]+:)?(\d+)")
 
 
 class Node(msgspec.Struct, frozen=True, order=True):
-    """What a node has, or what a job asks for on a node. Memory is in GB (2^30 bytes)."""
+    """Resources of a node, or those that a job needs on a node. Memory is in GB (2^30 bytes)."""
 
     gpus: int
     cpus: int
@@ -27,7 +27,7 @@ class Node(msgspec.Struct, frozen=True, order=True):
 
 
 class Machines(Node, frozen=True, kw_only=True):
-    """What a job asks for on each of its nodes, and how many these are."""
+    """The resources that a job needs on each of its nodes, and the number of nodes."""
 
     nodes: int
 

@@ -13,8 +13,7 @@ from typing import Any
 import msgspec
 
 from serving.model_configs import CHECKOUT
-from speedrunner.config.schema import ClassConfig, Config, InvalidConfig
-from typed.plain_yaml import NotPlain, read_plain_file
+from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, read_file
 
 CONFIGS = CHECKOUT / "configs"
 
@@ -134,10 +133,7 @@ def read_mapping(file: Path) -> dict[str, Any]:
 
 @cache
 def _read_mapping(file: Path) -> dict[str, Any]:
-    try:
-        content = read_plain_file(file)
-    except NotPlain as error:
-        raise InvalidConfig(str(error)) from None
+    content = read_file(file)
     content = {} if content is None else content
     if not isinstance(content, dict):
         raise InvalidConfig(f"{file} must be a mapping of settings")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -14,7 +15,7 @@ from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import Sandbox
 from typed.numbers import WHOLE_LIMIT
 from typed.plain_records import WrongData, flat, record, shown_differences
-from typed.plain_yaml import NotPlain, read_plain
+from typed.plain_yaml import NotPlain, read_plain, read_plain_file
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
@@ -281,6 +282,14 @@ def from_yaml(text: str) -> Config:
         return from_mapping(read_plain(text))
     except NotPlain as error:
         raise InvalidConfig(f"cannot read the configuration: {error}") from None
+
+
+def read_file(file: Path) -> object:
+    """Return the content of a YAML file that a user wrote. Raises `InvalidConfig`, which names the file."""
+    try:
+        return read_plain_file(file)
+    except NotPlain as error:
+        raise InvalidConfig(str(error)) from None
 
 
 def to_yaml(config: Config) -> str:

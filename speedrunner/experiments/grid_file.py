@@ -24,8 +24,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from speedrunner.config.schema import InvalidConfig
-from typed.plain_yaml import NotPlain, read_plain_file
+from speedrunner.config.schema import InvalidConfig, read_file
 
 RUNS = 10_000
 """Maximum number of runs of one entry."""
@@ -39,10 +38,7 @@ def read_cells(file: Path) -> Iterator[Cell]:
 
     Raises `InvalidConfig`.
     """
-    try:
-        entries = read_plain_file(file)
-    except NotPlain as error:
-        raise InvalidConfig(str(error)) from None
+    entries = read_file(file)
     if not isinstance(entries, list) or not entries:
         raise InvalidConfig(f"{file} must be a list of runs, such as `- method=react run.seed=1`")
     for number, entry in enumerate(entries, start=1):

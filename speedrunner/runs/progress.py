@@ -62,7 +62,7 @@ class Progress:
         self._finished = finished
         self._sleeps_left = sleeps
         self._sleep_seconds: list[float] = []
-        self._seconds, self._calls = 0.0, 0  # as in a `Mark`
+        self._seconds, self._calls = 0.0, 0  # see `Mark`
         self._counted = 0.0, 0  # the clock and the meter at the last event
         self._marks = deque[Mark](maxlen=RECENT + 1)
         self._meter: Meter | None = None
