@@ -67,8 +67,10 @@ async def watch(
             now = time.monotonic()
             try:
                 activity = (await read_metrics(endpoint)).activity()
-            except ServerFailed:  # counts as no progress; requests notice a dead engine
-                activity = seen
+            except ServerFailed:
+                # No progress for requests of ours that still wait. Nothing else runs: an engine that starts
+                # again must not be taken for one that hangs.
+                activity = Activity(seen.done)
             except Exception:
                 log.exception("the watchdog cannot read the engine's counters")
                 continue

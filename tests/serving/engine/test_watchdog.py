@@ -76,6 +76,34 @@ async def test_others_requests_that_stand_still_are_an_alarm_too(tiny_tokenizer:
             await alarm.rung.wait()
 
 
+async def test_an_engine_that_died_and_starts_again_does_not_hang(tiny_tokenizer: ChatTokenizer) -> None:
+    alarm, was_busy, looks = Alarm(), asyncio.Event(), 0
+    enough = asyncio.Event()
+
+    class Busy(ScriptedEngine):
+        @property
+        def metrics(self) -> str:
+            loop.call_soon_threadsafe(was_busy.set)
+            self.generated += 1
+            return super().metrics + 'vllm:num_requests_running{engine="0"} 2.0\n'
+
+    def count() -> set[int | None]:
+        nonlocal looks
+        looks += 1
+        if looks == 15:
+            enough.set()
+        return set()  # requests wait for the restart, not for an answer
+
+    loop = asyncio.get_running_loop()
+    with Busy(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, count, alarm.ring):
+            await was_busy.wait()
+            engine.stop()
+            looks = 0
+            await enough.wait()
+    assert alarm.times == 0
+
+
 async def test_an_api_that_says_nothing_shows_no_progress_either(tiny_tokenizer: ChatTokenizer) -> None:
     alarm = Alarm()
     with ScriptedEngine(tiny_tokenizer, []) as engine:
