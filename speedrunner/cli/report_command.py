@@ -12,17 +12,17 @@ from speedrunner.bench.gpu.record import is_record
 from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.report.camera_ready import write_camera_ready
 from speedrunner.report.collected import collect, describe
+from speedrunner.report.drawn_figure import draw
 from speedrunner.report.facts import facts
 from speedrunner.report.figures import figures, name_apart
 from speedrunner.report.library_figures import attribution_figures, transfer_figures
 from speedrunner.report.page import page
-from speedrunner.report.printing import write_figures
 from speedrunner.report.summary import summarize
+from speedrunner.results.processes import divide
 from speedrunner.results.writing import write
 from speedrunner.store.discovery import readable
-from speedrunner.store.files import StorageError, write_shared
+from speedrunner.store.files import StorageError, write_folder
 
 
 def report(
@@ -62,11 +62,13 @@ def report(
         found.problems.extend(damaged)
         libraries = [*attribution_figures(found.subjects), *transfer_figures(found.transfers, found.options)]
         made = [*name_apart([*figures(found.conditions, found.options), *libraries])]
+        status("drawing figures")
+        drawn = [*divide(draw, made, least=2)]
         out = out or _own_folder(folders)
         text = page(
             title=", ".join(folder.resolve().name for folder in folders),
             summary=summarize(found.conditions),
-            figures=made,
+            figures=drawn,
             judged=found.judged,
             tables=found.tables,
             facts=facts([run for condition in found.conditions for run in condition.runs.values()]),
@@ -75,11 +77,9 @@ def report(
             gaps=found.gaps,
             records=[table for tables in records for table in tables],
         )
-        status("writing tables and figures")
         write(out / "tables", found.tables, found.caveats)
-        write_figures(made, out / "figures")
-        write_camera_ready(made, out / "paper")
-        write_shared(out / "report.html", text.encode())
+        written = {path: content for each in drawn for path, content in each.files.items()}
+        write_folder(out, {**written, "report.html": text.encode()})
     gaps = [f"{'; '.join(missing)}: {command}" for command, missing in found.gaps.items()]
     say(*describe(found), *found.notes, *gaps, *found.caveats)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"

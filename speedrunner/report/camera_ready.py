@@ -9,7 +9,6 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from math import floor, log10
-from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -19,7 +18,6 @@ from speedrunner.report.printing import column_pdf
 from speedrunner.report.scales import MOST, drawable
 from speedrunner.results.conditions import ALL_PUBLIC, ASI_STYLE, OFF, OURS, REACT
 from speedrunner.results.writing import latex
-from speedrunner.store import files
 
 METHODS = {
     REACT: "ReAct",
@@ -58,21 +56,14 @@ LABEL = 18
 """Maximum characters of a line of an environment's name at an axis."""
 
 
-def write_camera_ready(figures: Sequence[Figure], folder: Path) -> list[str]:
-    """Write NAME.tex and NAME.pdf of each experiment into a folder, which is created if missing.
-
-    The same figures give the same bytes. Raises `StorageError`.
-
-    Returns:
-        The names, without the ends of the files' names.
-    """
-    parts = [part for figure in figures if figure.is_experiment for part in _split(figure)]
-    with files.explain_errors(folder, "made"):
-        folder.mkdir(parents=True, exist_ok=True)
-    for part in parts:
-        files.write_shared(folder / f"{part.name}.tex", table_text(part).encode())
-        files.write_shared(folder / f"{part.name}.pdf", column_pdf(_stack_places(part), METHODS))
-    return [part.name for part in parts]
+def camera_ready(figure: Figure) -> dict[str, bytes]:
+    """Return NAME.tex and NAME.pdf of an experiment by their names; empty for other figures. The same figure
+    gives the same bytes."""
+    found = {}
+    for part in _split(figure) if figure.is_experiment else ():
+        found[f"{part.name}.tex"] = table_text(part).encode()
+        found[f"{part.name}.pdf"] = column_pdf(_stack_places(part), METHODS)
+    return found
 
 
 def table_text(figure: Figure) -> str:

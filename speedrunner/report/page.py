@@ -14,8 +14,8 @@ from markupsafe import Markup
 
 from speedrunner.markup import stylesheet, templates
 from speedrunner.markup.number_texts import exact_number
+from speedrunner.report.drawn_figure import DrawnFigure
 from speedrunner.report.facts import Facts
-from speedrunner.report.inline import draw_inline
 from speedrunner.report.panels import Figure
 from speedrunner.report.styles import palette_css
 from speedrunner.report.summary import Summary
@@ -42,7 +42,7 @@ class Section(NamedTuple):
 def page(
     title: str,
     summary: Summary,
-    figures: Sequence[Figure],
+    figures: Sequence[DrawnFigure],
     judged: Sequence[Judged],
     tables: Sequence[Table],
     facts: Facts,
@@ -69,7 +69,7 @@ def page(
         title=title,
         written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         summary=summary,
-        figures=[(figure, draw_inline(figure)) for figure in figures],
+        figures=[(drawn.figure, drawn.inline) for drawn in figures],
         verdicts={verdict: [each for each in shown if each.verdict == verdict] for verdict in VERDICTS},
         badges=VERDICTS,
         interval=_interval,
@@ -82,7 +82,7 @@ def page(
         count_terminations=count_terminations,
         caveats=caveats,
         problems=problems,
-        missing=_merge([*(figure.missing for figure in figures), gaps]),
+        missing=_merge([*(drawn.figure.missing for drawn in figures), gaps]),
         policy=_digest(script),
         style=Markup(stylesheet() + palette_css() + (here / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),

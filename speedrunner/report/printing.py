@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 from matplotlib.figure import Figure as Canvas
@@ -14,7 +13,6 @@ from matplotlib.figure import Figure as Canvas
 from speedrunner.report.drawing import TICKS, draw_panel, drawing_settings
 from speedrunner.report.panels import Figure, Panel
 from speedrunner.report.scales import drawable
-from speedrunner.store import files
 
 COLUMN, PAGE, ROW = 3.25, 7.0, 1.55
 """Inches: widths of one column and of two, height of a row of panels."""
@@ -54,23 +52,17 @@ METADATA: dict[str, dict[str, Any]] = {"pdf": {"CreationDate": None}, "svg": {"D
 """Metadata of the files; without dates, so that the same figures give the same bytes."""
 
 
-def write_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
-    """Write NAME.pdf, NAME.svg and NAME.png of each figure into a folder, which is created if missing.
-
-    The same figures give the same bytes. Raises `StorageError`.
-    """
-    with files.explain_errors(folder, "made"):
-        folder.mkdir(parents=True, exist_ok=True)
-    written = []
+def print_figure(figure: Figure) -> dict[str, bytes]:
+    """Return NAME.pdf, NAME.svg and NAME.png of a figure by their names. The same figure gives the same
+    bytes."""
+    found = {}
     with drawing_settings(PAPER):
-        for figure in figures:
-            canvas = _canvas(figure)
-            for kind, metadata in METADATA.items():
-                content = io.BytesIO()
-                canvas.savefig(content, format=kind, dpi=DPI, metadata=metadata)
-                written.append(folder / f"{figure.name}.{kind}")
-                files.write_shared(written[-1], content.getvalue())
-    return written
+        canvas = _canvas(figure)
+        for kind, metadata in METADATA.items():
+            content = io.BytesIO()
+            canvas.savefig(content, format=kind, dpi=DPI, metadata=metadata)
+            found[f"{figure.name}.{kind}"] = content.getvalue()
+    return found
 
 
 def column_pdf(figure: Figure, names: Mapping[str, str]) -> bytes:
@@ -118,7 +110,7 @@ def _canvas(figure: Figure, width: float | None = None, names: Mapping[str, str]
     canvas.set_size_inches(width, height + _add_legend(canvas, handles, width))
     # Arrange the panels once: each format would do it again, with the same result.
     canvas.draw_without_rendering()
-    canvas.set_layout_engine("none")
+    canvas.set_layout_engine(None)  # "none" would still draw each file twice
     return canvas
 
 

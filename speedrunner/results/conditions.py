@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 import msgspec
+import numpy
 import pandas
 
 from speedrunner.config.names import ConditionName
@@ -148,10 +149,11 @@ Side = RunGroup[EvaluatedRun]
 
 def spread(values: Iterable[float | None]) -> Spread | None:
     """Return mean and deviation over the seeds that have a value; `None` if none has."""
-    known = pandas.Series([*values], dtype=float).dropna()
-    if known.empty:
+    given = numpy.array([*values], dtype=float)
+    known = given[~numpy.isnan(given)]
+    if not len(known):
         return None
-    return Spread(float(known.mean()), float(known.std()) if len(known) > 1 else None, len(known))
+    return Spread(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else None, len(known))
 
 
 def average(parts: Sequence[Spread]) -> Spread:

@@ -76,10 +76,11 @@ def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
         for place, row in enumerate(rows):
             by_model.setdefault(row.model, {}).setdefault(number, []).append(place)
     for model, places in by_model.items():
-        uses = [EngineUse.of([runs[number][place] for place in own]) for number, own in places.items()]
-        if any(use.flights and not use.going_on for use in uses):
+        used = [[runs[number][place] for place in own] for number, own in places.items()]
+        if not all(map(sessions, used)):
             continue
-        for (number, own), (waited, idle) in zip(places.items(), _split(uses), strict=True):
+        split = _split([*map(EngineUse.of, used)])
+        for (number, own), (waited, idle) in zip(places.items(), split, strict=True):
             for place, seconds in zip(own, waited.tolist(), strict=True):
                 shares[number].requests[place] = seconds
             shares[number].idle[model] = float(idle.sum())

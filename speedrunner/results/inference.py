@@ -9,19 +9,23 @@ test treats all pairs of seed and episode as independent. It is included for com
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import lru_cache
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
     from numpy import ndarray
-    from numpy.random import Generator
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
 DRAWN = 100_000
 """Maximum number of values drawn at once. Twice as fast as more, which do not fit into the CPU's cache."""
+
+KEPT = 200
+"""Maximum number of rows whose resamples are kept for the next samples of the same size (16 MB)."""
 
 TAIL = (1 - CONFIDENCE) / 2
 
@@ -159,30 +163,53 @@ def resample_seeds(
     """
     import numpy
 
-    random = numpy.random.default_rng(SEED)
-    drawn: ndarray = numpy.stack([statistic(_resample_means(arrays, random)) for arrays in samples.values()])
+    sizes = tuple(tuple(map(len, arrays)) for arrays in samples.values())
+    draws = iter(_keep_draws(sizes) if sum(chain(*sizes)) <= KEPT else _draw(sizes))
+    drawn: ndarray = numpy.stack([statistic(_resample_means(arrays, draws)) for arrays in samples.values()])
     if len(drawn) == 1:
         return numpy.zeros(drawn.shape, dtype=int), drawn
-    # New episodes for each drawn seed, also if a seed is drawn twice.
-    chosen = random.integers(len(drawn), size=(len(drawn), RESAMPLES))
-    which = numpy.stack([random.permutation(RESAMPLES) for _ in drawn])
+    chosen, which = draws
     return chosen, drawn[chosen, which]
 
 
-def _resample_means(arrays: Sequence[ndarray], random: Generator) -> ndarray:
+def _resample_means(arrays: Sequence[ndarray], draws: Iterator[ndarray]) -> ndarray:
     """Return the means of the columns of all arrays in each resample, of shape (columns, resamples)."""
     import numpy
 
     means = []
     for own in arrays:
-        at_once = max(DRAWN // len(own), 1)
-        parts = []
-        for first in range(0, RESAMPLES, at_once):
-            size = min(at_once, RESAMPLES - first), len(own)
-            rows = random.integers(len(own), size=size)
+        parts, done = [], 0
+        while done < RESAMPLES:
+            rows = next(draws)
             parts.append([column.take(rows).mean(axis=1) for column in own.T])
+            done += len(rows)
         means.append(numpy.concatenate(parts, axis=1))
     return numpy.concatenate(means)
+
+
+def _draw(sizes: tuple[tuple[int, ...], ...]) -> Iterator[ndarray]:
+    """Yield what resampling draws for arrays with these numbers of rows, by seed.
+
+    First the drawn rows of each array, in blocks of shape (resamples, rows). With several seeds also the
+    drawn seeds and, for each of them, which resample of its rows is used, both of shape (seeds, `RESAMPLES`):
+    new rows for each drawn seed, also if a seed is drawn twice.
+    """
+    import numpy
+
+    random = numpy.random.default_rng(SEED)
+    for size in chain(*sizes):
+        at_once = max(DRAWN // size, 1)
+        for first in range(0, RESAMPLES, at_once):
+            yield random.integers(size, size=(min(at_once, RESAMPLES - first), size))
+    if len(sizes) > 1:
+        yield random.integers(len(sizes), size=(len(sizes), RESAMPLES))
+        yield numpy.stack([random.permutation(RESAMPLES) for _ in sizes])
+
+
+@lru_cache(maxsize=4)
+def _keep_draws(sizes: tuple[tuple[int, ...], ...]) -> tuple[ndarray, ...]:
+    """Return what `_draw` yields. Most comparisons of a report have samples of the same size."""
+    return tuple(_draw(sizes))
 
 
 def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:

@@ -267,11 +267,8 @@ def _line(
 
 
 def _tokens(usages: Iterable[Usage | None]) -> Classes:
-    known = [usage for usage in usages if usage is not None]
-    prompt, cached, completion, reasoning = (
-        sum(getattr(usage, name) for usage in known) for name in Usage.__struct_fields__
-    )
-    return Classes.of(Usage(prompt, cached, completion, reasoning))
+    known = (astuple(usage) for usage in usages if usage is not None)
+    return Classes.of(Usage(*map(sum, zip(*known, strict=True))))
 
 
 def _position(phase: str, policy: int | None) -> tuple[int, str]:

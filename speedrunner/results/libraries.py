@@ -58,14 +58,14 @@ def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
             graph.add_edges_from((name, other) for other, _, _ in each.names.reads if other in words)
     depth = depths(graph)
     count = len(functions)
-    combat = sum(is_about_combat(each.source) for each in functions.values())
+    measured = [_measure(each.source) for each in functions.values()]
     return LibraryStatistics(
         functions=count,
         max_depth=max(depth.values(), default=0),
         mean_depth=sum(depth.values()) / count if count else None,
         density=float(networkx.density(graph)),
-        cyclomatic=sum(complexity(each.source) for each in functions.values()) / count if count else None,
-        combat=combat / count if count else None,
+        cyclomatic=sum(cyclomatic for cyclomatic, _ in measured) / count if count else None,
+        combat=sum(combat for _, combat in measured) / count if count else None,
     )
 
 
@@ -86,25 +86,14 @@ def depths(graph: Mapping[str, Iterable[str]]) -> dict[str, int]:
 
 
 @lru_cache(maxsize=8192)
-def complexity(source: str) -> int:
-    """Return a function's McCabe complexity, as radon counts it."""
+def _measure(source: str) -> tuple[int, bool]:
+    """Return a function's McCabe complexity, as radon counts it, and whether its body contains a word of
+    `COMBAT`; signature, docstring and comments do not count."""
     from radon.visitors import ComplexityVisitor  # type: ignore[import-untyped]
 
-    function: int = ComplexityVisitor.from_code(source).functions[0].complexity
-    return function
-
-
-@lru_cache(maxsize=8192)
-def is_about_combat(source: str) -> bool:
-    """Return whether a function's body contains a word of `COMBAT`; signature, docstring and comments do not
-    count."""
-    found = _COMBAT.search(source) and _COMBAT.search(_body(source))  # most functions need no parsing
-    return found is not None
-
-
-def _body(source: str) -> str:
-    """Return a function's code after its signature and docstring, without comments."""
-    function = ast.parse(source).body[0]
+    tree = ast.parse(source)
+    function = tree.body[0]
     assert isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef)
     documented = ast.get_docstring(function, clean=False) is not None
-    return "\n".join(map(ast.unparse, function.body[documented:]))
+    body = "\n".join(map(ast.unparse, function.body[documented:])) if _COMBAT.search(source) else ""
+    return ComplexityVisitor.from_ast(tree).functions[0].complexity, bool(_COMBAT.search(body))

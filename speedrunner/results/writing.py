@@ -73,13 +73,13 @@ def write(folder: Path, tables: Sequence[Table], caveats: Sequence[str] = ()) ->
     Args:
         caveats: appended to each caption.
     """
-    with files.explain_errors(folder, "made"):
-        folder.mkdir(parents=True, exist_ok=True)
+    contents = {}
     for table in tables:
-        files.write_shared(folder / f"{table.name}.csv", csv_text(table).encode())
+        contents[f"{table.name}.csv"] = csv_text(table).encode()
         caption = " ".join([table.caption, *(f"{each}." for each in caveats)])
         with_caveat = msgspec.structs.replace(table, caption=caption)
-        files.write_shared(folder / f"{table.name}.tex", latex_text(with_caveat).encode())
+        contents[f"{table.name}.tex"] = latex_text(with_caveat).encode()
+    files.write_folder(folder, contents)
 
 
 def csv_text(table: Table) -> str:

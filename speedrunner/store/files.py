@@ -11,7 +11,7 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
@@ -137,6 +137,17 @@ def sync(path: Path) -> None:
 def write_shared(path: Path, content: bytes) -> None:
     """Write a file for other people as `write_atomic` does, with the permissions of the process's umask."""
     write_atomic(path, content, _SHARED_MODE)
+
+
+def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Write files for other people by their paths in a folder. Missing folders are created.
+
+    Raises `StorageError`.
+    """
+    for path, content in ((folder / name, content) for name, content in contents.items()):
+        with explain_errors(path.parent, "made"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+        write_shared(path, content)
 
 
 def write_atomic(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:

@@ -25,6 +25,9 @@ from speedrunner.store.files import (
 from speedrunner.store.json_limits import DECODED_BYTES, TOO_DENSE, decoded_bytes
 from speedrunner.store.json_records import LeftOut, Record, encode, is_json, leave_out, make_decoder
 
+BUFFER = 2**20
+"""Bytes that a reader asks for at once. Lines have up to hundreds of kilobytes."""
+
 
 def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
     """Append `record` as one line of JSON, completely or not at all. No other process may write the file.
@@ -129,7 +132,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
             descriptor = open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
             return
-        with os.fdopen(descriptor, "rb") as file:
+        with os.fdopen(descriptor, "rb", BUFFER) as file:
             for number in count(1):
                 if not (line := file.readline(RECORD_BYTES + 1)):
                     return

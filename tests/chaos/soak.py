@@ -35,7 +35,7 @@ from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.report.panels import Figure, Line, Panel
-from speedrunner.report.printing import write_figures
+from speedrunner.report.printing import print_figure
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up
@@ -239,9 +239,7 @@ def main() -> int:
         samples = asyncio.run(play(given.episodes, Path(folder)))
     print(table(samples))
     if given.figure is not None:
-        with tempfile.TemporaryDirectory() as folder:
-            write_figures([figure(samples)], Path(folder))
-            shutil.copy(Path(folder) / "soak.svg", given.figure / "soak.svg")
+        (given.figure / "soak.svg").write_bytes(print_figure(figure(samples))["soak.svg"])
     return 1 if any(slope(samples, key).low > 0 for key in QUANTITIES if key != "cpu") else 0
 
 

@@ -14,8 +14,9 @@ from msgspec.structs import replace
 
 from speedrunner.config.names import condition_name
 from speedrunner.experiments.grid import grid_of
-from speedrunner.report.camera_ready import METHODS, round_together, table_text, write_camera_ready
+from speedrunner.report.camera_ready import METHODS, camera_ready, round_together, table_text
 from speedrunner.report.panels import LABELS, Figure, Line, Panel
+from speedrunner.store.files import write_folder
 from tests.speedrunner.report.panel_samples import BARS, ODD
 
 POINTS = [0.0, 50.0, 100.0, 150.0, 200.0]
@@ -84,19 +85,15 @@ def test_every_named_method_is_one_of_an_experiment() -> None:
     assert {condition_name(run.config).method for run in runs} == METHODS.keys()
 
 
-def test_an_environment_beyond_the_fourth_is_in_another_table_and_figure(tmp_path: Path) -> None:
-    names = write_camera_ready(
-        [experiment(*"abcde"), replace(experiment("f"), is_experiment=False)], tmp_path
-    )
-    assert names == ["main_model", "main_model_2"]
-    assert {path.name for path in tmp_path.iterdir()} == {
-        f"{n}.{kind}" for n in names for kind in ("tex", "pdf")
-    }
+def test_an_environment_beyond_the_fourth_is_in_another_table_and_figure() -> None:
+    assert [*camera_ready(experiment(*"abcde"))] == [
+        f"{name}.{kind}" for name in ("main_model", "main_model_2") for kind in ("tex", "pdf")
+    ]
+    assert camera_ready(replace(experiment("f"), is_experiment=False)) == {}
 
 
-def test_the_figure_is_a_column_wide_and_embeds_its_fonts(tmp_path: Path) -> None:
-    write_camera_ready([experiment("Crafter", "BabyAI")], tmp_path)
-    pdf = (tmp_path / "main_model.pdf").read_bytes()
+def test_the_figure_is_a_column_wide_and_embeds_its_fonts() -> None:
+    pdf = camera_ready(experiment("Crafter", "BabyAI"))["main_model.pdf"]
     (width,) = re.findall(rb"/MediaBox \[ 0 0 (\S+) ", pdf)
     assert float(width) == 3.25 * 72
     fonts = re.findall(rb"/Type /Font\b.*?/Subtype /(\w+)", pdf, re.DOTALL)
@@ -104,9 +101,8 @@ def test_the_figure_is_a_column_wide_and_embeds_its_fonts(tmp_path: Path) -> Non
     assert pdf.count(b"/FontFile2") == fonts.count(b"CIDFontType2")
 
 
-def test_no_marker_is_clipped_or_leaves_the_page(tmp_path: Path) -> None:
-    write_camera_ready([experiment("Crafter", "BabyAI")], tmp_path)
-    pdf = (tmp_path / "main_model.pdf").read_bytes()
+def test_no_marker_is_clipped_or_leaves_the_page() -> None:
+    pdf = camera_ready(experiment("Crafter", "BabyAI"))["main_model.pdf"]
     width, height = map(float, re.findall(rb"/MediaBox \[ 0 0 (\S+) (\S+) \]", pdf)[0])
     boxes = [re.search(rb"/BBox \[ ([^\]]*)\]", head) for head, _ in streams(pdf)]
     largest = max(abs(float(end)) for box in boxes if box for end in box[1].split())
@@ -124,12 +120,10 @@ def test_no_marker_is_clipped_or_leaves_the_page(tmp_path: Path) -> None:
     assert not re.search(rb" re W n(?:(?!\nQ).)*/M\d+ Do", page, re.DOTALL)
 
 
-def test_every_checkpoint_has_a_tick(tmp_path: Path) -> None:
+def test_every_checkpoint_has_a_tick() -> None:
     one = replace(experiment(), rows=[[panel("BabyAI", "score", 1.0, ("react",))]])
-    write_camera_ready([one], tmp_path)
-    (page,) = (
-        content for _, content in streams((tmp_path / "main_model.pdf").read_bytes()) if b" Do\n" in content
-    )
+    pdf = camera_ready(one)["main_model.pdf"]
+    (page,) = (content for _, content in streams(pdf) if b" Do\n" in content)
     (group,) = re.findall(rb"(?s)\nq\n((?:1 0 0 1 \S+ \S+ cm /M\d+ Do\n){5})Q", page)
     places, x = set(), 0.0
     for right in re.findall(rb"1 0 0 1 (\S+) \S+ cm", group):
@@ -146,15 +140,15 @@ def test_every_checkpoint_has_a_tick(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="needs pdflatex")
 def test_table_and_figure_fit_a_column_of_an_article(tmp_path: Path) -> None:
-    names = write_camera_ready([experiment("Crafter", "BabyAI")], tmp_path)
-    (tmp_path / "paper.tex").write_text(rf"""\documentclass[twocolumn]{{article}}
-\usepackage{{booktabs,graphicx}}
-\setlength{{\columnsep}}{{0.25in}}\setlength{{\textwidth}}{{6.75in}}
-\begin{{document}}
-\input{{{names[0]}}}
-\begin{{figure}}[t]\includegraphics{{{names[0]}}}\caption{{A figure.}}\end{{figure}}
+    write_folder(tmp_path, camera_ready(experiment("Crafter", "BabyAI")))
+    (tmp_path / "paper.tex").write_text(r"""\documentclass[twocolumn]{article}
+\usepackage{booktabs,graphicx}
+\setlength{\columnsep}{0.25in}\setlength{\textwidth}{6.75in}
+\begin{document}
+\input{main_model}
+\begin{figure}[t]\includegraphics{main_model}\caption{A figure.}\end{figure}
 Text.
-\end{{document}}
+\end{document}
 """)
     compiled = subprocess.run(
         ["pdflatex", "-interaction=nonstopmode", "-halt-on-error", "paper.tex"],

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import base64
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from hashlib import sha256
 
 import msgspec
 import pytest
 
+from speedrunner.report.drawn_figure import DrawnFigure
 from speedrunner.report.facts import Facts, Shared
 from speedrunner.report.figures import figures
+from speedrunner.report.inline import draw_inline
 from speedrunner.report.page import ROWS, page
+from speedrunner.report.panels import Figure
 from speedrunner.report.summary import summarize
 from speedrunner.results.claim_tables import claim_tables
 from speedrunner.results.claims import judge_claims
@@ -30,6 +34,10 @@ def facts(text: str = "babyai") -> Facts:
     return Facts([run], [Shared("Hardware", text, [text])], {"success": 1}, [text])
 
 
+def inline(made: Iterable[Figure]) -> list[DrawnFigure]:
+    return [DrawnFigure(each, draw_inline(each), {}) for each in made]
+
+
 def whole(text: str = "Aside") -> str:
     point = checkpoint(0, [{"score": 0.5}])
     runs = [summary(env, method, 0, point, model=text) for env, method in (("babyai", "react"), (text, text))]
@@ -39,7 +47,7 @@ def whole(text: str = "Aside") -> str:
         Table("some", text, (text,), [(text,)] * (ROWS + 1)),
     ]
     judged = judge_claims(CLAIMS, groups, text)
-    made = figures(groups, text)
+    made = inline(figures(groups, text))
     return page(text, summarize(groups), made, judged, tables, facts(text), [text], [text], {text: [text]})
 
 
@@ -47,7 +55,7 @@ def page_of(*runs: RunResult) -> str:
     groups, _ = group_runs(runs)
     judged = judge_claims(CLAIMS, groups)
     tables = claim_tables(judged)
-    return page("", summarize(groups), figures(groups), judged, tables, facts(), [], [], {})
+    return page("", summarize(groups), inline(figures(groups)), judged, tables, facts(), [], [], {})
 
 
 @pytest.fixture(scope="module")

@@ -2,73 +2,72 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+import io
 from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
 
 from speedrunner.report.panels import Line, Panel
-from speedrunner.report.printing import DPI, write_figures
+from speedrunner.report.printing import DPI, print_figure
 from tests.speedrunner.report.panel_samples import BARS, DOTS, MATRIX, ODD, POINTS, STACK, curves, figure
+
+
+def printed(kind: str, *panels: Panel) -> bytes:
+    """A figure of these panels in one format."""
+    found = print_figure(figure(*panels))
+    return next(content for name, content in found.items() if name.endswith(f".{kind}"))
 
 
 @pytest.mark.parametrize(("panels", "inches"), [((curves("react"),), 3.25), ((BARS, POINTS), 7.0)])
 def test_a_panel_is_as_wide_as_a_column_and_several_as_the_page(
-    tmp_path: Path, panels: tuple[Panel, ...], inches: float
+    panels: tuple[Panel, ...], inches: float
 ) -> None:
-    *_, png = write_figures([figure(*panels)], tmp_path)
-    with Image.open(png) as image:
+    with Image.open(io.BytesIO(printed("png", *panels))) as image:
         assert image.width == round(inches * DPI)
         assert image.info["dpi"] == pytest.approx((DPI, DPI), abs=0.1)
 
 
-def test_every_kind_is_drawn_with_its_texts_as_text_whatever_stands_in_them(tmp_path: Path) -> None:
-    _, svg, _ = write_figures([figure(curves("react", ODD), BARS, STACK, POINTS, DOTS, MATRIX)], tmp_path)
-    texts = "\n".join(ElementTree.fromstring(svg.read_text()).itertext())
+def test_every_kind_is_drawn_with_its_texts_as_text_whatever_stands_in_them() -> None:
+    svg = printed("svg", curves("react", ODD), BARS, STACK, POINTS, DOTS, MATRIX)
+    texts = "\n".join(ElementTree.fromstring(svg).itertext())
     for text in ("react", "zombies", "react, combat (%)", "2M", "$x^{ <b>&\\x1b[31m_"):
         assert text in texts
 
 
-def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
-    first, second = (
-        [path.read_bytes() for path in write_figures([figure(curves("react"), BARS)], tmp_path / name)]
-        for name in ("one", "two")
-    )
+def test_the_same_figure_gives_the_same_bytes() -> None:
+    first, second = (print_figure(figure(curves("react"), BARS)) for _ in range(2))
+    assert first.keys() == {f"some.{kind}" for kind in ("pdf", "svg", "png")}
     assert first == second
 
 
-def test_bars_of_several_seeds_keep_their_deviations_beside_one_of_one_seed(tmp_path: Path) -> None:
+def test_bars_of_several_seeds_keep_their_deviations_beside_one_of_one_seed() -> None:
     def errors(*sd: float | None) -> int:
         bars = Panel("", "", "score", [Line("react", ["0x", "1x"], [0.1, 0.2], [*sd], 1)], kind="bars")
-        _, svg, _ = write_figures([figure(bars)], tmp_path)
-        return svg.read_text().partition('<g id="LineCollection')[2].partition("</g>")[0].count("<path d=")
+        svg = printed("svg", bars).decode()
+        return svg.partition('<g id="LineCollection')[2].partition("</g>")[0].count("<path d=")
 
     assert [errors(None, None), errors(None, 0.1), errors(0.1, 0.1)] == [0, 1, 2]
 
 
-def test_a_pdf_embeds_its_fonts_as_outlines_of_truetype(tmp_path: Path) -> None:
-    pdf, *_ = write_figures([figure(curves("react"), BARS)], tmp_path)
-    content = pdf.read_bytes()
-    assert pdf.suffix == ".pdf"
+def test_a_pdf_embeds_its_fonts_as_outlines_of_truetype() -> None:
+    content = printed("pdf", curves("react"), BARS)
     assert b"/Subtype /Type3" not in content
     assert b"/FontFile2" in content
 
 
-def test_markers_are_not_clipped_at_the_axes(tmp_path: Path) -> None:
+def test_markers_are_not_clipped_at_the_axes() -> None:
     top = Panel("", "rollouts", "score", [Line("react", [0, 50], [0.0, 1.0], [None, None], 1)])
-    _, svg, _ = write_figures([figure(top)], tmp_path)
-    root = ElementTree.fromstring(svg.read_text())
+    root = ElementTree.fromstring(printed("svg", top))
     line = next(each for each in root.iter() if each.get("id") == "line0")
     assert [each.tag.rpartition("}")[2] for each in line.iter()].count("use") == 2
     assert not any("clip-path" in each.attrib for each in line.iter())
 
 
 @pytest.mark.parametrize("count", [1, 5, 9])
-def test_a_legend_is_no_wider_than_the_figure(tmp_path: Path, count: int) -> None:
+def test_a_legend_is_no_wider_than_the_figure(count: int) -> None:
     names = [f"a-method-of-some-length-{n}" for n in range(count)]
-    _, svg, _ = write_figures([figure(curves(*names))], tmp_path)
-    root = ElementTree.fromstring(svg.read_text())
+    root = ElementTree.fromstring(printed("svg", curves(*names)))
     width = float(root.attrib["width"].removesuffix("pt"))
     legend = next(each for each in root.iter() if each.get("id") == "legend_1")
     starts = [float(each.attrib["x"]) for each in legend.iter() if each.tag.endswith("}text")]

@@ -13,7 +13,6 @@ from speedrunner.results.libraries import (
     COMBAT,
     LibraryStatistics,
     depths,
-    is_about_combat,
     library_statistics,
 )
 
@@ -90,9 +89,9 @@ def test_what_is_no_call_is_no_edge(body: str) -> None:
 
 @pytest.mark.parametrize("word", COMBAT)
 def test_words_of_combat_count_in_code_and_its_texts(word: str) -> None:
-    assert is_about_combat(f"def f():\n    return {word}s_near()")
-    assert is_about_combat(f"def f():\n    return 'the {word.title()}' in look()")
-    assert is_about_combat(f"def f(): return f(include_{word}=True)")
+    assert of(f"def f():\n    return {word}s_near()").combat == 1
+    assert of(f"def f():\n    return 'the {word.title()}' in look()").combat == 1
+    assert of(f"def f(): return f(include_{word}=True)").combat == 1
 
 
 @pytest.mark.parametrize(
@@ -104,7 +103,7 @@ def test_words_of_combat_count_in_code_and_its_texts(word: str) -> None:
     ],
 )
 def test_head_docstring_comments_and_parts_of_words_do_not(source: str) -> None:
-    assert not is_about_combat(source)
+    assert of(source).combat == 0
 
 
 GRAPHS = st.integers(1, 7).flatmap(
