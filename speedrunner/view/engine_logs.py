@@ -28,6 +28,10 @@ _LINE = re.compile(
 )
 
 
+START = "non-default args: "
+"""Part of a line that vLLM logs once when it starts."""
+
+
 class EngineState(msgspec.Struct, frozen=True):
     """What an engine last wrote.
 
@@ -58,7 +62,8 @@ def list_engine_states(runs: Iterable[Path]) -> list[EngineState]:
 
 
 def read_engine_states(log: Path, now: float) -> list[EngineState]:
-    """Return the last state of each engine of a log, or nothing if the log is older than `FRESH_S`."""
+    """Return the last state of each engine of a log since the last start, or nothing if the log is older than
+    `FRESH_S`."""
     try:
         with os.fdopen(open_regular(log, os.O_RDONLY), "rb") as file:
             found = os.fstat(file.fileno())
@@ -70,6 +75,8 @@ def read_engine_states(log: Path, now: float) -> list[EngineState]:
         return []
     states: dict[int, EngineState] = {}
     for line in lines:
+        if START in line:
+            states.clear()
         if match := _LINE.search(line[:1_000]):
             engine, prompt, output, running, waiting, use, hits = match.groups()
             try:

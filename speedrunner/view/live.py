@@ -149,7 +149,8 @@ def _describe(
     if not found.owner:
         return
     tail = read_tail(run.files.requests, LedgerRow, TAIL_BYTES)
-    for model, rates in _rates(tail, now).items():
+    is_cut = bool(tail) and run.files.requests.stat().st_size > TAIL_BYTES
+    for model, rates in _rates(tail, now, is_cut=is_cut).items():
         process = run.processes[-1]
         key = model, process.host, run.settings.serving.url or f"process {process.pid}"
         server = servers.setdefault(
@@ -165,13 +166,20 @@ def _describe(
     row["left"] = _time_left(run, found, row["rates"])
 
 
-def _rates(tail: list[LedgerRow], now: float) -> dict[str, Rates]:
-    """Return the rates of the last `WINDOW_S` seconds, by model. The window is shorter if the rows are."""
+def _rates(tail: list[LedgerRow], now: float, *, is_cut: bool) -> dict[str, Rates]:
+    """Return the rates of the last `WINDOW_S` seconds, by model. The window is shorter if the rows are.
+
+    Args:
+        is_cut: whether there are rows before the tail. Then the window begins when its first request ended,
+            since others that ran at that time may be missing.
+    """
     recent = [each for each in tail if now - each.time <= WINDOW_S]
     found: dict[str, Rates] = {}
     if not recent:
         return found
     first = min(each.time - each.seconds for each in recent)
+    if is_cut and len(recent) == len(tail):
+        first = tail[0].time
     length = max(min(now - first, WINDOW_S), 1.0)
     for each in recent:
         own = found.setdefault(each.model, Rates(length))

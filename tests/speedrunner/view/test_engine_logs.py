@@ -26,6 +26,16 @@ def test_the_last_line_of_each_engine_counts(tmp_path: Path) -> None:
     assert (second.engine, second.running) == (1, 5)
 
 
+def test_an_engine_that_starts_again_has_no_state_until_it_works(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    start = "(APIServer pid=32) INFO 11-23 21:41:00 [api_utils.py:286] non-default args: {'model': 'm'}\n"
+    log.write_text(LINE.format(0, 4) + LINE.format(1, 5) + start)
+    assert read_engine_states(log, time.time()) == []
+    log.write_text(log.read_text() + LINE.format(1, 6))
+    (state,) = read_engine_states(log, time.time())
+    assert (state.engine, state.running) == (1, 6)
+
+
 def test_without_prefix_cache_its_share_is_unknown(tmp_path: Path) -> None:
     log = tmp_path / "server.log"
     log.write_text(LINE.format(0, 4).replace(", Prefix cache hit rate: 90.4%", ""))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -84,6 +85,23 @@ def test_a_server_has_the_rates_of_its_clients_and_what_its_engine_counted(sweep
     assert rates.output == pytest.approx(400 / rates.seconds)
     assert 30 <= rates.seconds < 300
     assert "75% of 2,000" in shown(sweep.parent)
+
+
+def test_rates_of_long_requests_are_those_of_the_seconds_that_the_tail_covers(
+    sweep: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = time.time()
+    monkeypatch.setattr("speedrunner.view.live.time", SimpleNamespace(time=lambda: now))
+    rows = [replace(row(now - ago, Usage(1000, 600, 200)), seconds=200.0) for ago in range(40, 0, -1)]
+    content = b"".join(msgspec.json.encode(each) + b"\n" for each in rows)
+    (sweep / "requests.jsonl").write_bytes(content)
+    (whole,) = live_page(sweep.parent, {"playing": sweep})["servers"]
+    assert whole["rates"].seconds == pytest.approx(240.0)  # these are all its requests
+    (sweep / "requests.jsonl").write_bytes(content + content)
+    monkeypatch.setattr("speedrunner.view.live.TAIL_BYTES", len(content) + 1)
+    (cut,) = live_page(sweep.parent, {"playing": sweep})["servers"]
+    assert cut["rates"].requests == 40
+    assert cut["rates"].seconds == pytest.approx(40.0)
 
 
 def test_what_is_long_ago_is_in_no_rate(sweep: Path) -> None:
