@@ -80,7 +80,7 @@ class Executor:
         for row in run.episodes:
             if not row.termination.is_fault:
                 self.drain.add_duration(self._kind(row.phase), row.seconds)
-        for sleep in run.sleeps:
+        for sleep in run.iterate_sleeps():
             self.drain.add_duration(self._kind("sleep"), sleep.seconds)
         self._failure: BaseException | None = None
         """The first failure; errors raised during the cancellation that follows it are ignored."""
@@ -318,7 +318,7 @@ class Executor:
             shown=tools.shown,
         )
         if steps:
-            record.lost = find_lost_requests(self.directory.read().ledger, record)
+            record.lost = find_lost_requests(self.directory.read().iterate_ledger(), record)
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
         kept = f"; {prefix.common} of {prefix.before} prefix tokens are unchanged" if prefix else ""

@@ -172,13 +172,14 @@ class OpenRun:
 
     Attributes:
         setup: includes the contexts that its models have in this run.
+        attempts: number of attempts at each episode and sleep so far.
     """
 
     setup: Setup
     directory: RunDirectory
     process: Process
     left: list[Due]
-    ledger: list[LedgerRow]
+    attempts: dict[str, int]
     progress: Progress
 
     def keep(self, reconciliations: list[Reconciliation]) -> None:
@@ -205,8 +206,10 @@ class OpenRun:
             share: the slots that its episodes share with those of other runs.
         """
         setup, directory = self.setup, self.directory
-        spent = spent_usd(self.ledger, setup.prices)
-        budget = TokenBudget(setup.config.run.budget_tokens, self.ledger)
+        read, tokens = directory.read().iterate_ledger, setup.config.run.budget_tokens
+        is_capped = setup.config.serving.spending_cap_usd is not None
+        spent = spent_usd(read(), setup.prices) if is_capped else 0.0  # reading takes seconds
+        budget = TokenBudget(tokens, () if tokens is None else read())
 
         def write_row(row: LedgerRow) -> None:
             budget.record(row)
@@ -227,7 +230,7 @@ class OpenRun:
                 pool=pool,
                 progress=self.progress,
                 drain=drain,
-                attempts=attempts(self.ledger, directory.read().episodes),
+                attempts=self.attempts,
                 budget=budget,
                 share=share or FairShare(),
             )
@@ -275,7 +278,8 @@ async def open_run(
         require(setup.config.logging)
         _claim(directory, setup, initial)
         directory.keep_reading()
-        ledger = stored.ledger  # reports a damaged ledger before a server starts
+        # Reads the ledger, so a damaged one is reported before a server starts.
+        tried = attempts(stored.iterate_ledger(), stored.episodes)
         episodes = sum(len(step.tasks) for step in steps)
         before = episodes - sum(len(due.tasks) for due in left)
         sleeps = sum(isinstance(due.step, Sleep) for due in left)
@@ -288,7 +292,7 @@ async def open_run(
             if extension:
                 progress.say(f"the run is extended: {extension}")
                 process = msgspec.structs.replace(process, changes=[extension, *process.changes])
-            yield OpenRun(setup, directory, process, left, ledger, progress)
+            yield OpenRun(setup, directory, process, left, tried, progress)
 
 
 def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:

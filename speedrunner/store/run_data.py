@@ -40,15 +40,15 @@ from typed.plain_yaml import NotPlain, read_plain
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
 
-LEDGER_BYTES = 256 * 2**20
-"""Bytes of memory that a ledger's rows may take: some 480,000 rows of 5,000 episodes."""
+LEDGER_BYTES = 2 * 2**30
+"""Bytes of memory that a ledger's rows may take: some 3,900,000 rows of 30,000 episodes."""
 
 ROW_BYTES, LABELS_BYTES = 500, 2_000
 """Bytes of memory for a row, and for what commands store per set of labels (one for each attempt at an
 episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600.
 """
 
-SLEEPS_BYTES = 512 * 2**20
+SLEEPS_BYTES = 2 * 2**30
 """Maximum bytes of memory of all sleep records; see `json_limits.decoded_bytes`."""
 
 CHECKPOINTS = 500
@@ -232,44 +232,58 @@ class RunData:
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
         """Return the finished sleeps, ascending."""
-        room, found = SLEEPS_BYTES, []
+        return list(self.iterate_sleeps(SLEEPS_BYTES))
+
+    def iterate_sleeps(self, limit: int | None = None) -> Iterator[SleepRecord]:
+        """Yield the finished sleeps, ascending, one at a time in memory.
+
+        Args:
+            limit: largest size of all decoded records, in bytes.
+        """
+        room = limit
         with as_run_directory_error(self.path):
             for number in self.files.numbers("sleep"):
                 path = self.files.numbered("sleep", number)
                 content = files.read_content(path)
-                room -= decoded_bytes(content, room)
-                if room < 0:
-                    raise RunDirectoryError(
-                        f"{path}: the records of sleeps up to this one would take more than {SLEEPS_BYTES}"
-                        " bytes of memory, the limit"
-                    )
+                if room is not None:
+                    room -= decoded_bytes(content, room)
+                    if room < 0:
+                        raise RunDirectoryError(
+                            f"{path}: the records of sleeps up to this one would take more than {limit} bytes"
+                            " of memory, the limit"
+                        )
                 try:
-                    found.append(json_records.as_record(content, SleepRecord, path))
+                    record = json_records.as_record(content, SleepRecord, path)
                 except files.StorageError as error:
                     json_records.leave_out(error, self.left_out)
-        return found
+                else:
+                    yield record
 
     @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Return the ledger as written; rows of an episode share their labels."""
         room, found = LEDGER_BYTES, list[LedgerRow]()
         shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-        with as_run_directory_error(self.path):
-            for row in json_lines.iterate_records(self.files.requests, LedgerRow, self.left_out):
-                key = tuple(row.labels.items())
-                room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
-                if key not in shared:
-                    room -= LABELS_BYTES + sum(len(name) + len(value) + 160 for name, value in key)
-                if room < 0:
-                    raise RunDirectoryError(
-                        f"{self.files.requests}, line {len(found) + 1}: the rows up to this one would take"
-                        f" more than {LEDGER_BYTES} bytes of memory, the limit"
-                    )
-                msgspec.structs.force_setattr(row, "labels", shared.setdefault(key, row.labels))
-                found.append(row)
+        for row in self.iterate_ledger():
+            key = tuple(row.labels.items())
+            room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
+            if key not in shared:
+                room -= LABELS_BYTES + sum(len(name) + len(value) + 160 for name, value in key)
+            if room < 0:
+                raise RunDirectoryError(
+                    f"{self.files.requests}, line {len(found) + 1}: the rows up to this one would take"
+                    f" more than {LEDGER_BYTES} bytes of memory, the limit"
+                )
+            msgspec.structs.force_setattr(row, "labels", shared.setdefault(key, row.labels))
+            found.append(row)
         if len({row.model for row in found}) > MODELS:
             raise RunDirectoryError(f"{self.files.requests} names more than {MODELS} models, the limit")
         return found
+
+    def iterate_ledger(self) -> Iterator[LedgerRow]:
+        """Yield the ledger as written, one row at a time in memory."""
+        with as_run_directory_error(self.path):
+            yield from json_lines.iterate_records(self.files.requests, LedgerRow, self.left_out)
 
     @cached_property
     def requests(self) -> list[LedgerRow]:

@@ -7,7 +7,7 @@ on the disk before the next request. The journal is removed when the sleep is fi
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +70,7 @@ def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[Sleep
     return steps
 
 
-def find_lost_requests(ledger: Sequence[LedgerRow], record: SleepRecord) -> list[str]:
+def find_lost_requests(ledger: Iterable[LedgerRow], record: SleepRecord) -> list[str]:
     """Return the ids of a sleep's requests whose answers are not in its record: a kill lost them."""
     used = {turn.request for turn in record.turns}
     own = (sleep_key(record.sleep), str(record.attempt))

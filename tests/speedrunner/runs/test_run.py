@@ -29,6 +29,7 @@ from speedrunner.runs.drain import Drain, Interrupted, TimeIsUp
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
+from speedrunner.store import run_data
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
@@ -464,6 +465,26 @@ class TestGoingOn:
         run.server.script = script(walker, LEARN)
         await run.play()
         check_whole(run)
+
+    async def test_it_is_not_limited_by_the_memory_of_readers(
+        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        broken, play = True, script(inducer=LEARN)
+
+        def answer(request: Request) -> Answer:
+            return refuse(404, "no such thing") if broken and "to_flag" in request.tools else play(request)
+
+        run = corridor(answer, "run.rollouts=2", "run.test_episodes=1")
+        await run.play()
+        faults = [row.episode for row in run.data.episodes if row.termination.is_fault]
+        assert faults == ["test/0002/0000"]
+        broken = False
+        with monkeypatch.context() as patch:
+            patch.setattr(run_data, "LEDGER_BYTES", 0)
+            patch.setattr(run_data, "SLEEPS_BYTES", 0)
+            await run.play("run.retry_faults=true")
+        assert not any(row.termination.is_fault for row in run.data.episodes)
+        check_ledger(run.data)
 
     async def test_a_kill_between_the_last_two_writes_of_a_sleep(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN), "run.rollouts=2")
