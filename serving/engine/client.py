@@ -14,6 +14,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
+from serving.answer_limit import without_restart
 from serving.engine.answers import Answer, TokenCompletion
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.ideal_cache import Lookup
@@ -226,7 +227,11 @@ class Engine:
                         self._not_before = max(self._not_before, time.monotonic() + error.after_s)
                         continue
                 failures += 1
-                if error.lost and self._recover is not None and await self._recover(started):
+                if (
+                    error.lost
+                    and self._recover is not None
+                    and await without_restart(self._recover(started), started)
+                ):
                     continue
                 if error.hung or failures >= self._retry.tries:
                     # Other requests to a hosted model may still succeed.

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
 
+from serving.answer_limit import limit_answer
 from serving.conversation import AnswerOverflow, Conversation
 from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
@@ -43,7 +43,7 @@ class AgentLimits:
     Attributes:
         llm_calls: remaining requests to the model; a request counts even if its answer has no valid call.
         deadline: value of `time.monotonic()` at which the work is ended; `None`: no deadline. Time in the
-            admission queue moves the deadline.
+            admission queue, and for a restart of the engine, moves the deadline.
         answers_count: whether the model's answer time counts; if not, it moves the deadline as well.
     """
 
@@ -98,7 +98,7 @@ async def run_agent(
         if limits.deadline is not None and limits.answers_count:
             limits.deadline += queued_s
         try:
-            async with asyncio.timeout_at(limits.deadline if limits.answers_count else None):
+            async with limit_answer(limits.deadline if limits.answers_count else None) as answer:
                 completion, overflow = await conversation.ask(), None
         except AnswerOverflow as error:
             completion, overflow = error.completion, error
@@ -106,8 +106,9 @@ async def run_agent(
             return Termination.CONTEXT_OVERFLOW
         except TimeoutError:
             return Termination.WALL_CLOCK
-        if limits.deadline is not None and not limits.answers_count:
-            limits.deadline += time.monotonic() - began
+        queued_s += answer.restart_s
+        if limits.deadline is not None:
+            limits.deadline += answer.restart_s if limits.answers_count else time.monotonic() - began
         turn = Turn(
             messages=messages,
             text=completion.text,

@@ -7,10 +7,12 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import pytest
 
+from serving.engine.client import Recover
 from serving.errors import RequestFailed
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
@@ -19,7 +21,20 @@ from speedrunner.agents.loop import AgentLimits, ToolReply, run_agent
 from speedrunner.store.records import CallNode, Message, Termination, Turn
 from speedrunner.store.repeats import count_repeats
 from tests.clocks import Clock
-from tests.scripted_engine import HANG, Answer, Request, Script, call, cut, overflow, refuse, say, two_calls
+from tests.scripted_engine import (
+    DEATH,
+    HANG,
+    Answer,
+    Request,
+    Script,
+    ScriptedEngine,
+    call,
+    cut,
+    overflow,
+    refuse,
+    say,
+    two_calls,
+)
 from tests.scripted_runs import ScriptedModel, roomy, scripted_model
 
 OPENING = [Message("system", "You dig."), Message("user", "Dig to the bottom.")]
@@ -68,10 +83,11 @@ def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Calla
         context: int | None = None,
         error: type[Exception] | None = None,
         most_repeats: int = 0,
+        recover: Callable[[ScriptedEngine], Recover] | None = None,
     ) -> Work:
         model_config = roomy(tiny_model_config, context=context or tiny_model_config.context)
         turns: list[Turn] = []
-        async with scripted_model(script, model_config, tiny_tokenizer) as engine:
+        async with scripted_model(script, model_config, tiny_tokenizer, recover) as engine:
             plain = [{"role": each.role, "content": each.content} for each in OPENING]
             conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
             limits = AgentLimits(llm_calls, deadline, answers_count)
@@ -114,6 +130,32 @@ class TestEndings:
         assert done.termination is Termination.WALL_CLOCK
         assert len(done.turns) == 1
         assert [row.status for row in done.engine.rows] == ["ok", "aborted"]
+
+    async def test_a_restart_of_the_engine_takes_none_of_the_time(
+        self, work: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
+        monkeypatch.setattr("serving.answer_limit.time", clock)
+        asked = count()
+
+        def dying(request: Request) -> Answer:
+            if request.turn == 0:
+                return DEATH if next(asked) == 0 else DEEPER
+            clock.advance(LIMIT_S)
+            return HANG
+
+        def hook(server: ScriptedEngine) -> Recover:
+            async def recover(began: float) -> bool:
+                await asyncio.to_thread(server.restart)
+                await clock.sleep(10 * LIMIT_S)
+                return True
+
+            return recover
+
+        done = await work(dying, deadline=clock.monotonic() + LIMIT_S, recover=hook)
+        assert done.termination is Termination.WALL_CLOCK
+        assert [row.status for row in done.engine.rows] == ["failed", "ok", "aborted"]
+        assert [turn.queued_s // LIMIT_S for turn in done.turns] == [10]
 
     async def test_answers_take_their_time_where_tools_alone_count(self, work: Any, clock: Clock) -> None:
         def slow(request: Request) -> Answer:
