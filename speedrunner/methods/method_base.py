@@ -70,7 +70,8 @@ class SleepTools:
         training_costs: returns the costs of the library's public skills in training so far; takes seconds in
             a long run.
         journal: what another process did in this sleep, and what this one does.
-        wall_s: maximum seconds of the sleep, in all processes; then agents are stopped.
+        wall_s: maximum seconds of the sleep, in all processes, without its time in queues; then agents are
+            stopped.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
@@ -122,9 +123,8 @@ class SleepTools:
         number, record = len(self.agents), AgentRecord(role, [], Termination.ENGINE_ERROR)
         self.agents.append(record)
         steps, add_turn = self.journal.agent_steps(number), partial(self.journal.add_turn, number)
-        deadline = time.monotonic() + self.wall_s - self.journal.seconds
         # Recorded turns were in time, and their edits count, however late they are repeated.
-        limits = AgentLimits(self.calls(role, llm_calls), None if steps else deadline)
+        limits = AgentLimits(self.calls(role, llm_calls), None if steps else self._deadline())
 
         context, settings = self.model.model_config.context, self.model.model_config.role(role)
 
@@ -141,8 +141,8 @@ class SleepTools:
 
             def add(turn: Turn) -> None:
                 record.turns.append(agent.finish_turn(turn))
-                if not agent.repeats:
-                    limits.deadline = deadline
+                if limits.deadline is None and not agent.repeats:
+                    limits.deadline = self._deadline()
 
             record.termination = await run_agent(
                 agent, messages, agent.executes(execute), limits, add, agent.reply(status)
@@ -153,6 +153,11 @@ class SleepTools:
         if record.termination is Termination.WALL_CLOCK:
             self.fell_short(f"the sleep's {self.wall_s:g} s were over after {calls} of the {role}")
         return record.termination
+
+    def _deadline(self) -> float:
+        """Return when the sleep's time is over, in monotonic seconds."""
+        queued_s = sum(turn.queued_s for agent in self.agents for turn in agent.turns)
+        return time.monotonic() + self.wall_s + queued_s - self.journal.seconds
 
     async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
         """Let a role answer once, with a call of its one tool. The sleep's error records a missing answer.

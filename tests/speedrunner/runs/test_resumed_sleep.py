@@ -15,15 +15,17 @@ from pathlib import Path
 
 import pytest
 
+from serving.apis.completions import TokenConversation
 from serving.errors import ServingError
 from speedrunner.methods.resumed_agent import LOST
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.settings import SandboxError
-from speedrunner.store import files
+from speedrunner.store import files, run_data
 from speedrunner.store.json_records import own_digest
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
+from tests.clocks import Clock
 from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, call, refuse, say
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, command, script
@@ -167,14 +169,18 @@ async def test_the_inducer_reads_once_that_its_session_was_restarted(corridor: R
     assert "(False, 'to_flag')" in read[4]  # the variable of the first session; the draft is there
 
 
-async def test_an_answer_that_a_kill_lost_counts_as_wasted(corridor: Runs) -> None:
+async def test_an_answer_that_a_kill_lost_counts_as_wasted(
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = corridor(Interrupted(4), *SHORT)
     with pytest.raises(ServingError):
         await run.play()
     journal = run.data.files.sleep_journal
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:-1]))  # killed before the last turn was on the disk
-    await run.play()
+    with monkeypatch.context() as patch:
+        patch.setattr(run_data, "LEDGER_BYTES", 0)  # a reader's limit, which stops no run
+        await run.play()
     (record,) = run.data.sleeps
     assert record.lost == [json.loads(lines[-1])["turn"]["request"]]
     check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
@@ -312,6 +318,29 @@ async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(corridor: Ru
     check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
     (record,) = run.data.sleeps
     assert record.attempt == 2
+
+
+async def test_time_in_the_admission_queue_does_not_count(
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
+    for module in ("methods.method_base", "store.sleep_journal"):
+        monkeypatch.setattr(f"speedrunner.{module}.time", clock)
+
+    async def queue(conversation: TokenConversation) -> float:
+        if conversation._labels["role"] != "inducer":  # workers start meanwhile, which has a limit
+            return 0.0
+        clock.advance(3600.0)
+        return 3600.0
+
+    monkeypatch.setattr(TokenConversation, "ready", queue)
+    run = corridor(Interrupted(6), *SHORT, "run.sleep_wall_s=7200")
+    with pytest.raises(ServingError):
+        await run.play()
+    await run.play()
+    (record,) = run.data.sleeps
+    assert (record.error, len(record.agents[0].turns)) == (None, len(INDUCER) + 1)
+    assert record.seconds > 3600 * len(record.agents[0].turns)
 
 
 async def test_a_sleep_ends_at_its_wall_clock_and_keeps_what_was_accepted(corridor: Runs) -> None:
