@@ -1,4 +1,4 @@
-"""An ideal prefix cache: one with the engine's rule that never runs out of blocks.
+"""An ideal prefix cache: one with the engine's rule and room for far more blocks.
 
 The rule is vLLM 0.32's, read and measured. The engine keeps states at the ends of some prefixes, and serves a
 prompt from the longest prefix that has a state. An attention cache keeps a state at the end of every whole
@@ -15,6 +15,9 @@ from collections.abc import Sequence
 
 from serving.engine.cache_config import CacheConfig
 
+MOST_STATES = 1_000_000
+"""Number of new states after which unused ones are forgotten; more for an engine with more blocks."""
+
 Link = int
 """Hash of a prefix of whole units: of the previous link and of the last unit's tokens."""
 
@@ -24,14 +27,18 @@ class IdealCache:
 
     A request counts from when it is sent, because the engine shares blocks as soon as it computes them. Each
     of several requests in flight could therefore have been served by the others' prompts; the engine chooses
-    which one is first. Each state takes about 90 bytes (1,000 conversations of 20,000 tokens in blocks of 16:
-    110 MB). A `Chain` computes only the new part of a conversation.
+    which one is first. A `Chain` computes only the new part of a conversation.
+
+    A state is forgotten after at least `most` others were kept and no request has used it. The engine has
+    room for a quarter of that at most, so it has evicted the state by then. A state takes about 90 bytes, and
+    up to twice `most` are remembered: 180 MB, or 32 million tokens in blocks of 16.
     """
 
     def __init__(self, config: CacheConfig) -> None:
         self.unit = config.match_unit
         self.units_per_block = config.block_size // config.match_unit
         self.enabled = config.enable_prefix_caching
+        self.most = max(MOST_STATES, 4 * config.num_gpu_blocks)
         self.forget()
 
     def forget(self) -> None:
@@ -39,6 +46,13 @@ class IdealCache:
         self.kept: Counter[Link] = Counter()
         """Number of requests that kept each state. A request of a `Chain` does not count states again that
         earlier requests of the chain kept."""
+        self.older: Counter[Link] = Counter()
+        """The same for the time before `kept` was last replaced."""
+
+    def make_room(self) -> None:
+        """Forget the older states if there are enough newer ones."""
+        if len(self.kept) >= self.most:
+            self.kept, self.older = Counter(), self.kept
 
     def send(self, prompt: Sequence[int], salt: str = "") -> Lookup:
         """Record a request. Requests with the same salt may share what it computes."""
@@ -60,7 +74,7 @@ class Chain:
 
     Attributes:
         links: links of all whole units that were sent.
-        kept: the cache's states at the last request; replaced when the engine restarts.
+        kept: the cache's states at the last request; replaced when the engine restarts, and to make room.
         noted: number of links, in whole blocks, with states in `kept`.
     """
 
@@ -80,6 +94,7 @@ class Chain:
 
     def send(self, prompt: Sequence[int]) -> Lookup:
         """Record the next request."""
+        self.cache.make_room()
         if self.kept is not self.cache.kept:
             self.kept, self.noted = self.cache.kept, 0
         last = self.links[-1] if self.links else self.first
@@ -94,6 +109,7 @@ class Lookup:
         cache = chain.cache
         self._chain = chain
         self._kept = chain.kept
+        self._older = cache.older
         self._count = len(chain.links)
         self._end = max(len(prompt) - 1, 0) // cache.unit
         self._rest = prompt[self._count * cache.unit :]
@@ -105,19 +121,27 @@ class Lookup:
             own.append(chain.links[self._end - 1])
         self._own = frozenset(own)
         self._kept.update(own)
+        if (used := self._reusable_units()) and self._kept.get(link := chain.links[used - 1], 0) <= 0:
+            self._kept[link] = 1
 
     @property
     def cacheable(self) -> int:
         """The most tokens of its prompt that earlier requests, of this conversation or of others, could have
         put into the cache."""
+        return self._reusable_units() * self._chain.cache.unit
+
+    def _reusable_units(self) -> int:
         cache = self._chain.cache
         if not cache.enabled:
             return 0
         links, kept, own = self._chain.links, self._kept, self._own
+        # The cache may have made room since the request was sent.
+        places = (self._older, cache.kept, cache.older)
+        others = {id(each): each for each in places if each and each is not kept}.values()
         for number in range(self._end, 0, -1):
             link = links[number - 1]
-            if kept.get(link, 0) > (link in own):
-                return number * cache.unit
+            if kept.get(link, 0) > (link in own) or any(each.get(link, 0) > 0 for each in others):
+                return number
         return 0
 
     def answered(self, output: Sequence[int]) -> None:

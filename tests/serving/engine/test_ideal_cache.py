@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.engine.cache_config import CacheConfig
-from serving.engine.ideal_cache import IdealCache, Lookup
+from serving.engine.ideal_cache import Chain, IdealCache, Lookup
 
 ATTENTION = CacheConfig(block_size=4, num_gpu_blocks=100, enable_prefix_caching=True, match_unit=4)
 HYBRID = CacheConfig(12, 100, True, 4, hybrid=True)
@@ -22,25 +22,32 @@ class SimulatedCache:
     """An engine's cache as the prefixes, in full, at whose ends it keeps its state."""
 
     config: CacheConfig
-    kept: set[tuple[int, ...]] = field(default_factory=set)
+    kept: dict[tuple[int, ...], None] = field(default_factory=dict)
+    """The one that was used last is the last one."""
+    room: int | None = None
+    """Number of states before the oldest are evicted."""
 
     def compute(self, prompt: list[int]) -> int:
         """Compute a prompt; returns the tokens of it that were cached."""
         whole, unit = tuple(prompt), self.config.match_unit
         hits = (end for end in range(unit, len(whole), unit) if whole[:end] in self.kept)
         cached = max(hits, default=0)
-        self._keep(whole)
-        if end := (len(whole) - 1) // unit * unit:
-            self.kept.add(whole[:end])
+        self._keep(whole, cached, (len(whole) - 1) // unit * unit)
         return cached
 
     def generate(self, prompt: list[int], output: list[int]) -> None:
         """Generate after it."""
         self._keep((*prompt, *output)[:-1])
 
-    def _keep(self, known: tuple[int, ...]) -> None:
+    def _keep(self, known: tuple[int, ...], *ends: int) -> None:
         block = self.config.block_size
-        self.kept |= {known[:end] for end in range(block, len(known) + 1, block)}
+        for end in (*range(block, len(known) + 1, block), *ends):
+            if end:
+                self.kept.pop(known[:end], None)
+                self.kept[known[:end]] = None
+        if self.room is not None:
+            for oldest in list(self.kept)[: -self.room]:
+                del self.kept[oldest]
 
 
 def ids(most: int) -> st.SearchStrategy[list[int]]:
@@ -94,6 +101,47 @@ def test_the_last_token_of_a_prompt_is_computed_always(config: CacheConfig, cach
     ideal.send([1] * 60).answered([1])
     assert ideal.send([1] * 49).cacheable == cacheable
     assert ideal.send([1] * 48).cacheable == max(0, cacheable - config.block_size)
+
+
+@given(configs, requests)
+def test_what_is_forgotten_to_make_room_is_what_the_engine_evicted_before(
+    config: CacheConfig, requests: list[tuple[int, int, list[int], list[int]]]
+) -> None:
+    ideal, known = IdealCache(config), [[]]
+    ideal.most = 12
+    engine = SimulatedCache(config, room=ideal.most)
+    for which, kept, new, output in requests:
+        prompt = known[which % len(known)][:kept] + new
+        lookup = ideal.send(prompt)
+        assert lookup.cacheable >= engine.compute(prompt)
+        engine.generate(prompt, output)
+        lookup.answered(output)
+        known.append(prompt + output)
+
+
+def test_the_states_of_any_number_of_conversations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.engine.ideal_cache.MOST_STATES", 500)
+    ideal = IdealCache(ATTENTION)
+    old = Chain(ideal, "")
+    old.send([0] * 40).answered([0])
+    for number in range(1, 1001):
+        shared = [0] * 20
+        lookup = ideal.send(shared + [number] * 100)
+        assert lookup.cacheable == 20
+        lookup.answered([number] * 9)
+        assert len(ideal.kept) + len(ideal.older) < 2 * (500 + 40)
+    assert ideal.send([1] * 40).cacheable == 0  # it is not what was sent
+    assert ideal.send([0] * 20 + [1] * 100).cacheable == 20  # of the first conversation, only this is used
+    assert old.send([0] * 60).cacheable == 20
+
+
+def test_requests_in_flight_while_room_is_made_may_still_be_served_by_each_other() -> None:
+    ideal = IdealCache(ATTENTION)
+    ideal.most = 10
+    first = ideal.send([1] * 40)
+    second = ideal.send([1] * 40)
+    assert ideal.older
+    assert [each.cacheable for each in (first, second)] == [36, 36]
 
 
 def test_what_was_refused_was_never_computed() -> None:
