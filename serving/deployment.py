@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import re
 import time
@@ -16,13 +17,13 @@ import msgspec
 from serving.admission import replicas_of
 from serving.endpoints import running_endpoint
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
-from serving.engine.endpoint import BUSY_S, Endpoint
+from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu, GpuReport, read_gpus
 from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.start_phases import list_phases
 from serving.engine.watchdog import patience_for, watch
-from serving.errors import EngineDead, ServerFailed
+from serving.errors import ServerFailed
 from serving.gpu_check import divide_gpus, require_gpus
 from serving.hub import found, require_hub
 from serving.meter import LedgerRow, Meter, Spending
@@ -31,6 +32,7 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.options import ServiceOptions
 from serving.reconciliation import Reconciliation, TokenSums
+from serving.restarts import Restarts
 from serving.sizing import size_model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Counters, Prices
@@ -38,11 +40,8 @@ from serving.weights import prepare
 
 Say = Callable[[str], None]
 
-MOST_RESTARTS, RESTART_PERIOD_S = 3, 3600.0
-"""Number of restarts of an engine that are allowed within a period (in seconds). After them its next death
-ends the run. A job of 100 hours thus survives a rare fault at any time. An engine that dies every few minutes
-would spend most of its time on starts, which take minutes each, and play the same episodes again and again.
-"""
+OUTAGE_NEWS_S = 60.0
+"""Least seconds between two lines about an engine that does not answer."""
 
 
 class Deployment:
@@ -52,6 +51,7 @@ class Deployment:
         endpoint: its address.
         server: the server that we started; `None` for one that others run.
         replicas: the engine's replicas, shared by all clients.
+        restarts: the restarts of our server; `None` for one that others run.
     """
 
     def __init__(
@@ -72,10 +72,9 @@ class Deployment:
         self._tokenizer = tokenizer
         self._say = say
         self._waiting = waiting
-        self._restart: asyncio.Task[float] | None = None
-        self._restarts: list[float] = []
-        """Start of each restart, in monotonic seconds."""
-        self._termination: asyncio.Future[None] | None = None
+        self.restarts = None if server is None else Restarts(server, self._start_again, say)
+        self._outage_news = -math.inf
+        """Monotonic time of the last line about an engine that does not answer."""
         self._engines: list[Engine] = []
         self._models: list[Model] = []
         self._reconciliations = TokenSums(model_config.name, ours=server is not None)
@@ -115,7 +114,8 @@ class Deployment:
         model_config = self.model_config
         if context is not None and context < model_config.context:
             model_config = msgspec.structs.replace(model_config, context=context)
-        async with self._engine(meter, self.recover) as engine:
+        self._reconciliations.add(meter)
+        async with self._engine(meter, self.restarts.recover if self.restarts else None) as engine:
             model = Model(
                 model_config, engine, self._tokenizer, self.replicas, admission, self._options.token_ids
             )
@@ -136,51 +136,25 @@ class Deployment:
         """Number of conversations that wait for room in the prefix cache."""
         return sum(replica.waiting for replica in self.replicas)
 
-    async def recover(self, since: float) -> bool:
-        """Start our server again if it died; see `engine.client.Recover`.
-
-        Raises:
-            ServerFailed: it does not start again.
-            EngineDead: it has died too often; see `MOST_RESTARTS`.
-        """
-        if self.server is None:
-            return False
-        last = self._restart
-        if last is None or last.done():
-            # A live server may be too busy to answer at once; the watchdog decides whether it hangs.
-            patience_s = BUSY_S if self.server.alive else 1.0
-            # Another request may have restarted it meanwhile. A restart that failed is not tried again.
-            if (
-                not await self.server.endpoint.healthy(patience_s)
-                and self._restart is last
-                and (last is None or last.exception() is None)
-            ):
-                self._count_restart(self.server)
-                self._restart = asyncio.create_task(self._start_again(self.server))
-        # The deployment owns the task: the request that found the server dead may time out.
-        return self._restart is not None and await asyncio.shield(self._restart) > since
-
     async def hung(self, patience_s: float) -> None:
         """End all waiting requests and our server. The first of these requests restarts it.
 
         Args:
             patience_s: how long the engine showed no progress, in seconds.
         """
-        if self.server is not None:
+        if self.restarts:
             self._say(
                 f"the engine hangs: requests run, and it showed no progress for {patience_s:g} s; it is"
                 f" stopped, and the next limit is {2 * patience_s:g} s"
             )
-            self._termination = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
-            await asyncio.shield(self._termination)
+            await self.restarts.kill()
         for engine in self._engines:
             engine.give_up()
 
     async def close(self) -> None:
         """Abort a restart in progress."""
-        if self._restart is not None:
-            self._restart.cancel()
-            await asyncio.gather(self._restart, return_exceptions=True)
+        if self.restarts:
+            await self.restarts.close()
 
     async def reconciliation(self, *, in_passing: bool = False) -> Reconciliation | None:
         """Compare the ledgers of all clients with the engine's counters; `None` if it has no counters.
@@ -192,23 +166,30 @@ class Deployment:
         """
         if self.model_config.hosted:
             return None
-        before, restart = self._reconciliations.sums(), self._restart
+        before = self._reconciliations.sums()
+        restart = self.restarts.latest if self.restarts else None
         try:
             counters = await read_counters(self.endpoint)
         except ServerFailed:
             return None
-        if self._restart is not restart:
+        if self.restarts and self.restarts.latest is not restart:
             return None
         return self._reconciliations.reconciliation(counters, before, in_passing=in_passing)
 
     @asynccontextmanager
     async def _engine(self, meter: Meter, recover: Recover | None) -> AsyncIterator[Engine]:
         """Open a connection to the engine, metered and watched, after it has answered a first request."""
-        retry = RetryPolicy(timeout_s=self._options.request_timeout_s)
+        options = self._options
         engine = Engine(
-            self.endpoint, self.model_config.name, meter, retry, recover, hosted=self.model_config.hosted
+            self.endpoint,
+            self.model_config.name,
+            meter,
+            RetryPolicy(timeout_s=options.request_timeout_s, outage_s=options.outage_timeout_s),
+            recover,
+            alone=self.restarts.alone if self.restarts else None,
+            hosted=self.model_config.hosted,
+            note_outage=self._note_outage,
         )
-        self._reconciliations.add(meter)
         self._engines.append(engine)
         try:
             if not self.model_config.hosted:
@@ -218,34 +199,20 @@ class Deployment:
             self._engines.remove(engine)
             await engine.close()
 
-    def _count_restart(self, server: VllmServer) -> None:
-        """Record a restart. Raises `EngineDead` if it is one too many.
-
-        A model over several nodes is not restarted: its parts on the other nodes end with it, and only the
-        job's script can start them.
-        """
-        what, log = (line.strip() for line in server.failure().splitlines()[:2])
-        if (nodes := self.model_config.nodes) > 1:
-            raise EngineDead(
-                f"the engine over {nodes} nodes died: {what}; {log}; the other nodes' logs are in the"
-                " same folder; fix the cause and rerun the same command to resume"
-            )
+    def _note_outage(self, failure: str) -> None:
+        """Say, about once a minute for all clients, that requests wait for an engine."""
         now = time.monotonic()
-        self._restarts = [began for began in self._restarts if now - began < RESTART_PERIOD_S]
-        if len(self._restarts) >= MOST_RESTARTS:
-            minutes = max(round((now - self._restarts[0]) / 60), 1)
-            raise EngineDead(
-                f"the engine died {len(self._restarts) + 1} times in {minutes} min, most recently:"
-                f" {what}; {log}; fix the cause and rerun the same command to resume"
+        if now - self._outage_news >= OUTAGE_NEWS_S:
+            self._outage_news = now
+            limit = f"{self._options.outage_timeout_s:g} s (serving.outage_timeout_s)"
+            self._say(
+                f"no answer from the engine at {self.endpoint} ({failure}); requests wait up to {limit}"
             )
-        self._restarts.append(now)
 
-    async def _start_again(self, server: VllmServer) -> float:
-        """Restart the server. Returns the time at which it was ready."""
-        if self._termination is not None:  # requests learn of the server's end before it is complete
-            await self._termination
-        self._say(f"the engine died ({server.failure().splitlines()[0]}); restarting it")
-        await server.stop()
+    async def _start_again(self) -> None:
+        """Start the server after its death, and wait until it answers. Raises `ServerFailed`."""
+        server = self.server
+        assert server is not None
         self._reconciliations.begin(Counters())  # before the new server gets a request; it counts from zero
         for replica in self.replicas:
             if replica.ideal is not None:
@@ -253,10 +220,15 @@ class Deployment:
         for model in self._models:
             model.forget_cache()
         await _start(server, self._say, lambda line: self._waiting(f"starting vLLM again, {line}"))
+
+        async def require_alive(since: float) -> bool:
+            server.require_alive()
+            return False
+
         meter = Meter(lambda row: None, self.model_config.prices)
-        async with self._engine(meter, None):
+        self._reconciliations.add(meter, is_client=False)
+        async with self._engine(meter, require_alive):
             self._reconciliations.leave_out(meter.total)
-        return time.monotonic()
 
 
 @lru_cache(maxsize=4)

@@ -8,6 +8,7 @@ import msgspec
 
 START_TIMEOUT_S = 1800.0
 REQUEST_TIMEOUT_S = 1800.0
+OUTAGE_TIMEOUT_S = 900.0
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
@@ -30,6 +31,9 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: Seconds = START_TIMEOUT_S
     #: Seconds that one request may take.
     request_timeout_s: Seconds = REQUEST_TIMEOUT_S
+    #: Seconds that a request may wait in all for a server that others run and that does not answer or answers
+    #: with status 5xx, and for rate limits. A server of ours is restarted instead.
+    outage_timeout_s: Seconds = OUTAGE_TIMEOUT_S
     #: Seconds without progress while requests run after which the engine counts as hung; each hang doubles
     #: them. `None`: one per 1,000 tokens of context, at least 60 (on a CPU 180).
     hang_timeout_s: Seconds | None = None

@@ -81,11 +81,13 @@ class TokenSums:
         self._model = model
         self._ours = ours
         self._meters: list[Meter] = []
+        self._clients = 0
         self.begin(Counters())
 
-    def add(self, meter: Meter) -> None:
-        """Include another client's requests."""
+    def add(self, meter: Meter, *, is_client: bool = True) -> None:
+        """Include another meter's requests: a client's, with a ledger, or our own."""
         self._meters.append(meter)
+        self._clients += is_client
 
     def begin(self, engine: Counters) -> None:
         """Restart the counts now, with the engine's counters at `engine`."""
@@ -112,7 +114,7 @@ class TokenSums:
             ours=self._ours,
             since=self._since,
             time=before.time,
-            clients=len(self._meters),
+            clients=self._clients,
             in_passing=in_passing,
         )
 

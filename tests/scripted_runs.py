@@ -71,7 +71,7 @@ async def scripted_model(
     rows: list[LedgerRow] = []
     with ScriptedEngine(tokenizer, script, model=model_config.name) as server:
         server.answers_probes = False
-        retry = RetryPolicy(tries=2, first_wait_s=0.0)
+        retry = RetryPolicy(tries=2, first_wait_s=0.001, outage_s=0.0015)  # two tries, whatever fails
         meter, hook = Meter(rows.append, model_config.prices), recover and recover(server)
         engine = Engine(server.endpoint, model_config.name, meter, retry, hook)
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import itertools
 import random
@@ -22,12 +23,19 @@ from serving.engine.one_try import Send, TryFailed, try_once
 from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import READINESS, LedgerRow, Meter, Status
-from serving.options import REQUEST_TIMEOUT_S
+from serving.options import OUTAGE_TIMEOUT_S, REQUEST_TIMEOUT_S
 from serving.usage import Usage
 
 Recover = Callable[[float], Awaitable[bool]]
 """Called when a connection was lost, with the monotonic time at which the try started. Returns whether the
 engine was restarted since then."""
+
+MOST_DEATHS = 3
+"""Number of deaths of the engine after which a request that was in flight at each of them is not sent again.
+After the last but one, such requests are sent one at a time: only one that kills the engine is given up."""
+
+NEWS_S = 10.0
+"""Seconds that a request waits for an engine before it reports that."""
 
 T = TypeVar("T", bound=Answer)
 
@@ -36,22 +44,24 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how patiently a request is tried again.
 
     Attributes:
-        tries: maximum number of tries; waits for rate limits do not count.
+        tries: maximum number of tries that fail for a reason which a longer wait does not change.
         first_wait_s: wait before the first retry; doubles with each further one, up to `longest_wait_s`.
         timeout_s: longest wait for one answer; a request that exceeds it is dropped and tried again.
-        rate_limit_s: longest total time that rate limits may delay one request.
+        outage_s: longest total wait of one request for an engine that is away, and for rate limits.
     """
 
     tries: int = 5
     first_wait_s: float = 0.5
     longest_wait_s: float = 20.0
     timeout_s: float = REQUEST_TIMEOUT_S
-    rate_limit_s: float = 900.0
+    outage_s: float = OUTAGE_TIMEOUT_S
 
     def wait_s(self, retry: int) -> float:
         """Return the seconds before retry number `retry` (from 1), with jitter so that episodes do not return
         at once."""
-        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (retry - 1)) * random.uniform(0.75, 1.25)
+        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(retry - 1, 30)) * random.uniform(
+            0.75, 1.25
+        )
 
 
 class Record(Protocol):
@@ -104,7 +114,9 @@ class Engine:
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
         recover: see `Recover`; `None` if the engine cannot be restarted.
+        alone: held by a request that may have killed the engine, over all clients; see `MOST_DEATHS`.
         hosted: whether it is a hosted service; only a vLLM server reports its health.
+        note_outage: called with the reason at each failed try of a request that waits for the engine.
     """
 
     def __init__(
@@ -114,14 +126,18 @@ class Engine:
         meter: Meter,
         retry: RetryPolicy | None = None,
         recover: Recover | None = None,
+        alone: asyncio.Lock | None = None,
         hosted: bool = False,
+        note_outage: Callable[[str], None] = lambda reason: None,
     ) -> None:
         self.endpoint = endpoint
         self.model = model
         self.meter = meter
         self._retry = retry or RetryPolicy()
         self._recover = recover
+        self._alone = alone or asyncio.Lock()
         self._hosted = hosted
+        self._note_outage = note_outage
         self._not_before = 0.0
         self._waiting: dict[asyncio.Timeout, int | None] = {}
         self._client = endpoint.client(self._retry.timeout_s)
@@ -208,48 +224,59 @@ class Engine:
         return functools.partial(self._client.post, f"{self.endpoint.base_url}/{path}", content, headers)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
-        failures, queued_s = 0, 0.0
+        deaths = failures = 0
+        waited_s = 0.0
         for number in itertools.count():
             # A loop, since another request may prolong the wait meanwhile.
             while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(wait_s)
-            started = time.monotonic()
-            row = functools.partial(self._record, request, number, started)
-            try:
-                with self.meter.reservation(request.prompt_bound, request.max_tokens):
-                    answer, usage = await self._try(request)
-            except TryFailed as error:
-                row(error.status, error.usage, error)
-                if error.after_s is not None:
-                    queued_s += error.after_s
-                    if queued_s <= self._retry.rate_limit_s:
-                        # The rate limit is the account's: it delays every request, not only this one.
-                        self._not_before = max(self._not_before, time.monotonic() + error.after_s)
-                        continue
-                failures += 1
+            async with self._alone if deaths == MOST_DEATHS - 1 else contextlib.nullcontext():
+                started = time.monotonic()
+                row = functools.partial(self._record, request, number, started)
+                try:
+                    with self.meter.reservation(request.prompt_bound, request.max_tokens):
+                        answer, usage = await self._try(request)
+                except TryFailed as failure:
+                    row(failure.status, failure.usage, failure)
+                    error = failure
+                except (ContextOverflow, RequestRefused) as refusal:
+                    row("overflow" if isinstance(refusal, ContextOverflow) else "failed", Usage(), refusal)
+                    raise
+                except asyncio.CancelledError as end:
+                    row("aborted", None, end)
+                    raise
+                else:
+                    return EngineResponse(answer, usage, time.monotonic() - started, request.id, row)
                 if (
                     error.lost
                     and self._recover is not None
                     and await without_restart(self._recover(started), started)
                 ):
+                    deaths += error.usage != Usage()  # zero if it was never sent
+                    if deaths == MOST_DEATHS:
+                        text = f"the engine died {deaths} times while it had this request"
+                        raise RequestFailed(f"{text}, most recently: {error}") from error
                     continue
-                if error.hung or failures >= self._retry.tries:
-                    # Other requests to a hosted model may still succeed.
-                    lost = error.lost and not self._hosted
-                    if error.hung or (lost and not await self.endpoint.healthy(BUSY_S)):
-                        raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
-                    raise RequestFailed(
-                        f"a request failed {failures} times, most recently: {error}"
-                    ) from error
-                await asyncio.sleep(self._retry.wait_s(failures))
-            except (ContextOverflow, RequestRefused) as error:
-                row("overflow" if isinstance(error, ContextOverflow) else "failed", Usage(), error)
-                raise
-            except asyncio.CancelledError as error:
-                row("aborted", None, error)
-                raise
+            wait_s = self._retry.wait_s(number + 1)
+            if error.after_s is not None or (error.away and not (error.lost and self._recover)):
+                waited_s += error.after_s or wait_s
+                is_over = waited_s > self._retry.outage_s
             else:
-                return EngineResponse(answer, usage, time.monotonic() - started, request.id, row)
+                failures += 1
+                is_over = error.hung or failures >= self._retry.tries
+            if is_over:
+                # Other requests to a hosted model may still succeed.
+                lost = error.lost and not self._hosted
+                if error.hung or (lost and not await self.endpoint.healthy(BUSY_S)):
+                    raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
+                raise RequestFailed(f"a request failed {number + 1} times, most recently: {error}") from error
+            if error.after_s is not None:
+                # The rate limit is the account's: it delays every request, not only this one.
+                self._not_before = max(self._not_before, time.monotonic() + error.after_s)
+                continue
+            if error.away and waited_s > NEWS_S:
+                self._note_outage(str(error))
+            await asyncio.sleep(wait_s)
         raise AssertionError("unreachable: every try returns, raises or goes on")
 
     def _record(

@@ -144,7 +144,7 @@ class Trial:
         file.write_text(model_text())
         arguments = (
             *("run", WORLD, *SCHEDULE[1:], f"run.dir={self.run}", f"model.name={file}"),
-            *(f"serving.url={self.engine.endpoint}", "run.drain_s=1"),
+            *(f"serving.url={self.engine.endpoint}", "serving.outage_timeout_s=2", "run.drain_s=1"),
         )
         programs = f"{_programs(self.folder)}:{os.environ['PATH']}"
         variables: dict[str, str | None] = {"TMPDIR": str(self.folder / "scratch"), "PATH": programs}

@@ -232,6 +232,11 @@ if pathlib.Path(sys.argv[0] + ".started").exists():
     {then}
 pathlib.Path(sys.argv[0] + ".started").touch()
 """
+FAIL_ONCE = """file = pathlib.Path(sys.argv[0] + ".failed")
+    if not file.exists():
+        file.touch()
+        sys.exit('error: no memory left')"""
+DIES_ONCE_MORE = ONCE.format(then=FAIL_ONCE) + HEALTHY
 DIES_AGAIN = ONCE.format(then="sys.exit('error: no memory left')") + HEALTHY
 HANGS = ONCE.format(then="time.sleep(1000)") + HEALTHY
 
@@ -279,7 +284,7 @@ class TestRecovery:
     async def test_a_server_that_is_well_is_left_alone(self, service_of: Any) -> None:
         service, server, said = await service_of()
         pid = server.pid
-        assert not await service.recover(self.now())
+        assert not await service.restarts.recover(self.now())
         assert (server.pid, said) == (pid, [])
 
     async def test_a_dead_one_is_started_again_once_for_all_who_ask(self, service_of: Any) -> None:
@@ -289,7 +294,7 @@ class TestRecovery:
         replica.ideal.send([1] * 9)
         since = self.now()
         await self.kill(server)
-        assert await asyncio.gather(*(service.recover(since) for _ in range(5))) == [True] * 5
+        assert await asyncio.gather(*(service.restarts.recover(since) for _ in range(5))) == [True] * 5
         assert await server.endpoint.healthy()
         line, ready = said
         assert ready.startswith("vLLM is ready after ")
@@ -303,10 +308,10 @@ class TestRecovery:
         service, server, _ = await service_of()
         since = self.now()
         await self.kill(server)
-        assert await service.recover(since)
+        assert await service.restarts.recover(since)
         pid = server.pid
-        assert await service.recover(since)
-        assert not await service.recover(self.now())  # a loss of its own, and the server is well
+        assert await service.restarts.recover(since)
+        assert not await service.restarts.recover(self.now())  # a loss of its own, and the server is well
         assert server.pid == pid
 
     async def test_accounts_begin_anew_without_the_request_that_shows_it_to_be_ready(
@@ -315,44 +320,46 @@ class TestRecovery:
         service, server, _ = await service_of()
         began = time.time()
         await self.kill(server)
-        assert await service.recover(self.now())
+        assert await service.restarts.recover(self.now())
         reconciliation = await service.reconciliation()
         assert reconciliation is not None
         assert (reconciliation.ledger, reconciliation.unreported) == (Counters(), 0)
         assert reconciliation.since > began
+        assert reconciliation.clients == 0
         # The stand-in counts nothing at all, not even that request.
         assert reconciliation.engine == Counters(prompt=-1, generated=-1)
 
     async def test_a_death_after_the_last_restart_is_the_last(
         self, service_of: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("serving.deployment.MOST_RESTARTS", 1)
+        monkeypatch.setattr("serving.restarts.MOST_RESTARTS", 1)
         service, server, said = await service_of()
         since = self.now()
         await self.kill(server)
-        assert await service.recover(since)
+        assert await service.restarts.recover(since)
         since = self.now()
         await self.kill(server)
         for _ in range(2):  # later requests get the same answer
             with pytest.raises(
                 EngineDead,
-                match=r"^the engine died 2 times in \d+ min, most recently: the server of model 'tiny-random'"
-                r" was killed by SIGKILL: .*; log: \S+; fix the cause and rerun the same command to resume$",
+                match=r"^the engine died 2 times, each within 30 min of its start, most recently: the server"
+                r" of model 'tiny-random' was killed by SIGKILL: .*; log: \S+; fix the cause and rerun the"
+                r" same command to resume$",
             ):
-                await service.recover(since)
+                await service.restarts.recover(since)
         assert not server.alive
         assert sum("restarting it" in line for line in said) == 1
 
-    async def test_restarts_of_an_earlier_hour_do_not_count(
+    async def test_deaths_before_a_long_uptime_do_not_count(
         self, service_of: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("serving.deployment.MOST_RESTARTS", 1)
-        monkeypatch.setattr("serving.deployment.RESTART_PERIOD_S", 0.0)  # each is of an earlier one at once
+        monkeypatch.setattr("serving.restarts.MOST_RESTARTS", 1)
+        monkeypatch.setattr("serving.restarts.LONG_UPTIME_S", 0.0)  # each uptime is longer
         service, server, said = await service_of()
         for _ in range(2):
             since = self.now()
             await self.kill(server)
-            assert await service.recover(since)
+            assert await service.restarts.recover(since)
         assert sum("restarting it" in line for line in said) == 2
 
     async def test_a_hang_is_reported_with_the_patience_before_and_after(self, service_of: Any) -> None:
@@ -364,35 +371,55 @@ class TestRecovery:
             "the engine hangs: requests run, and it showed no progress for 90 s; it is stopped, and"
             " the next limit is 180 s"
         ]
-        assert await service.recover(since)
+        assert await service.restarts.recover(since)
         assert server.alive
 
     async def test_it_goes_on_when_the_request_that_began_it_is_given_up(self, service_of: Any) -> None:
         service, server, _ = await service_of()
         since = self.now()
         await self.kill(server)
-        first = asyncio.create_task(service.recover(since))
+        first = asyncio.create_task(service.restarts.recover(since))
         while not server.alive:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         first.cancel()
-        assert await service.recover(since)
+        assert await service.restarts.recover(since)
         assert first.cancelled()
 
-    async def test_all_who_ask_are_told_when_it_does_not_start(self, service_of: Any) -> None:
-        service, server, _ = await service_of(DIES_AGAIN)
+    async def test_a_start_that_fails_is_tried_again(
+        self, service_of: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("serving.restarts.PAUSE_S", 0.0)
+        service, server, said = await service_of(DIES_ONCE_MORE)
+        since = self.now()
+        await self.kill(server)
+        assert await service.restarts.recover(since)
+        assert await server.endpoint.healthy()
+        died, failed, _ = said
+        assert "was killed by SIGKILL" in died
+        assert failed.startswith("the restart failed (the server of model 'tiny-random' ended with status")
+        assert failed.endswith("error: no memory left); restarting it")
+
+    async def test_all_who_ask_are_told_when_it_does_not_start(
+        self, service_of: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("serving.restarts.PAUSE_S", 0.0)
+        monkeypatch.setattr("serving.restarts.MOST_RESTARTS", 2)
+        service, server, said = await service_of(DIES_AGAIN)
         since = self.now()
         await self.kill(server)
         for outcome in await asyncio.gather(
-            *(service.recover(since) for _ in range(3)), return_exceptions=True
+            *(service.restarts.recover(since) for _ in range(3)), return_exceptions=True
         ):
-            assert isinstance(outcome, ServerFailed)
-            assert "error: no memory left" in str(outcome)
+            assert isinstance(outcome, EngineDead)
+            assert str(outcome).startswith("the engine died 3 times, each within 30 min of its start")
+            assert "error: no memory left; log: " in str(outcome)
+        assert len(said) == 2
 
     async def test_closing_gives_a_restart_up_and_leaves_nothing(self, service_of: Any) -> None:
         service, server, _ = await service_of(HANGS)
         since = self.now()
         await self.kill(server)
-        waiting = asyncio.create_task(service.recover(since))
+        waiting = asyncio.create_task(service.restarts.recover(since))
         while not server.alive:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
         root = psutil.Process(server.pid)
@@ -403,4 +430,4 @@ class TestRecovery:
 
     async def test_somebody_elses_server_is_not_started(self, tiny_model_config: ModelConfig) -> None:
         service = Deployment(tiny_model_config, ServiceOptions(), Endpoint("http://127.0.0.1:9/v1"))
-        assert not await service.recover(0.0)
+        assert service.restarts is None

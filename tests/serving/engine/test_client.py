@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -35,7 +36,8 @@ from tests.clocks import Clock
 from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine
 
-FAST = RetryPolicy(tries=3, first_wait_s=0.0, timeout_s=HANGS_S)
+FAST = RetryPolicy(tries=3, first_wait_s=0.001, longest_wait_s=0.001, timeout_s=HANGS_S)
+BRIEF = msgspec.structs.replace(FAST, outage_s=0.01)
 PRICES = Prices(uncached=1.0, cached=0.1, output=10.0)
 PROMPT = list(range(100, 170))
 OK = scripted.say("done")
@@ -44,8 +46,10 @@ OK = scripted.say("done")
 class Rig:
     """A scripted engine with a client and the rows it wrote."""
 
-    def __init__(self, server: ScriptedEngine, engine: Engine, rows: list[LedgerRow]) -> None:
-        self.server, self.engine, self.rows = server, engine, rows
+    def __init__(
+        self, server: ScriptedEngine, engine: Engine, rows: list[LedgerRow], noted: list[str]
+    ) -> None:
+        self.server, self.engine, self.rows, self.noted = server, engine, rows, noted
 
     async def complete(self, **options: Any) -> EngineResponse[TokenCompletion]:
         settings = {"max_tokens": 50, "labels": {"episode": "1"}, **options}
@@ -73,12 +77,13 @@ def serve(tiny_tokenizer: ChatTokenizer) -> Callable[..., Any]:
         recover: Callable[[ScriptedEngine], Recover] | None = None,
     ) -> AsyncIterator[Rig]:
         rows: list[LedgerRow] = []
+        noted: list[str] = []
         with ScriptedEngine(tiny_tokenizer, script) as server:
             hook = recover(server) if recover else None
             meter = Meter(rows.append, PRICES, Spending(cap_usd))
-            engine = Engine(server.endpoint, "tiny-random", meter, retry, hook)
+            engine = Engine(server.endpoint, "tiny-random", meter, retry, hook, note_outage=noted.append)
             try:
-                yield Rig(server, engine, rows)
+                yield Rig(server, engine, rows, noted)
             finally:
                 await engine.close()
 
@@ -155,10 +160,46 @@ async def test_an_answer_aborted_by_a_shutdown_is_wasted_with_its_tokens(serve: 
 
 
 async def test_a_lasting_fault_ends_as_failed_after_all_tries(serve: Any) -> None:
-    async with serve(lambda request: scripted.refuse(500, "out of luck")) as rig:
-        with pytest.raises(RequestFailed, match=r"3 times, most recently: status 500: out of luck"):
+    async with serve(lambda request: scripted.GARBAGE) as rig:
+        with pytest.raises(RequestFailed, match=r"3 times, most recently: the answer lacks a required field"):
             await rig.complete()
         assert [row.retry for row in rig.rows] == [0, 1, 2]
+        assert rig.noted == []
+
+
+AWAY = [scripted.refuse(503, "full"), scripted.refuse(500, "internal"), scripted.DROP]
+
+
+async def test_an_engine_that_is_away_is_waited_for_longer_than_a_few_tries(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.engine.client.NEWS_S", 0.0)
+    async with serve([*AWAY * 4, OK]) as rig:
+        await rig.complete()
+        assert rig.statuses == ["failed"] * 12 + ["ok"]
+        assert rig.noted[:2] == ["status 503: full", "status 500: internal"]
+        assert len(rig.noted) == 12
+
+
+@pytest.mark.parametrize("answer", AWAY)
+async def test_an_engine_that_is_away_is_waited_for_a_bounded_time(serve: Any, answer: Answer) -> None:
+    async with serve(lambda request: answer, retry=BRIEF) as rig:
+        with pytest.raises(RequestFailed, match=r"failed \d+ times, most recently: "):
+            await rig.complete()
+        assert len(rig.rows) > 3
+        assert rig.noted == []  # it took no time
+
+
+async def test_an_engine_of_ours_that_answers_with_errors_is_not_waited_for(serve: Any) -> None:
+    def hook(server: ScriptedEngine) -> Recover:
+        async def recover(began: float) -> bool:
+            return False  # it is well
+
+        return recover
+
+    async with serve(lambda request: AWAY[1], recover=hook) as rig:
+        with pytest.raises(RequestFailed, match=r"3 times, most recently: status 500"):
+            await rig.complete()
 
 
 async def test_waits_between_tries_grow_up_to_a_limit() -> None:
@@ -261,8 +302,8 @@ async def test_of_a_hosted_model_one_request_s_failures_say_nothing_of_the_other
 ) -> None:
     with ScriptedEngine(tiny_tokenizer, []) as server:
         endpoint = server.endpoint
-    engine = Engine(endpoint, "tiny-random", Meter(lambda row: None, PRICES), FAST, hosted=True)
-    with pytest.raises(RequestFailed, match="failed 3 times"):
+    engine = Engine(endpoint, "tiny-random", Meter(lambda row: None, PRICES), BRIEF, hosted=True)
+    with pytest.raises(RequestFailed, match=r"failed \d+ times"):
         await engine.complete(Prompt(PROMPT), max_tokens=1, labels={})
     await engine.close()
 
@@ -310,18 +351,18 @@ async def test_rate_limits_do_not_use_up_the_tries(serve: Any) -> None:
 
 
 async def test_rate_limits_hold_a_request_back_for_a_bounded_time(serve: Any) -> None:
-    retry = RetryPolicy(tries=2, first_wait_s=0.0, rate_limit_s=0.2)
+    retry = RetryPolicy(tries=2, first_wait_s=0.0, outage_s=0.25)
     async with serve(lambda request: scripted.rate_limit(0.1), retry=retry) as rig:
         with pytest.raises(RequestFailed, match="rate limit"):
             await rig.complete()
-        assert len(rig.rows) == 4
+        assert len(rig.rows) == 3
 
 
 async def test_a_dead_engine_is_told_from_a_failing_one(serve: Any) -> None:
-    async with serve([scripted.DEATH]) as rig:
+    async with serve([scripted.DEATH], retry=BRIEF) as rig:
         with pytest.raises(EngineDead, match="is gone"):
             await rig.complete()
-        assert rig.statuses == ["failed"] * 3
+        assert set(rig.statuses) == {"failed"}
 
 
 async def test_an_engine_that_was_started_again_gets_the_request_again(serve: Any) -> None:
@@ -340,6 +381,51 @@ async def test_an_engine_that_was_started_again_gets_the_request_again(serve: An
         await rig.complete()
         assert rig.statuses == ["failed", "ok"]
         assert len(asked) == 1
+
+
+async def test_a_request_that_kills_the_engine_each_time_is_given_up_alone(serve: Any) -> None:
+    events: list[str] = []
+    deadly = [1] * 20
+
+    def script(request: Request) -> Answer:
+        events.append("sent")
+        if list(request.prompt) == deadly:
+            return scripted.DEATH
+        return OK if deaths >= 2 else scripted.HANG
+
+    deaths = 0
+
+    def hook(server: ScriptedEngine) -> Recover:
+        one_at_a_time, ready = asyncio.Lock(), 0.0
+
+        async def recover(began: float) -> bool:
+            nonlocal deaths, ready
+            async with one_at_a_time:
+                if ready < began:
+                    await asyncio.to_thread(server.restart)
+                    deaths, ready = deaths + 1, time.monotonic()
+                    events.clear()
+            return True
+
+        return recover
+
+    async with serve(script, recover=hook) as rig:
+
+        async def complete(prompt: list[int]) -> None:
+            reply = await rig.engine.complete(Prompt(prompt), max_tokens=50, labels={})
+            events.append("answered")
+            reply.record("ok", reply.usage)
+
+        async def kill() -> None:
+            with pytest.raises(RequestFailed, match="the engine died 3 times while it had this request"):
+                await complete(deadly)
+
+        others = [asyncio.create_task(complete([number] * 20)) for number in range(2, 6)]
+        await rig.arrived(4)
+        await asyncio.gather(kill(), *others)
+        assert deaths == 3
+        assert "".join(events).count("sentsent") == 0
+        assert rig.statuses.count("ok") == 4
 
 
 async def test_the_hook_is_not_asked_when_the_engine_still_speaks(serve: Any) -> None:

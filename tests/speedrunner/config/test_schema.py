@@ -146,6 +146,7 @@ class TestDifferences:
             "serving.port",
             "serving.start_timeout_s",
             "serving.request_timeout_s",
+            "serving.outage_timeout_s",
             "serving.hang_timeout_s",
             "serving.admission",
             "serving.check",

@@ -141,7 +141,7 @@ async def test_a_run_that_is_killed_there_goes_on_to_the_same_policies(
 
     run.server.script = mortal
     with pytest.raises(EngineDead):
-        await run.play()
+        await run.play("serving.outage_timeout_s=0.1")
     run.server.script = school
     run.server.restart()
     await run.play()

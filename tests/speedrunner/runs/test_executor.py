@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from serving.engine.client import RetryPolicy
 from serving.errors import EngineDead, InvalidModelConfig, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
@@ -211,10 +210,7 @@ class TestFaults:
         await run.play()
         assert sum(row.termination.is_fault for row in run.data.episodes) == 7
 
-    async def test_a_dead_engine_stops_the_run_and_it_goes_on_with_another(
-        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(RetryPolicy, "wait_s", lambda policy, retry: 0.0)
+    async def test_a_dead_engine_stops_the_run_and_it_goes_on_with_another(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN))
 
         def die(request: Request) -> Answer:
@@ -225,7 +221,7 @@ class TestFaults:
 
         run.server.script = script(die, LEARN)
         with pytest.raises(EngineDead, match=r"the engine at http://127\.0\.0\.1:\d+/v1 is gone"):
-            await run.play()
+            await run.play("serving.outage_timeout_s=0.1")
         before = keys(run.data)
         run.server.script = script(walker, LEARN)
         run.server.restart()

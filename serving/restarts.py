@@ -1,0 +1,115 @@
+"""Restarts of our server: one for all requests that lost it, and only so many."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+
+from serving.engine.endpoint import BUSY_S
+from serving.engine.server import VllmServer
+from serving.errors import EngineDead, ServerFailed
+
+MOST_RESTARTS, LONG_UPTIME_S = 4, 1800.0
+"""Number of restarts in a row, and the seconds of uptime after which the count starts again. A job of 100
+hours thus survives a rare fault at any time. An engine that dies every few minutes would spend most of its
+time on starts, which take up to ten minutes each. A request that kills the engine is given up before it uses
+up the restarts (`engine.client.MOST_DEATHS`)."""
+
+PAUSE_S = 10.0
+"""Seconds between a failed start and the next one: processes of the failed one may still hold GPU memory."""
+
+
+class Restarts:
+    """Starts a server of ours again when it dies.
+
+    Args:
+        start: starts the server and waits until it answers. Raises `ServerFailed`.
+        say: called with a line about each restart.
+
+    Attributes:
+        latest: the latest restart, which returns the monotonic time at which the server was ready.
+        alone: held by a request that may have killed the engine; see `engine.client.Engine`.
+    """
+
+    def __init__(
+        self, server: VllmServer, start: Callable[[], Awaitable[None]], say: Callable[[str], None]
+    ) -> None:
+        self.latest: asyncio.Task[float] | None = None
+        self.alone = asyncio.Lock()
+        self._server = server
+        self._start = start
+        self._say = say
+        self._deaths = 0
+        """Deaths in a row; a failed start is one."""
+        self._ready = time.monotonic()
+        self._killing: asyncio.Future[None] | None = None
+
+    async def recover(self, since: float) -> bool:
+        """Start the server again if it died; see `engine.client.Recover`.
+
+        Raises `EngineDead` if it has died too often.
+        """
+        last = self.latest
+        if last is None or last.done():
+            # A live server may be too busy to answer at once; the watchdog decides whether it hangs.
+            patience_s = BUSY_S if self._server.alive else 1.0
+            # Another request may have restarted it meanwhile. After the last restart there is no other one.
+            if (
+                not await self._server.endpoint.healthy(patience_s)
+                and self.latest is last
+                and (last is None or last.exception() is None)
+            ):
+                self.latest = asyncio.create_task(self._start_again())
+        # This object owns the task: the request that found the server dead may time out.
+        return self.latest is not None and await asyncio.shield(self.latest) > since
+
+    async def kill(self) -> None:
+        """End the server, which hangs. The next request that loses it restarts it."""
+        self._killing = asyncio.ensure_future(asyncio.to_thread(self._server.kill))
+        await asyncio.shield(self._killing)
+
+    async def close(self) -> None:
+        """Abort a restart in progress."""
+        if self.latest is not None:
+            self.latest.cancel()
+            await asyncio.gather(self.latest, return_exceptions=True)
+
+    async def _start_again(self) -> float:
+        """Start the server until it is ready. Returns that time."""
+        if time.monotonic() - self._ready > LONG_UPTIME_S:
+            self._deaths = 0
+        failure, what, pause_s = self._server.failure(), "the engine died", 0.0
+        while True:
+            self._count_death(failure)
+            await asyncio.sleep(pause_s)
+            if self._killing is not None:  # requests learn of the server's end before it is complete
+                await self._killing
+            self._say(f"{what} ({failure.splitlines()[0]}); restarting it")
+            await self._server.stop()
+            try:
+                await self._start()
+            except ServerFailed as error:
+                failure, what, pause_s = str(error), "the restart failed", PAUSE_S
+            else:
+                self._ready = time.monotonic()
+                return self._ready
+
+    def _count_death(self, failure: str) -> None:
+        """Count a death. Raises `EngineDead` if there is no other restart.
+
+        A model over several nodes is not restarted: its parts on the other nodes end with it, and only the
+        job's script can start them.
+        """
+        self._deaths += 1
+        why = "; ".join(line.strip() for line in failure.splitlines()[:2])
+        if (nodes := self._server.model_config.nodes) > 1:
+            raise EngineDead(
+                f"the engine over {nodes} nodes died: {why}; the other nodes' logs are in the same folder;"
+                " fix the cause and rerun the same command to resume"
+            )
+        if self._deaths > MOST_RESTARTS:
+            raise EngineDead(
+                f"the engine died {self._deaths} times, each within {LONG_UPTIME_S / 60:.0f} min of its"
+                f" start, most recently: {why}; fix the cause and rerun the same command to resume"
+            )
