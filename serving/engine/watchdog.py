@@ -17,6 +17,10 @@ log = logging.getLogger(__name__)
 FLOOR_S, CPU_FLOOR_S = 60.0, 180.0
 """Least patience in seconds, on a GPU and on a CPU."""
 
+FIRST_S = 300.0
+"""Least patience in seconds until an engine has produced its first token since its start: vLLM may still
+compile kernels then. An estimate, not measured on a GPU."""
+
 PREFILL_TOKENS_PER_S, CPU_PREFILL_TOKENS_PER_S = 1000, 200
 """Lowest expected speed of a prompt's computation in tokens per second, on GPUs and on a CPU."""
 
@@ -49,7 +53,7 @@ async def watch(
     """Watch an engine while the context lasts.
 
     The patience doubles with each hang: a request that was only slow is sent again, and must not be taken for
-    a hang a second time.
+    a hang a second time. It is at least `FIRST_S` for an engine that has produced nothing since its start.
 
     Args:
         patience_s: how long the engine may show no progress while requests run, in seconds. These are our
@@ -80,10 +84,14 @@ async def watch(
                 if idle or replica not in moved or activity.done.get(replica) != seen.done.get(replica):
                     moved[replica] = now
             seen = activity
-            if any(now - since > allowed_s for since in moved.values()):
-                await on_hang(allowed_s)
-                allowed_s *= 2
-                moved.clear()
+            for replica, since in moved.items():
+                produced, _ = activity.done.get(replica, (0.0, 0.0))
+                limit_s = allowed_s if produced else max(allowed_s, FIRST_S)
+                if now - since > limit_s:
+                    await on_hang(limit_s)
+                    allowed_s = 2 * limit_s
+                    moved.clear()
+                    break
 
     task = asyncio.create_task(watch(), name="watchdog")
     try:

@@ -30,6 +30,11 @@ class Alarm:
             self.rung.set()
 
 
+@pytest.fixture(autouse=True)
+def no_longer_patience_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.engine.watchdog.FIRST_S", 0.0)
+
+
 async def test_counters_that_stand_still_while_requests_run_are_an_alarm(
     tiny_tokenizer: ChatTokenizer,
 ) -> None:
@@ -171,6 +176,19 @@ async def test_patience_doubles_with_each_hang(tiny_tokenizer: ChatTokenizer) ->
         async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
             await alarm.rung.wait()
     assert alarm.patience == [0.1, 0.2, 0.4]
+
+
+async def test_an_engine_gets_longer_for_its_first_token(
+    tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.engine.watchdog.FIRST_S", 0.3)
+    for generated, patience_s in ((0, 0.3), (1, 0.1)):
+        alarm = Alarm()
+        with ScriptedEngine(tiny_tokenizer, []) as engine:
+            engine.generated = generated
+            async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
+                await alarm.rung.wait()
+        assert alarm.patience == [patience_s]
 
 
 @pytest.mark.parametrize(
