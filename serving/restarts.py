@@ -56,7 +56,7 @@ class Restarts:
             patience_s = BUSY_S if self._server.alive else 1.0
             # Another request may have restarted it meanwhile. After the last restart there is no other one.
             if (
-                not await self._server.endpoint.healthy(patience_s)
+                await self._server.endpoint.healthy(patience_s) is False
                 and self.latest is last
                 and (last is None or last.exception() is None)
             ):

@@ -267,7 +267,7 @@ class Engine:
             if is_over:
                 # Other requests to a hosted model may still succeed.
                 lost = error.lost and not self._hosted
-                if error.hung or (lost and not await self.endpoint.healthy(BUSY_S)):
+                if error.hung or (lost and await self.endpoint.healthy(BUSY_S) is False):
                     raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
                 raise RequestFailed(f"a request failed {number + 1} times, most recently: {error}") from error
             if error.after_s is not None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from serving.engine.http import HttpClient, HttpError, HttpResponse
-from serving.errors import ServerFailed
+from serving.errors import ServerFailed, TooManyOpenFiles
 
 BUSY_S = 30.0
 """Longest wait for a live server's answer to a health request, in seconds."""
@@ -64,11 +64,14 @@ class Endpoint:
         """
         return HttpClient(self.base_url.removesuffix("/v1"), self.socket, self.api_key, timeout_s)
 
-    async def healthy(self, timeout_s: float = 5.0) -> bool:
-        """Return whether a server answers here and reports that it is healthy."""
+    async def healthy(self, timeout_s: float = 5.0) -> bool | None:
+        """Return whether a server answers here and reports that it is healthy; `None` if this process cannot
+        ask, because it has too many open files."""
         try:
             async with self.client(timeout_s) as client:
                 return (await client.get("/health")).status == 200
+        except TooManyOpenFiles:
+            return None
         except HttpError:
             return False
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +12,8 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
+
+from serving.errors import TooManyOpenFiles
 
 CONNECT_S = 10.0
 MAX_CONNECTIONS = 1000
@@ -94,6 +98,7 @@ class HttpClient:
 
         Raises:
             HttpError: see its subclasses.
+            TooManyOpenFiles: no connection could be opened for this reason.
         """
         if self._session is None:
             self._session = self._open()
@@ -106,7 +111,9 @@ class HttpClient:
                 whole = await response.read()
                 return HttpResponse(response.status, whole, response.reason or "", response.headers)
         except aiohttp.ClientConnectorError as error:
-            reason = getattr(error, "os_error", None) or error
+            reason = error.os_error
+            if reason.errno in (errno.EMFILE, errno.ENFILE):
+                raise TooManyOpenFiles(_describe_open_files(reason.errno)) from error
             raise NotConnected(getattr(reason, "strerror", None) or str(reason)) from error
         except aiohttp.ConnectionTimeoutError as error:
             raise NotConnected(f"no connection within {CONNECT_S:g} s") from error
@@ -145,6 +152,13 @@ class HttpClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             request_class=_Request,
         )
+
+
+def _describe_open_files(number: int) -> str:
+    if number == errno.ENFILE:
+        return "this machine has too many open files"
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return f"this process has too many open files (limit {soft}): raise `ulimit -n`"
 
 
 class _Request(aiohttp.ClientRequest):

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Activity, read_metrics
-from serving.errors import ServerFailed
+from serving.errors import ServerFailed, TooManyOpenFiles
 
 log = logging.getLogger(__name__)
 
@@ -71,6 +71,8 @@ async def watch(
             now = time.monotonic()
             try:
                 activity = (await read_metrics(endpoint)).activity()
+            except TooManyOpenFiles:
+                continue
             except ServerFailed:
                 # No progress for requests of ours that still wait. Nothing else runs: an engine that starts
                 # again must not be taken for one that hangs.

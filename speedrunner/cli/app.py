@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import resource
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -14,11 +16,16 @@ from speedrunner.cli.commands import COMMANDS
 from speedrunner.cli.lazy_group import PRIVATE, LazyGroup
 from speedrunner.cli.output import say, say_error
 
+OPEN_FILES = 65_536
+"""Open files that a command may have, if the hard limit allows as many. An episode takes a few, and many
+shells allow 1,024. The number is bounded because some programs close every possible one when they start."""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command, by default the process's own. Errors for people are one line and exit status 1."""
     umask = os.umask(PRIVATE)
     os.umask(umask)
+    raise_open_files()
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         make_app().main(given, "speedrunner")
@@ -36,6 +43,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
     finally:
         os.umask(umask)  # the command may have changed it
+
+
+def raise_open_files() -> None:
+    """Raise the limit of open files, for this process and those that it starts."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError, OSError):  # some systems have lower limits of their own
+        resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, OPEN_FILES)), hard))
 
 
 def make_app() -> LazyGroup:

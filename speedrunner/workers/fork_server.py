@@ -99,7 +99,10 @@ class ForkServer:
             WorkerError: the machine cannot start a process now.
             WorkerDied: the fork server has ended.
         """
-        ours, theirs = socket.socketpair()
+        try:
+            ours, theirs = socket.socketpair()
+        except OSError as error:
+            raise self._cannot_start(error.strerror) from error
         with theirs:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
             try:  # without await in between, so that no forked process is lost
@@ -110,7 +113,7 @@ class ForkServer:
                 raise self._make_error() from None
             if pid < 0:
                 writer.close()
-                raise WorkerError(f"cannot start a worker of {self._env}: {os.strerror(-pid)}")
+                raise self._cannot_start(os.strerror(-pid))
         return ProcessWorker(self._env, self._log, pid, reader, writer)
 
     async def worker(self, options: Mapping[str, Any], sandbox: Sandbox) -> ProcessWorker:
@@ -140,6 +143,9 @@ class ForkServer:
         except subprocess.TimeoutExpired:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
+
+    def _cannot_start(self, reason: str | None) -> WorkerError:
+        return WorkerError(f"cannot start a worker of {self._env}: {reason}")
 
     def _make_error(self) -> WorkerDied:
         self.end()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -33,7 +34,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
 from tests import scripted_engine as scripted
 from tests.clocks import Clock
-from tests.processes import HANGS_S
+from tests.processes import HANGS_S, without_file_descriptors
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine
 
 FAST = RetryPolicy(tries=3, first_wait_s=0.001, longest_wait_s=0.001, timeout_s=HANGS_S)
@@ -200,6 +201,28 @@ async def test_an_engine_of_ours_that_answers_with_errors_is_not_waited_for(serv
     async with serve(lambda request: AWAY[1], recover=hook) as rig:
         with pytest.raises(RequestFailed, match=r"3 times, most recently: status 500"):
             await rig.complete()
+
+
+async def test_a_process_without_a_file_descriptor_waits_and_loses_no_engine(
+    serve: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def hook(server: ScriptedEngine) -> Recover:
+        async def recover(began: float) -> bool:
+            raise AssertionError("nothing was lost")
+
+        return recover
+
+    monkeypatch.setattr("serving.engine.client.NEWS_S", 0.0)
+    async with serve([OK], recover=hook) as rig:
+        with without_file_descriptors():
+            task = asyncio.create_task(rig.complete())
+            while len(rig.noted) < 5:  # noqa: ASYNC110
+                await asyncio.sleep(0.005)
+        await task
+        assert re.fullmatch(
+            r"this process has too many open files \(limit \d+\): raise `ulimit -n`", rig.noted[0]
+        )
+        assert rig.rows[0].usage == Usage()
 
 
 async def test_waits_between_tries_grow_up_to_a_limit() -> None:

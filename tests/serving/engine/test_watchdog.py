@@ -6,7 +6,10 @@ import asyncio
 
 import pytest
 
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import Metrics, read_metrics
 from serving.engine.watchdog import patience_for, watch
+from serving.errors import TooManyOpenFiles
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.processes import HANGS_S
 from tests.scripted_engine import ScriptedEngine
@@ -189,6 +192,27 @@ async def test_an_engine_gets_longer_for_its_first_token(
             async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
                 await alarm.rung.wait()
         assert alarm.patience == [patience_s]
+
+
+async def test_a_process_without_a_file_descriptor_takes_no_engine_for_hung(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    alarm, looks, enough = Alarm(), 0, asyncio.Event()
+
+    async def read(endpoint: Endpoint) -> Metrics:
+        nonlocal looks
+        looks += 1
+        if looks == 15:
+            enough.set()
+        if looks > 1:
+            raise TooManyOpenFiles("this process has too many open files")
+        return await read_metrics(endpoint)
+
+    with ScriptedEngine(tiny_tokenizer, []) as engine, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("serving.engine.watchdog.read_metrics", read)
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, lambda: {0}, alarm.ring):
+            await enough.wait()
+    assert alarm.times == 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import shutil
 import signal
 import subprocess
@@ -47,6 +48,16 @@ from tests.scripted_runs import (
 from tests.small_disk import small_disk
 
 pytestmark = pytest.mark.process
+
+
+def test_a_command_may_open_more_files_than_the_shell_allows() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 900), hard))
+    try:
+        in_process("list", "models")
+        assert resource.getrlimit(resource.RLIMIT_NOFILE) == (min(hard, 65_536), hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 class TestSignals:

@@ -18,11 +18,11 @@ from envs import Opening, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Module
-from speedrunner.workers.env_worker import WorkerDied, WorkerFault
+from speedrunner.workers.env_worker import WorkerDied, WorkerError, WorkerFault
 from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.worker_pool import WorkerPool
-from tests.processes import HANGS_S, is_alive, until, words
+from tests.processes import HANGS_S, is_alive, until, without_file_descriptors, words
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -75,6 +75,16 @@ async def test_an_environment_is_loaded_once_for_all_workers() -> None:
         assert await opened(other, Loaded) == loaded_by
         assert int(loaded_by) not in (0, os.getpid(), one.pid, other.pid)
         assert {psutil.Process(worker.pid).ppid() for worker in (one, other)} == {os.getpid()}
+
+
+async def test_a_process_without_a_file_descriptor_starts_no_worker() -> None:
+    server = await ForkServer(Corridor.name).loaded()
+    try:
+        with without_file_descriptors(), pytest.raises(WorkerError, match="cannot start a worker of "):
+            await server.fork()
+        (await server.fork()).kill()
+    finally:
+        server.end()
 
 
 async def test_one_that_leaves_threads_is_loaded_by_each_worker() -> None:
