@@ -13,7 +13,7 @@ from serving.errors import EngineDead, ServerFailed
 MOST_RESTARTS, LONG_UPTIME_S = 4, 1800.0
 """Number of restarts in a row, and the seconds of uptime after which the count starts again. A job of 100
 hours thus survives a rare fault at any time. An engine that dies every few minutes would spend most of its
-time on starts, which take up to ten minutes each. A request that kills the engine is given up before it uses
+time on starts, which take up to ten minutes each. A request that kills the engine fails before it uses
 up the restarts (`engine.client.MOST_DEATHS`)."""
 
 PAUSE_S = 10.0
@@ -21,7 +21,7 @@ PAUSE_S = 10.0
 
 
 class Restarts:
-    """Starts a server of ours again when it dies.
+    """Restarts our server when it dies.
 
     Args:
         start: starts the server and waits until it answers. Raises `ServerFailed`.

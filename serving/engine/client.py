@@ -31,8 +31,9 @@ Recover = Callable[[float], Awaitable[bool]]
 engine was restarted since then."""
 
 MOST_DEATHS = 3
-"""Number of deaths of the engine after which a request that was in flight at each of them is not sent again.
-After the last but one, such requests are sent one at a time: only one that kills the engine is given up."""
+"""Number of deaths of the engine after which a request that was in flight at all of them is not sent again.
+After the second death, these requests are sent one at a time, so that only the one that kills the engine
+fails."""
 
 NEWS_S = 10.0
 """Seconds that a request waits for an engine before it reports that."""
@@ -277,7 +278,7 @@ class Engine:
             if error.away and waited_s > NEWS_S:
                 self._note_outage(str(error))
             await asyncio.sleep(wait_s)
-        raise AssertionError("unreachable: every try returns, raises or goes on")
+        raise AssertionError("unreachable: every try returns, raises or is followed by another")
 
     def _record(
         self,
