@@ -92,13 +92,13 @@ class Progress:
 
     def say(self, line: str) -> None:
         """Print a permanent line."""
-        self._told = time.monotonic()
+        self._told, self._waiting = time.monotonic(), ""
         self._console.print(Text(visible(self._lead + line)), soft_wrap=True)
 
     def waiting(self, line: str) -> None:
-        """Show what the run is waiting for."""
-        self._waiting = line
+        """Show what the run is waiting for, until the next permanent line."""
         self._say_now_and_then(line)
+        self._waiting = line
 
     @contextmanager
     def step(self, name: str, of: int, done: int) -> Iterator[None]:

@@ -127,6 +127,18 @@ def test_plain_lines_do_not_flood(clock: list[float]) -> None:
     assert output.getvalue().splitlines() == ["starting vLLM"] * 4
 
 
+def test_what_a_run_waits_for_is_shown_until_it_is_there(meter: Meter) -> None:
+    console, _ = plain()
+    progress = Progress(console, total=1, finished=0)
+    progress.begin(meter)
+    with progress.step("wake/0000", 1, 0):
+        for line in ("starting vLLM again, 598 s", "starting vLLM again, 599 s"):
+            progress.waiting(line)
+            assert str(progress.text()) == line
+        progress.say("vLLM is ready after 600 s")
+        assert str(progress.text()).startswith("wake/0000 0/1 · episodes 0/1")
+
+
 def test_on_a_terminal_one_line_is_alive_and_said_lines_stay() -> None:
     output = io.StringIO()
     console = Console(file=output, force_terminal=True, width=60)
