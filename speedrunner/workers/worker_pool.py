@@ -96,7 +96,6 @@ class WorkerPool:
         self._starting = asyncio.Semaphore(os.cpu_count() or 1)
         self._starts: list[asyncio.Task[None]] = []
         self._workers: dict[int, ProcessWorker] = {}  # by slot
-        self._failures: dict[int, Exception] = {}  # errors of first starts, by slot, for the first taker
         self._free: list[int] = []  # slots; the last used one is the warmest
         self._waiting: list[tuple[bool, int, asyncio.Future[int]]] = []  # a heap
         self._tickets = itertools.count()
@@ -141,12 +140,10 @@ class WorkerPool:
             behind: let all requests without this flag go first.
 
         Raises:
-            WorkerError: it did not start; the next request tries again.
+            WorkerError: it did not start.
         """
         slot = await self._take(behind)
         try:
-            if (failure := self._failures.pop(slot, None)) is not None:
-                raise failure
             worker = self._workers.get(slot)
             if worker is None or not worker.usable:
                 if worker is not None:  # it died while it was free
@@ -182,20 +179,26 @@ class WorkerPool:
         self._free.append(slot)
 
     async def _first_start(self, slot: int) -> None:
-        """Start a slot's first worker, and make it or its error available."""
+        """Start a slot's first worker. If that fails, the first taker of the slot tries again."""
         try:
             await self._start(slot)
-        except Exception as error:
-            self._failures[slot] = error
-            raise
         finally:
             self._give_back(slot)
 
     async def _start(self, slot: int) -> ProcessWorker:
         async with self._starting:
-            template = await self._load_fork_server()
-            self._workers[slot] = await template.worker(self._options, self._sandbox)
-        return self._workers[slot]
+            try:
+                worker = await self._create()
+            except WorkerError:
+                if not self._workers:
+                    raise
+                worker = await self._create()  # the environment can start: others have
+            self._workers[slot] = worker
+        return worker
+
+    async def _create(self) -> ProcessWorker:
+        template = await self._load_fork_server()
+        return await template.worker(self._options, self._sandbox)
 
     async def _load_fork_server(self) -> ForkServer:
         """Return the fork server; a new one if it has died."""
