@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
 
@@ -172,8 +173,9 @@ class _Shift:
             finally:
                 await self._cancel()
                 reconciliations = await self._engines.result().reconciliations()
-                for each in self._begun.values():
-                    each.keep(reconciliations)
+                # A slow disk takes seconds for each run, and the end of a job may be near.
+                with ThreadPoolExecutor() as threads:
+                    list(threads.map(lambda one: one.keep(reconciliations), self._begun.values()))
                 for each in self._stopped:
                     path = each.directory.path
                     with suppress(StorageError), RunDirectory.open_for_writing(path) as directory:

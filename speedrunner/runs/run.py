@@ -183,11 +183,12 @@ class OpenRun:
     progress: Progress
 
     def keep(self, reconciliations: list[Reconciliation]) -> None:
-        """Store the reconciliations. Ignore a disk error, because the error that stopped the run is reported
-        first."""
-        if reconciliations:
-            with suppress(StorageError):
+        """Store the reconciliations and the checksums. Ignore a disk error, because the error that stopped
+        the run is reported first."""
+        with suppress(StorageError):
+            if reconciliations:
                 self.directory.append_reconciliations(reconciliations)
+            self.directory.update_checksums()
 
     def workers(self) -> WorkerPool:
         """Create workers for all episodes that can be in flight; they start in parallel with the engine."""

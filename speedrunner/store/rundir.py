@@ -99,7 +99,7 @@ class RunDirectory:
             finally:
                 # The disk may be the reason for the stop, and records are valid without checksums.
                 with suppress(files.StorageError):
-                    run._update_checksums()
+                    run.update_checksums()
 
     def write_config(self, text: str) -> None:
         """Write `config.yaml`, which makes the folder a run."""
@@ -218,6 +218,12 @@ class RunDirectory:
         files.sync(self.files.requests)
         json_records.write_record(self.files.numbered("sleep", record.sleep), record)
 
+    def update_checksums(self) -> None:
+        """Update the checksums of this process's records, if it has written any since the last call."""
+        if self._wrote and self.files.config.exists():
+            self._write_state()
+            self._wrote = False
+
     def _own(self) -> None:
         self._lock.check()
         self._wrote = True
@@ -225,11 +231,6 @@ class RunDirectory:
     def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         self._own()
         self._checksums.grew(path, json_lines.append_record(path, record, durable=durable))
-
-    def _update_checksums(self) -> None:
-        """Update the checksums of this process's records, if there are any."""
-        if self._wrote and self.files.config.exists():
-            self._write_state()
 
     def _write_state(self, **changes: Any) -> None:
         checksums = self._checksums.checksums(self.state.checksums)

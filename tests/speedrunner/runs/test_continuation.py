@@ -108,7 +108,7 @@ class TestFinishedRun:
 
         with monkeypatch.context() as patch:
             patch.setattr(RunDirectory, "write_config", kill)
-            patch.setattr(RunDirectory, "_update_checksums", lambda directory: None)
+            patch.setattr(RunDirectory, "update_checksums", lambda directory: None)
             with (
                 RunDirectory.open_for_writing(run.dir) as directory,
                 pytest.raises(KeyboardInterrupt),
