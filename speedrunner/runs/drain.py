@@ -66,31 +66,34 @@ class Drain:
         self._time_s = time_s
         self._end = None if time_s is None else time.monotonic() + time_s
         self._longest: dict[str, float] = {}
-        self._is_short = False
         self._ended = 0
+        """Number of units that have ended, and of steps from which units can continue in another process."""
         self._signal: int | None = None
-        self._units: list[tuple[str, float]] = []
-        """Units in flight with their start."""
-        self._stepped: set[str] = set()
-        """Units that have recorded a step, from which they can continue in another process."""
-        self._endless = ""
-        """A unit that took most of the time without ending."""
+        self._is_short = False
+        """Whether a unit did not start because the remaining time was too short for it."""
+        self._is_over = False
+        """Whether the time is over, unless a signal had ended the work before."""
+        self._units: list[str] = []
+        """Units in flight."""
         self._task: asyncio.Task[Any] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._cancelled = False
 
     @property
     def requested(self) -> bool:
         """Return whether a stop was requested; no new unit of work should start then."""
-        return self._signal is not None
+        return self._signal is not None or self._is_over
 
     def may_begin(self, kind: str) -> bool:
         """Return whether a new unit of this kind may start: no stop was requested, and the longest unit so
-        far would end in the remaining time."""
+        far would end in the remaining time.
+
+        A unit may have been so long because it was queued or its engine restarted. In the first half of the
+        time any unit may start, so that one such unit does not keep later jobs from progress.
+        """
         if self.requested:
             return False
         longest_s, left_s = self._longest.get(kind, 0.0), self._remaining_s()
-        if left_s is None or longest_s < left_s:
+        if self._time_s is None or left_s is None or min(longest_s, self._time_s / 2) < left_s:
             return True
         if not self._is_short:
             self._is_short = True
@@ -104,13 +107,14 @@ class Drain:
         """Record the duration of a unit of this kind."""
         self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
-    def note_step(self, name: str) -> None:
+    def note_step(self) -> None:
         """Note that a unit in flight has recorded a step: it need not end in this process."""
-        self._stepped.add(name)
         self._ended += 1
 
     def check(self) -> None:
         """Raise `Interrupted` if a stop was requested."""
+        if self._is_over:
+            raise TimeIsUp
         if self._signal is not None:
             raise Interrupted(self._signal)
 
@@ -118,23 +122,20 @@ class Drain:
     def unit(self, name: str, kind: str) -> Iterator[None]:
         """Mark a unit of work (an episode, a sleep) as in flight, so that a drain waits for it."""
         began = time.monotonic()
-        self._units.append((name, began))
+        self._units.append(name)
         try:
             yield
             self._ended += 1
             self.add_duration(kind, time.monotonic() - began)
         finally:
-            self._units.remove((name, began))
-            if self._timer is not None and not self._units:
-                self._timer.cancel()  # cleanup takes time, also after a failure
+            self._units.remove(name)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` with signals handled.
 
         Raises:
             Interrupted: a signal ended it, or the time ran out (`TimeIsUp`).
-            TimeTooShort: the time ran out, or a SIGUSR1 announced the job's end, before any unit had ended;
-                or the time ran out while a unit ran that had taken most of it.
+            TimeTooShort: the time ran out before any unit had ended.
         """
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
@@ -145,19 +146,15 @@ class Drain:
         left_s = self._remaining_s()
         end = None if left_s is None else loop.call_later(left_s, self._on_end)
         try:
-            with _take_signals(FROM_SLURM):
-                return await task
-        except Interrupted as interrupted:
-            if interrupted.number == signal.SIGUSR1:
-                self._require_progress()
-            raise
-        except (asyncio.CancelledError, Exception):
-            if self._cancelled:  # whatever its result
-                if self._signal == signal.SIGUSR1:
-                    self._require_progress()
-                if self._is_short:
-                    raise TimeIsUp from None
-                self.check()
+            try:
+                with _take_signals(FROM_SLURM):
+                    return await task
+            except (asyncio.CancelledError, Exception):
+                if self._cancelled:  # whatever its result
+                    self.check()
+                raise
+        except TimeIsUp:
+            self._require_progress()
             raise
         finally:
             if end is not None:
@@ -169,10 +166,6 @@ class Drain:
         return None if self._end is None else max(self._end - time.monotonic(), 0.0)
 
     def _require_progress(self) -> None:
-        if self._endless:
-            raise TimeTooShort(
-                f"{self._endless} of the {self._time_s:.0f} s that this job has: request more minutes"
-            )
         if not self._ended and self._time_s is not None:
             longest_s = max(self._longest.values(), default=0.0)
             known = f"; one has taken up to {longest_s:.0f} s before" if longest_s else ""
@@ -182,19 +175,15 @@ class Drain:
             )
 
     def _on_end(self) -> None:
-        """Stop because the time is over. Units in flight are lost, unless they have recorded steps; one that
-        took most of the time would be lost in the next job, too."""
-        assert self._time_s is not None
-        for name, began in self._units:
-            had_s = time.monotonic() - began
-            if had_s > self._time_s / 2 and name not in self._stepped:
-                self._endless = f"{name} was still running after {had_s:.0f}"
-        if self._signal is None:
-            self._signal, self._is_short = signal.SIGUSR1, True
-        self._cancel()
+        """Stop because the time is over. Units in flight are lost, except for their recorded steps."""
+        is_stopping = self.requested or self._is_short
+        if self._signal in (None, signal.SIGUSR1):
+            self._is_over = True
+        if self._units or not is_stopping:  # otherwise cleanup is in progress
+            self._cancel()
 
     def _on_signal(self, number: int) -> None:
-        if self._signal is not None:
+        if self.requested:
             self._give_up()
             # Workers and server watch this process and end with it; the lock becomes stale.
             os._exit(128 + number)
@@ -202,14 +191,19 @@ class Drain:
         assert self._task is not None
         if self._units:
             patience_s, left_s = self._patience_s, self._remaining_s()
-            if left_s is not None:
-                patience_s = left_s if number == signal.SIGUSR1 else min(patience_s, left_s)
+            if left_s is not None and (number == signal.SIGUSR1 or left_s < patience_s):
+                patience_s = left_s  # until `_on_end`
+            else:
+                asyncio.get_running_loop().call_later(patience_s, self._on_patience_end)
             self._say(
                 f"{signal.Signals(number).name}: {len(self._units)} in flight, waiting up to"
                 f" {patience_s:.0f} s for them; send the signal again to stop now"
             )
-            self._timer = asyncio.get_running_loop().call_later(patience_s, self._cancel)
         else:
+            self._cancel()
+
+    def _on_patience_end(self) -> None:
+        if self._units:  # otherwise cleanup is in progress
             self._cancel()
 
     def _cancel(self) -> None:
@@ -223,7 +217,7 @@ class Drain:
     def _give_up(self) -> None:
         """List the aborted units."""
         if self._units:
-            names = ", ".join(sorted(name for name, _ in self._units)[:SHOWN])
+            names = ", ".join(sorted(self._units)[:SHOWN])
             names += ", ..." if len(self._units) > SHOWN else ""
             self._say(
                 f"aborted: {len(self._units)} in flight ({names}); a resumed run restarts episodes and"

@@ -265,8 +265,7 @@ class Executor:
         history = History(run, self.method.sees)
         name = sleep_key(step.number)
         attempt = steps[0].attempt if steps else self._next_attempt(name)
-        note = partial(self.drain.note_step, name)
-        journal = self.directory.sleep_journal(step.number, attempt, steps, note)
+        journal = self.directory.sleep_journal(step.number, attempt, steps, self.drain.note_step)
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
 
         async def start(number: int, task: Task, spec: ActorSpec) -> Trajectory:

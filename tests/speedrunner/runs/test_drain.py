@@ -93,11 +93,12 @@ async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
     assert job.said[1:] == [ABORTED]
 
 
+@pytest.mark.parametrize("time_s", [None, 8.0])
 @pytest.mark.parametrize("failure", [None, ValueError("the disk is full")])
 async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_failure_is_told(
-    failure: ValueError | None, clock: Clock
+    failure: ValueError | None, time_s: float | None, clock: Clock
 ) -> None:
-    job = Job(patience_s=6.0)
+    job = Job(6.0, time_s)
     put_away = False
 
     async def work() -> None:
@@ -124,12 +125,15 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_fail
     assert put_away
 
 
-async def test_between_units_the_work_is_cancelled_at_once() -> None:
-    job = Job()
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_between_units_and_before_the_first_the_work_is_cancelled_at_once(
+    number: signal.Signals, clock: Clock
+) -> None:
+    job = Job(time_s=60.0)
     running = asyncio.create_task(job.drain.run(job.work(unit=False)))
     await job.begun.wait()
-    await send(signal.SIGINT)
-    with pytest.raises(Interrupted):
+    await send(number)
+    with pytest.raises(Interrupted, match=f"stopped by {number.name}"):
         await running
     assert job.log == ["cancelled"]
     assert job.said == []
@@ -151,19 +155,23 @@ async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then(clock: Clock
     assert job.log == ["unit ended"]
 
 
-async def test_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_that_is_left(
+async def test_in_the_second_half_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_that_is_left(
     clock: Clock,
 ) -> None:
     job = Job(time_s=60.0)
-    assert job.drain.may_begin("train")  # of which nothing is known
-    job.drain.add_duration("train", 50.0)
-    job.drain.add_duration("train", 10.0)
-    job.drain.add_duration("sleep", 70.0)
-    assert job.drain.may_begin("train")
-    assert not job.drain.may_begin("sleep")
-    assert not job.drain.may_begin("sleep")
-    assert job.said == ["60 s are left, and what comes next has taken up to 70 s: not starting it"]
+    for kind, seconds in (("short", 20.0), ("short", 10.0), ("long", 70.0)):
+        job.drain.add_duration(kind, seconds)
+    clock.advance(29.0)
+    assert all(map(job.drain.may_begin, ("unknown", "short", "long")))
+    clock.advance(6.0)
+    assert [job.drain.may_begin(kind) for kind in ("unknown", "short", "long", "long")] == [
+        *(True, True),
+        *(False, False),
+    ]
+    assert job.said == ["25 s are left, and what comes next has taken up to 70 s: not starting it"]
     assert not job.drain.requested  # others may go on
+    clock.advance(10.0)
+    assert not job.drain.may_begin("short")
 
 
 async def test_without_a_bound_everything_may_begin() -> None:
@@ -178,8 +186,8 @@ async def test_what_is_in_flight_when_the_time_is_over_is_given_up(clock: Clock)
     async def work() -> None:
         with job.drain.unit("train/0006", "train"):
             pass
-        clock.advance(60.0)  # the end, which is due then, is noticed only after the next unit begins
-        await job.work()
+        asyncio.get_running_loop().call_soon(clock.advance, 60.0)
+        await job.work()  # it takes all of the time, but the next job may have more for it
 
     with pytest.raises(TimeIsUp, match="the time limit of the job was reached") as interrupted:
         await job.drain.run(work())
@@ -200,22 +208,40 @@ async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_ag
         await job.drain.run(cut())
 
 
-async def test_what_is_not_over_after_most_of_the_time_would_not_be_in_the_next_job(
+async def test_nor_could_anything_end_after_a_warning_of_the_end(clock: Clock) -> None:
+    job = Job(time_s=60.0)
+    running = asyncio.create_task(job.drain.run(job.work()))
+    await job.begun.wait()
+    await send(signal.SIGUSR1)
+    while not job.said:  # noqa: ASYNC110 - the signal is on its way
+        await asyncio.sleep(0)
+    clock.advance(60.0)
+    with pytest.raises(TimeTooShort, match="could finish in the 60 s"):
+        await running
+    assert job.log == ["cancelled"]
+
+
+async def test_what_is_put_away_when_nothing_more_can_begin_may_take_longer_than_the_time(
     clock: Clock,
 ) -> None:
     job = Job(time_s=60.0)
+    job.drain.add_duration("train", 50.0)
+    put_away = False
 
     async def work() -> None:
+        nonlocal put_away
         with job.drain.unit("train/0006", "train"):
-            pass
-        clock.advance(20.0)
-        asyncio.get_running_loop().call_soon(clock.advance, 40.0)
-        await job.work()
+            await clock.sleep(40.0)
+        try:
+            if not job.drain.may_begin("train"):
+                raise TimeIsUp
+        finally:
+            await clock.sleep(40.0)
+            put_away = True
 
-    with pytest.raises(
-        TimeTooShort, match="train/0007 was still running after 40 of the 60 s that this job has"
-    ):
+    with pytest.raises(TimeIsUp):
         await job.drain.run(work())
+    assert put_away
 
 
 async def test_a_unit_that_can_continue_in_the_next_job_may_take_all_of_the_time(
@@ -224,7 +250,7 @@ async def test_a_unit_that_can_continue_in_the_next_job_may_take_all_of_the_time
     job = Job(time_s=60.0)
 
     async def work() -> None:
-        job.drain.note_step("train/0007")
+        job.drain.note_step()
         asyncio.get_running_loop().call_soon(clock.advance, 60.0)
         await job.work()
 

@@ -35,6 +35,7 @@ from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests import babyai_player
+from tests.clocks import Clock
 from tests.processes import HANGS_S
 from tests.scripted_engine import (
     Answer,
@@ -439,15 +440,20 @@ class TestGoingOn:
         await run.play(drain=drain)
         check_whole(run)
 
-    async def test_how_long_things_take_is_known_from_what_was_played_before(self, corridor: Runs) -> None:
+    async def test_how_long_things_take_is_known_from_what_was_played_before(
+        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         run = corridor(script(walker, (refuse(404, "no such thing"),)))
         with pytest.raises(RequestRefused):
             await run.play()
         run.server.script = script(walker, LEARN)
         rows = run.dir / "episodes.jsonl"
         rows.write_text(re.sub(r'"seconds":[^,]+', '"seconds":3600.0', rows.read_text()))
+        clock = Clock(monkeypatch, "speedrunner.runs.drain", runs=True)
+        drain = Drain(lambda line: None, 60.0, time_s=2 * HANGS_S)
+        clock.advance(HANGS_S)  # in the second half
         with pytest.raises(TimeIsUp):
-            await run.play(drain=Drain(lambda line: None, 60.0, time_s=HANGS_S))
+            await run.play(drain=drain)
         assert len(run.data.sleeps) == 1  # sleeps begin in any time
         assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
 
