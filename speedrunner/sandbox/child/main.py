@@ -8,7 +8,6 @@ import sys
 
 from . import seccomp
 from .alarm import Alarm
-from .bounds import ALLOWED_MODULES
 from .rlimits import confine, die_with
 from .wire import Wire, encode
 
@@ -25,8 +24,6 @@ def main(role: str, settings: str) -> None:
     if given["parent"]:
         die_with(given["parent"])
     sys.dont_write_bytecode = True
-    for module in ALLOWED_MODULES:  # likely imports of the code, while the process is not needed yet
-        importlib.import_module(module)
     wire, alarm = Wire(), Alarm()
     confine(given["limits"])
     try:

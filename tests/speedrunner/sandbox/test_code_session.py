@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from speedrunner.sandbox.child.bounds import ERROR_CHARS
+from speedrunner.sandbox.child.bounds import ALLOWED_MODULES, ERROR_CHARS
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import Level, Sandbox, SandboxError
 from tests.processes import GROWING_S, HANGS_S
@@ -72,6 +72,10 @@ async def test_code_answers_as_at_a_prompt(session: CodeSession, code: str, outp
     answer = await told(session, code)
     assert answer == output if output in ("", "2", "a") else output in answer
     assert "/child/" not in answer  # none of our frames
+
+
+async def test_confined_code_can_import_what_skills_may_import(session: CodeSession) -> None:
+    assert await told(session, f"import {', '.join(ALLOWED_MODULES)}\nstatistics.mean([1, 2])") == "1.5"
 
 
 async def test_variables_last(session: CodeSession) -> None:
