@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import logging
 import math
@@ -203,10 +204,11 @@ def start_process(sandbox: Sandbox, deadline: float = math.inf) -> Child:
             time.sleep(pause_s)
 
 
+@functools.cache
 def require(sandbox: Sandbox) -> None:
     """Start one process and end it, to detect problems before anything else starts.
 
-    Logs a warning if the sandbox isolates nothing.
+    Logs a warning if the sandbox isolates nothing. A sandbox that has started is not tried again.
 
     Raises:
         SandboxUnavailable: this kind of sandbox cannot run on this machine; the text says what to do.

@@ -30,6 +30,12 @@ ISOLATING = ("bubblewrap", "namespaces")
 KINDS = (*ISOLATING, "rlimits")
 
 
+@pytest.fixture(autouse=True)
+def _untried() -> None:
+    """No kind of sandbox has been tried before."""
+    require.cache_clear()
+
+
 @pytest.fixture
 def fresh_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """The only folder in which bubblewrap is looked for."""

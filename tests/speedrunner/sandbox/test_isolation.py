@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 def bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """The only place where bubblewrap is looked for; what was found before is forgotten."""
     caches: list[Callable[[], None]] = [
-        each.cache_clear for each in (bubblewrap.executable, isolation._find_level, confinement)
+        each.cache_clear for each in (bubblewrap.executable, isolation._find_level, confinement, require)
     ]
     monkeypatch.setenv("PATH", str(tmp_path))
     for forget in caches:
