@@ -20,6 +20,7 @@ from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.bundled_demo import Demo, play_demo
 from tests.bundled_models import bundled_folder
+from tests.digested_once import digest_once
 from tests.process_guard import StartsProcess, guard
 from tests.stand_in_smi import write_smi
 from tests.tiers import is_outside, names_slow
@@ -56,6 +57,7 @@ for name in ("COLUMNS", "LINES"):
 sys.dont_write_bytecode = False
 # Each collection of garbage scans all loaded modules, which stay: collect less often.
 gc.set_threshold(10_000, 20, 50)
+digest_once()
 
 
 STARTS_PROCESSES = frozenset(

@@ -155,16 +155,17 @@ def _method_prompts(kind: type) -> dict[str, str]:
 
 def _code(own: Iterable[type]) -> dict[str, str]:
     """Return the digests of SpeedRunner's packages, and of the modules of a user's environment or method."""
-    found = {}
-    for package in PACKAGES:
-        files = (
-            path for path in (CHECKOUT / package).rglob("*") if path.suffix in SOURCES and path.is_file()
-        )
-        found[package] = _digest_of(sorted(files), CHECKOUT)
     theirs: dict[str, Path] = {}
     for each in (base for kind in own for base in kind.__mro__):
         _add_own(each.__module__, theirs)
-    return found | {name: _digest_of([theirs[name]]) for name in sorted(theirs)}
+    packages = {package: _package(package) for package in PACKAGES}
+    return packages | {name: _digest_of([theirs[name]]) for name in sorted(theirs)}
+
+
+def _package(name: str) -> str:
+    """Return the digest of the files of one of SpeedRunner's packages."""
+    files = (path for path in (CHECKOUT / name).rglob("*") if path.suffix in SOURCES and path.is_file())
+    return _digest_of(sorted(files), CHECKOUT)
 
 
 def _add_own(module: str, found: dict[str, Path]) -> None:

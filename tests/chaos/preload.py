@@ -25,12 +25,13 @@ from serving.deployment import _load_tokenizer
 from speedrunner.agents.rendering import _environment
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
-from speedrunner.runs import identity
+from speedrunner.runs import identity, versions
 from speedrunner.sandbox.isolation import find_isolation
 from speedrunner.sandbox.settings import Sandbox
 from tests.bundled_models import bundled_folder
 from tests.chaos.trial import WORLD
 from tests.chaos.world import DoomedCorridor
+from tests.digested_once import digest_once
 from tests.scripted_runs import SCHEDULE
 
 PRELOADED = (hydra, jinja2, pandas, PIL.Image, speedrunner, tests, tokenizers, transformers, xgrammar)
@@ -45,7 +46,8 @@ _load_tokenizer(bundled_folder("tiny-random"), None).first_prompt([{"role": "use
 for package in ("speedrunner.agents", "speedrunner.methods", "speedrunner.methods.speedrunner"):
     for name in _environment(package).list_templates(["jinja"]):
         _environment(package).get_template(name)
-code = identity._code([DoomedCorridor, SpeedRunner])
-identity._code = lambda own: code
+digest_once()
+identity._code([DoomedCorridor, SpeedRunner])
+versions.versions()
 gc.collect()
 gc.freeze()

@@ -13,6 +13,7 @@ from serving.model_configs import load_model_config
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
+from speedrunner.runs import versions
 from speedrunner.runs.identity import STRIDE, accept_changes, identity
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
@@ -74,6 +75,8 @@ def test_it_says_what_it_runs_on_and_how_it_confines_what_models_write(process: 
 
 
 def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
+    for each in (identities._package, versions._commit):
+        each.cache_clear()  # type: ignore[attr-defined]
     later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
     machine = Machine("another", 64, 512.0, ["H100"] * 8)
     elsewhere = changed(later, started=0.0, host="there", pid=1, machine=machine, sandbox="bubblewrap 9")
