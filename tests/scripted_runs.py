@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
+from contextlib import asynccontextmanager, chdir, nullcontext, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
@@ -146,15 +146,19 @@ class ScriptedRun:
         return copy
 
 
-def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+def in_process(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     """The command line within this process, to its end: what it prints, without the time of a start.
 
     It shows no progress, which depends on the machine's speed.
+
+    Args:
+        cwd: the current directory of the command. The process forgets the modules that it imports from there.
     """
-    path = list(sys.path)
+    path, modules = list(sys.path), set(sys.modules)
     # Files, as processes below may write to them as well.
     with TemporaryFile("w+", buffering=1) as out, TemporaryFile("w+", buffering=1) as err:
-        with redirect_stdout(out), redirect_stderr(err), patch.object(output, "SILENT_S", inf):
+        silent = patch.object(output, "SILENT_S", inf)
+        with chdir(cwd) if cwd else nullcontext(), redirect_stdout(out), redirect_stderr(err), silent:
             try:
                 main(arguments)
                 status = 0
@@ -162,6 +166,10 @@ def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
                 status = end.code if isinstance(end.code, int) else 0
             finally:
                 sys.path[:] = path
+                if cwd:
+                    for name in set(sys.modules) - modules:
+                        if Path(getattr(sys.modules[name], "__file__", None) or "/").is_relative_to(cwd):
+                            del sys.modules[name]
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(arguments, status, out.read(), err.read())

@@ -20,6 +20,7 @@ from speedrunner.cli.commands import COMMANDS
 from speedrunner.cli.reference import leaves
 from tests.bounded_commands import Commands, Ended
 from tests.foreign_runs import ATTACKS, SECRET, VALUE, Lure
+from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.results import small_runs
 
 pytestmark = pytest.mark.process
@@ -207,39 +208,36 @@ def test_no_command_is_led_astray_by_a_run_directory(
     ],
 )
 def test_a_refusal_names_file_and_field_and_how_to_allow_it(
-    attack: str, words: list[str], field: str, sound: Path, commands: Commands, tmp_path: Path, lure: Lure
+    attack: str, words: list[str], field: str, sound: Path, tmp_path: Path, lure: Lure
 ) -> None:
     folder = laid(sound, tmp_path, attack, lure)
     places = {"RUN": folder / "bad", "FOLDER": folder, "OUT": tmp_path / "out"}
     given = [re.sub(r"\b[A-Z]+$", lambda found: str(places[found[0]]), word) for word in words]
-    ended = commands.run(lure.folder, *given)
-    refusal = next(line for line in (ended.out + ended.err).splitlines() if "trust" in line)
+    done = in_process(*given, cwd=lure.folder)
+    refusal = next(line for line in (done.stdout + done.stderr).splitlines() if "trust" in line)
     assert f"{folder}/bad/config.yaml: {field}" in refusal
     assert not lure.mark.exists()
     # What it says to add is what allows it.
-    again = commands.run(lure.folder, *given, *shlex.split(refusal.partition("If you trust it, add ")[2]))
+    trust = shlex.split(refusal.partition("If you trust it, add ")[2])
+    again = in_process(*given, *trust, cwd=lure.folder)
     assert lure.mark.exists(), again
 
 
-def test_what_the_user_names_in_an_override_needs_no_trust(
-    sound: Path, commands: Commands, tmp_path: Path, lure: Lure
-) -> None:
+def test_what_the_user_names_in_an_override_needs_no_trust(sound: Path, tmp_path: Path, lure: Lure) -> None:
     run = laid(sound, tmp_path, "environment", lure) / "bad"
     words = f"run.start_from={run}", "env=babyai", NO_SERVER, f"run.dir={tmp_path}/evaluation"
-    ended = commands.run(lure.folder, *EVALUATE, *words)
-    assert "nothing answers at" in ended.err
+    done = in_process(*EVALUATE, *words, cwd=lure.folder)
+    assert "nothing answers at" in complaint(done)
     assert not lure.mark.exists()
 
 
-def test_suggested_commands_quote_what_a_run_says(
-    sound: Path, commands: Commands, tmp_path: Path, lure: Lure
-) -> None:
+def test_suggested_commands_quote_what_a_run_says(sound: Path, tmp_path: Path, lure: Lure) -> None:
     folder, hostile = tmp_path / "runs", f"$(touch {lure.mark}); touch {lure.mark} #"
     shutil.copytree(sound, folder / "run")
     config = folder / "run/config.yaml"
     config.write_text(config.read_text().replace("name: tiny-random", f"name: '{hostile}'"))
-    ended = commands.run(tmp_path, "report", str(folder), "--out", str(tmp_path / "out"))
-    suggested = [line for line in ended.out.splitlines() if "speedrunner sweep" in line]
+    done = in_process("report", str(folder), "--out", str(tmp_path / "out"))
+    suggested = [line for line in done.stdout.splitlines() if "speedrunner sweep" in line]
     assert suggested
     for line in suggested:
         assert f"model={hostile}" in shlex.split(line.partition("speedrunner ")[2])

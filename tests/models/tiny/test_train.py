@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from copy import copy
 from itertools import islice
@@ -16,7 +15,6 @@ from models.tiny.actor_examples import Example, snapshots
 from models.tiny.learning import batches, new_model, pad_examples
 from models.tiny.training_corpus import Examples
 from models.tiny.training_recipe import SOURCES, Recipe, Stage
-from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 
 STAGES = [
@@ -137,13 +135,16 @@ class TestTheWorkFolder:
         with pytest.raises(train.OtherRecipe, match="remove it, or name another folder with --work"):
             train.open_work(tmp_path)
 
-    def test_with_something_else_in_it_is_refused_in_one_line(self, tmp_path: Path) -> None:
+    def test_with_something_else_in_it_is_refused_in_one_line(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         (tmp_path / "thesis.tex").write_text("")
-        command = [sys.executable, "-m", "models.tiny.train", "--work", tmp_path]
-        done = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT)
-        assert done.returncode == 1
-        assert done.stderr.startswith(f"error: {tmp_path} holds what another recipe, project or library")
-        assert done.stderr.count("\n") == 1
+        monkeypatch.setattr(sys, "argv", ["train", "--work", str(tmp_path)])
+        with pytest.raises(SystemExit) as end:
+            train.main()
+        line = str(end.value.code)  # printed, with exit status 1
+        assert line.startswith(f"error: {tmp_path} holds what another recipe, project or library")
+        assert "\n" not in line
         assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
 
 

@@ -42,7 +42,6 @@ from tests.scripted_runs import (
     keys,
     roomy,
     script,
-    speedrunner,
     walker,
 )
 from tests.small_disk import small_disk
@@ -99,9 +98,6 @@ class TestSignals:
         stopped = f"stopped by {number.name}; finished work is recorded. Rerun the same command to resume"
         assert out.rstrip().endswith(stopped)
         assert not (run.dir / "lock").exists()
-        run.server.script = script(walker, LEARN)
-        await run.play()
-        check_whole(run)
 
     async def test_a_second_ends_it_at_once(self, corridor: Runs) -> None:
         run = corridor(script())
@@ -129,7 +125,7 @@ class TestCommands:
 
     def test_run_ends_with_the_table_the_account_and_the_place(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN), "prices.output=9")
-        done = speedrunner("run", *run.overrides())
+        done = run.cli()
         assert (done.returncode, done.stderr) == (0, "")
         out = done.stdout
         assert f"speedrunner on {CORRIDOR} with tiny-random" in out
@@ -170,7 +166,7 @@ class TestCommands:
             "from speedrunner.methods.react import ReAct\n\nclass Mine(ReAct):\n    pass\n"
         )
         arguments = run.overrides("env=my_world:Corridor", "method=my_method:Mine")
-        done = speedrunner("run", *arguments, cwd=run.folder)
+        done = in_process("run", *arguments, cwd=run.folder)
         assert done.returncode == 0, done.stderr
         assert [row.termination for row in run.data.episodes] == [Termination.SUCCESS]
 
@@ -316,23 +312,22 @@ class TestBadInput:
         await run.play()
         check_whole(run)
 
-    async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
-        self, corridor: Runs
-    ) -> None:
+    def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN))
         with small_disk(run.folder / "disk", 80) as disk:
-            limit = [] if disk.is_mounted else ["prlimit", "--fsize=8000"]
-            small = [*limit, *command("run", *run.overrides(f"run.dir={disk.folder}/run"))]
-            done = await asyncio.to_thread(
-                subprocess.run, small, cwd=CHECKOUT, capture_output=True, text=True
-            )
-            line = complaint(done)
+            there = f"run.dir={disk.folder}/run"
+            if disk.is_mounted:
+                line, problem = complaint(run.cli(there)), "the disk is full"
+            else:
+                small = ["prlimit", "--fsize=8000", *command("run", *run.overrides(there))]
+                done = subprocess.run(small, cwd=CHECKOUT, capture_output=True, text=True)
+                line, problem = complaint(done), "it would exceed the file size limit"
             assert f"{disk.folder}/run/" in line
-            assert ("it would exceed the file size limit" if limit else "the disk is full") in line
+            assert problem in line
             assert line.endswith("run the same command again; nothing recorded was lost")
             recorded = keys(load(disk.folder / "run"))
             disk.grow()
-            await run.play(f"run.dir={disk.folder}/run")
+            assert run.cli(there).returncode == 0
             assert set(recorded) <= set(keys(load(disk.folder / "run")))
             shutil.copytree(disk.folder / "run", run.dir)
         check_whole(run)

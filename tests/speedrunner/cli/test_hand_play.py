@@ -22,7 +22,7 @@ from serving.model_configs import CHECKOUT
 from speedrunner.cli.hand_play import completions
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
-from tests.scripted_runs import CORRIDOR, command, in_process, speedrunner
+from tests.scripted_runs import CORRIDOR, command, in_process
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -50,9 +50,9 @@ def started(*arguments: str) -> subprocess.Popen[str]:
 def play(monkeypatch: pytest.MonkeyPatch) -> Play:
     """A play in this process, with what is typed as its input."""
 
-    def play(*arguments: str, typed: str) -> subprocess.CompletedProcess[str]:
+    def play(*arguments: str, typed: str = "", cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
         monkeypatch.setattr(sys, "stdin", io.StringIO(typed))
-        return in_process("episode", "--human", *arguments)
+        return in_process("episode", "--human", *arguments, cwd=cwd)
 
     return play
 
@@ -182,10 +182,10 @@ class TestPlay:
         assert "You face " in done.stdout.partition("> None")[2]
         assert "=== left: score 0, 2 calls, 1 actions; " in done.stdout
 
-    def test_a_game_does_not_steer_the_terminal(self, tmp_path: Path) -> None:
+    def test_a_game_does_not_steer_the_terminal(self, play: Play, tmp_path: Path) -> None:
         toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
         (tmp_path / "my_world.py").write_text(toy.replace("You are at field", r"\x1b[2JYou are at field"))
-        done = speedrunner("episode", "--human", "env=my_world:Corridor", cwd=tmp_path)
+        done = play("env=my_world:Corridor", cwd=tmp_path)
         assert done.returncode == 0
         assert r"\x1b[2JYou are at field 0" in done.stdout
         assert "\x1b" not in done.stdout
