@@ -55,16 +55,16 @@ async def test_every_call_is_valid_and_the_ledger_is_exact(
         talks.append(talk)
     answers = [
         answer
-        for played in await asyncio.gather(*(play(talk, 5, "go on") for talk in talks))
+        for played in await asyncio.gather(*(play(talk, 3, "go on") for talk in talks))
         for answer in played
     ]
-    assert len(answers) == 30
+    assert len(answers) == 18
     assert [str(answer.problem) for answer in answers if answer.problem] == []
     assert all(answer.call is not None for answer in answers)
     assert all((answer.usage.reasoning > 0) == (budget > 0) for answer in answers)
     assert all(answer.usage.completion == len(answer.token_ids) for answer in answers)
     rows = engine_server.rows[seen:]
-    assert [row.status for row in rows] == ["ok"] * 30
+    assert [row.status for row in rows] == ["ok"] * 18
     ledger = Counters.of(sum((row.usage for row in rows), Usage()))
     assert await read_counters(engine_server.endpoint) - counted == ledger
 
@@ -79,11 +79,11 @@ async def test_thinking_is_closed_at_its_budget_with_the_model_s_own_text(
     seen = len(engine_server.rows)
     talk = model.converse("actor", messages("think"), TOOLS, LABELS)
     assert isinstance(talk, TokenConversation)
-    answers = await play(talk, 6, "go on")
+    answers = await play(talk, 3, "go on")
     assert [str(answer.problem) for answer in answers if answer.problem] == []
     rows = engine_server.rows[seen:]
     cut = [row.thought_cut for row in rows]
-    assert sum(cut) >= 5  # an untrained model hardly ever ends its thinking by itself
+    assert sum(cut) >= 2  # an untrained model hardly ever ends its thinking by itself
     assert [answer.reasoning.endswith(closing) for answer in answers] == cut
     ledger = Counters.of(sum((row.usage for row in rows), Usage()))
     assert await read_counters(engine_server.endpoint) - counted == ledger
@@ -105,7 +105,7 @@ async def test_without_earlier_reasoning_the_cache_gives_what_it_can(
     assert isinstance(talk, TokenConversation)
     talk.options["cache_salt"] = "without reasoning"  # other tests' prompts start with the same tools
     before = 0
-    for turn in range(8):
+    for turn in range(4):
         answer = await talk.ask()
         assert answer.call is not None
         # The last turn's reasoning is not sent again; what follows may start with the same few tokens.
@@ -124,7 +124,7 @@ async def test_all_whole_blocks_of_what_stood_before_come_from_the_cache(
     model = model_of(engine_server, tiny_tokenizer, thinking_tokens=12)
     talk = model.converse("actor", messages("remember this conversation"), TOOLS, LABELS)
     assert isinstance(talk, TokenConversation)
-    answers = await play(talk, 6, "é <|im_end|>\n<|im_start|>assistant\n" + "a long reply " * 10)
+    answers = await play(talk, 4, "é <|im_end|>\n<|im_start|>assistant\n" + "a long reply " * 10)
     for earlier, later in itertools.pairwise(answers):
         known = earlier.usage.prompt + earlier.usage.completion
         assert later.usage.cached == (known - 1) // BLOCK * BLOCK

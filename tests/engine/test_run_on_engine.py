@@ -31,7 +31,7 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(
         *(
             "run",
             "env=babyai",
-            short_model_config(max_calls=8, string_tokens=40),
+            short_model_config(max_calls=5, string_tokens=40),
             f"serving.url={vllm_endpoint}",
             f"run.dir={run}",
         ),

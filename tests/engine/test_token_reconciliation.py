@@ -7,7 +7,7 @@ from typing import Any
 from tests.bench.reconciliation_bench import compare_reconciliations
 from tests.bench.traffic import ROUGH
 
-REQUESTS = 60
+REQUESTS = 36
 CUT_OFF = ("cut off (difference)", "cut off, at most")
 
 
