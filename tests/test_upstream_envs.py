@@ -31,9 +31,8 @@ def java() -> psutil.Process:
     return found
 
 
-@pytest.mark.process
+@pytest.mark.slow
 class TestScienceWorld:
-    @pytest.mark.slow
     def test_it_plays(self, scienceworld: UpstreamScienceWorld) -> None:
         scienceworld.reset(Task("scienceworld", "find-plant", 0))
         assert scienceworld.step("look_around", {}) is False

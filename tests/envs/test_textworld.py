@@ -83,7 +83,9 @@ def act(env: TextWorld, phrase: str) -> str:
     return env.call(name, **arguments)
 
 
-@pytest.mark.parametrize("game", GAMES)
+@pytest.mark.parametrize(
+    "game", [GAMES[0], *(pytest.param(game, marks=pytest.mark.slow) for game in GAMES[1:])]
+)
 def test_it_keeps_the_contract(game: str) -> None:
     assert list(check_env(make("textworld"), splits("textworld", game=game), calls=60)) == []
 

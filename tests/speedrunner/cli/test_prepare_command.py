@@ -19,7 +19,14 @@ def environment(folder: Path, hub: str = NOBODY) -> Mapping[str, str]:
     return {"HF_HOME": str(folder / "hf"), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
 
 
-@pytest.mark.parametrize("env", [["env=babyai"], ["env=crafter"], ["env=scienceworld", "env.family=3"]])
+@pytest.mark.parametrize(
+    "env",
+    [
+        ["env=babyai"],
+        ["env=crafter"],
+        pytest.param(["env=scienceworld", "env.family=3"], marks=pytest.mark.slow),
+    ],
+)
 def test_what_is_bundled_is_ready(env: list[str]) -> None:
     done = in_process("prepare", "model=tiny", *env)
     assert (done.returncode, done.stderr) == (0, "")

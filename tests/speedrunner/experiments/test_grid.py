@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -44,6 +44,7 @@ def names(runs: Iterable[GridRun]) -> list[str]:
     return [Path(run.config.run.dir).name.removesuffix("-tiny-random-seed0") for run in runs]
 
 
+@cache
 def experiment(name: str, *given: str, scale: str = "paper") -> list[GridRun]:
     return grid_of([f"experiment={name}", f"scale={scale}", *given]).runs()
 
