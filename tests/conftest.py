@@ -63,7 +63,7 @@ digest_once()
 STARTS_PROCESSES = frozenset(
     (
         *("browser", "bundled_demo", "corridor", "dense_folder", "engine_server", "hybrid_folder"),
-        *("learnt", "programmed", "smi"),
+        *("shared_corridor", "smi"),
     )
 )
 """Shared fixtures that start processes: a test that needs one has the marker `process` by itself."""

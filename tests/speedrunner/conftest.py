@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,34 +18,54 @@ from tests.scripted_engine import Script, ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, Runs, ScriptedRun, roomy, script, walker
 
 
+@contextmanager
+def open_corridor(
+    model_config: ModelConfig, model_folder: str, tokenizer: ChatTokenizer, make_folder: Callable[[], Path]
+) -> Iterator[Runs]:
+    """Make runs with four rollouts, a sleep after each two, and two test episodes at 0, 2 and 4."""
+    with ExitStack() as engines:
+
+        def make_run(script: Script, *settings: str, **changes: Any) -> ScriptedRun:
+            engine = engines.enter_context(ScriptedEngine(tokenizer, script))
+            model = roomy(model_config, path=model_folder, **changes)
+            return ScriptedRun(make_folder(), model, engine, [*SCHEDULE, *settings])
+
+        yield make_run
+
+
 @pytest.fixture
 def corridor(
     tiny_model_config: ModelConfig, tiny_folder: str, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> Iterator[Runs]:
-    """Runs in the corridor: four rollouts, a sleep after each two, two test episodes at 0, 2 and 4."""
-    engines: list[ScriptedEngine] = []
-
-    def corridor(script: Script, *settings: str, **model_config: Any) -> ScriptedRun:
-        engine = ScriptedEngine(tiny_tokenizer, script)
-        engines.append(engine.__enter__())
-        model = roomy(tiny_model_config, path=tiny_folder, **model_config)
-        return ScriptedRun(tmp_path, model, engine, [*SCHEDULE, *settings])
-
-    yield corridor
-    for engine in engines:
-        engine.__exit__(None, None, None)
+    """Runs of one test, all in its folder."""
+    with open_corridor(tiny_model_config, tiny_folder, tiny_tokenizer, lambda: tmp_path) as runs:
+        yield runs
 
 
 @pytest.fixture(scope="session")
-def learnt(
+def shared_corridor(
     tiny_model_config: ModelConfig,
     tiny_folder: str,
     tiny_tokenizer: ChatTokenizer,
     tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[ScriptedRun]:
+) -> Iterator[Runs]:
+    """Runs that several tests read, or copy to play on. Each is in its own folder."""
+    make_folder = partial(tmp_path_factory.mktemp, "shared")
+    with open_corridor(tiny_model_config, tiny_folder, tiny_tokenizer, make_folder) as runs:
+        yield runs
+
+
+@pytest.fixture(scope="session")
+def learnt(shared_corridor: Runs) -> ScriptedRun:
     """A finished run of SpeedRunner that learnt a skill in its first sleep."""
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        model_config = roomy(tiny_model_config, path=tiny_folder)
-        run = ScriptedRun(tmp_path_factory.mktemp("learnt"), model_config, engine, [*SCHEDULE])
-        asyncio.run(run.play())
-        yield run
+    run = shared_corridor(script(walker, LEARN))
+    asyncio.run(run.play())
+    return run
+
+
+@pytest.fixture
+def learnt_copy(learnt: ScriptedRun, corridor: Runs) -> ScriptedRun:
+    """A copy of that run with its own engine, for tests that change it or play on."""
+    run = corridor(script(walker, LEARN))
+    shutil.copytree(learnt.dir, run.dir)
+    return run

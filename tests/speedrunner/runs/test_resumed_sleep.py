@@ -79,6 +79,23 @@ async def play_to_the_end(run: ScriptedRun) -> int:
     raise AssertionError("the run never ends")
 
 
+@pytest.fixture(scope="module")
+def interrupted(shared_corridor: Runs) -> ScriptedRun:
+    """A run whose sleep failed at its seventh request."""
+    run = shared_corridor(Interrupted(6), *SHORT)
+    with pytest.raises(ServingError):
+        asyncio.run(run.play())
+    return run
+
+
+@pytest.fixture
+def stopped(interrupted: ScriptedRun) -> ScriptedRun:
+    """A copy of that run, with an engine that fails no more."""
+    run = interrupted.copy()
+    run.server.script = script(inducer=INDUCER)
+    return run
+
+
 def learned(data: RunData) -> tuple[object, ...]:
     """The library after the sleep, and what its record has of the edits."""
     (record,) = data.sleeps
@@ -170,20 +187,17 @@ async def test_the_inducer_reads_once_that_its_session_was_restarted(corridor: R
 
 
 async def test_an_answer_that_a_kill_lost_counts_as_wasted(
-    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+    stopped: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run = corridor(Interrupted(4), *SHORT)
-    with pytest.raises(ServingError):
-        await run.play()
-    journal = run.data.files.sleep_journal
+    journal = stopped.data.files.sleep_journal
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:-1]))  # killed before the last turn was on the disk
     with monkeypatch.context() as patch:
         patch.setattr(run_data, "LEDGER_BYTES", 0)  # a reader's limit, which stops no run
-        await run.play()
-    (record,) = run.data.sleeps
+        await stopped.play()
+    (record,) = stopped.data.sleeps
     assert record.lost == [json.loads(lines[-1])["turn"]["request"]]
-    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
+    check_finished(stopped.dir, ["train/0000", "train/0001"], sleeps=1)
 
 
 def fail_once(monkeypatch: pytest.MonkeyPatch, owner: type, method: str, number: int) -> None:
@@ -215,44 +229,35 @@ async def test_a_sleep_that_stops_in_a_tool_call_asks_for_that_call_again(
 
 
 async def test_a_sleep_that_stops_while_it_repeats_its_journal_keeps_it(
-    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+    stopped: ScriptedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    broken = Interrupted(6)
-    run = corridor(broken, *SHORT)
-    with pytest.raises(ServingError):
-        await run.play()
+    stopped.server.script = resumed = Interrupted()
     with monkeypatch.context() as patch:
         fail_once(patch, Draft, "_write", 1)
         with pytest.raises(SandboxError):
-            await run.play()
-    await run.play()
-    assert broken.asked == dict.fromkeys(range(len(INDUCER) + 1), 1) | {6: 2}
-    assert [record.attempt for record in run.data.sleeps] == [1]
+            await stopped.play()
+    await stopped.play()
+    assert resumed.asked == dict.fromkeys(range(6, len(INDUCER) + 1), 1)
+    assert [record.attempt for record in stopped.data.sleeps] == [1]
 
 
-async def test_turns_in_a_journal_count_after_the_wall_clock_too(corridor: Runs) -> None:
-    run = corridor(Interrupted(6), *SHORT)
-    with pytest.raises(ServingError):
-        await run.play()
-    steps = read_steps(run.data.files.sleep_journal, 1, pytest.fail)
-    steps[-1].seconds = run.data.settings.run.sleep_wall_s
+async def test_turns_in_a_journal_count_after_the_wall_clock_too(stopped: ScriptedRun) -> None:
+    steps = read_steps(stopped.data.files.sleep_journal, 1, pytest.fail)
+    steps[-1].seconds = stopped.data.settings.run.sleep_wall_s
     steps[-1].digest = own_digest(steps[-1])
-    SleepJournal(run.data.files.sleep_journal, 1, 1, steps)
-    await run.play()
-    (record,) = run.data.sleeps
+    SleepJournal(stopped.data.files.sleep_journal, 1, 1, steps)
+    await stopped.play()
+    (record,) = stopped.data.sleeps
     assert record.error == (
         "the sleep's 14400 s were over after 6 calls of the inducer; the edits accepted before that are kept"
     )
-    assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag", "spare"]
+    assert [skill.name for skill in stopped.data.policies.load(1).skills] == ["to_flag", "spare"]
 
 
-async def test_a_sleep_continues_in_a_run_that_was_extended(corridor: Runs) -> None:
-    run = corridor(Interrupted(6), *SHORT)
-    with pytest.raises(ServingError):
-        await run.play()
-    await run.play("run.rollouts=4")
-    assert "sleep/0001 continues after 6 recorded turns and episodes" in run.printed
-    assert [record.attempt for record in run.data.sleeps] == [1, 1]
+async def test_a_sleep_continues_in_a_run_that_was_extended(stopped: ScriptedRun) -> None:
+    await stopped.play("run.rollouts=4")
+    assert "sleep/0001 continues after 6 recorded turns and episodes" in stopped.printed
+    assert [record.attempt for record in stopped.data.sleeps] == [1, 1]
 
 
 async def test_a_run_that_stops_after_a_sleep_leaves_no_journal(
@@ -277,18 +282,17 @@ async def test_a_run_that_stops_after_a_sleep_leaves_no_journal(
 
 
 @pytest.mark.parametrize("damage", ["text", "torn", "not json", "another sleep"])
-async def test_a_sleep_continues_after_the_steps_before_a_damaged_one(corridor: Runs, damage: str) -> None:
-    run = corridor(Interrupted(4), *SHORT)
-    with pytest.raises(ServingError):
-        await run.play()
-    journal = run.data.files.sleep_journal
+async def test_a_sleep_continues_after_the_steps_before_a_damaged_one(
+    stopped: ScriptedRun, damage: str
+) -> None:
+    journal = stopped.data.files.sleep_journal
     spoil(journal, damage)
-    await run.play()
-    named = f"{journal}, line 2, is" in run.printed
+    await stopped.play()
+    named = f"{journal}, line 2, is" in stopped.printed
     assert named == (damage != "torn")
-    assert "sleep/0001 continues after 1 recorded turns and episodes" in run.printed
-    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
-    assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag", "extra"]
+    assert "sleep/0001 continues after 1 recorded turns and episodes" in stopped.printed
+    check_finished(stopped.dir, ["train/0000", "train/0001"], sleeps=1)
+    assert [skill.name for skill in stopped.data.policies.load(1).skills] == ["to_flag", "extra"]
 
 
 def spoil(journal: Path, damage: str) -> None:
@@ -303,20 +307,17 @@ def spoil(journal: Path, damage: str) -> None:
     journal.write_bytes(b"".join([first, changed, *([] if damage == "torn" else rest)]))
 
 
-async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(corridor: Runs) -> None:
-    run = corridor(Interrupted(4), *SHORT)
-    with pytest.raises(ServingError):
-        await run.play()
-    steps = read_steps(run.data.files.sleep_journal, 1, pytest.fail)
+async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(stopped: ScriptedRun) -> None:
+    steps = read_steps(stopped.data.files.sleep_journal, 1, pytest.fail)
     assert steps[1].turn is not None
     assert steps[1].turn.executed is not None
     steps[1].turn.executed.result = "what an earlier version answered"
     steps[1].digest = own_digest(steps[1])
-    SleepJournal(run.data.files.sleep_journal, 1, 1, steps)
-    await run.play()
-    assert "sleep/0001 starts over, because a recorded turn was not repeated" in run.printed
-    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
-    (record,) = run.data.sleeps
+    SleepJournal(stopped.data.files.sleep_journal, 1, 1, steps)
+    await stopped.play()
+    assert "sleep/0001 starts over, because a recorded turn was not repeated" in stopped.printed
+    check_finished(stopped.dir, ["train/0000", "train/0001"], sleeps=1)
+    (record,) = stopped.data.sleeps
     assert record.attempt == 2
 
 
