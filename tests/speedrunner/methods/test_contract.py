@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -11,7 +12,7 @@ from speedrunner.methods.method_base import MethodBroke
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Termination, Trajectory
 from tests.scripted_engine import Answer, Request, call, say
-from tests.scripted_runs import Runs, check_files, flag, keys
+from tests.scripted_runs import PLANNED, Runs, ScriptedRun, check_files, flag, keys
 from tests.speedrunner.run_samples import usage_of
 
 PROGRAMMING, REPLAYING = "method=tests.odd_methods:Programming", "method=tests.odd_methods:Replaying"
@@ -51,11 +52,22 @@ def roles(played: Trajectory) -> list[tuple[str, int]]:
     return [(turn.role, turn.conversation) for turn in played.turns]
 
 
+@pytest.fixture(scope="module")
+def programmed(shared_corridor: Runs) -> ScriptedRun:
+    """A finished run of one training rollout with programs, and held-out episodes of the ordinary actor."""
+
+    def both(request: Request) -> Answer:
+        return call("walk", steps=9) if "walk" in request.tools else programmer(request)
+
+    settings = ("run.rollouts=1", "run.sleep_every=1", "run.test_episodes=1")
+    run = shared_corridor(both, PROGRAMMING, *settings)
+    asyncio.run(run.play())
+    return run
+
+
 class TestAnEpisodeOfSeveralConversations:
-    async def test_programs_that_are_accepted_can_be_called_at_once(self, corridor: Runs) -> None:
-        run = corridor(programmer, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
-        await run.play("run.test_episodes=0")
-        (played,) = run.data.trajectories()
+    def test_programs_that_are_accepted_can_be_called_at_once(self, programmed: ScriptedRun) -> None:
+        (played,) = programmed.data.trajectories()
         assert played.termination is Termination.SUCCESS
         assert roles(played) == [
             ("curriculum", 0), ("critic", 2), ("actor", 1), ("actor", 1), ("actor", 1),
@@ -68,10 +80,8 @@ class TestAnEpisodeOfSeveralConversations:
         assert [each.name for each in both.calls[0].calls] == ["one_step"]
         assert [each.name for each in both.calls[0].calls[0].calls] == ["walk"]
 
-    async def test_what_a_sleep_makes_of_them_reaches_the_next_episodes(self, corridor: Runs) -> None:
-        run = corridor(programmer, PROGRAMMING, "run.test_episodes=0")
-        await run.play("run.rollouts=1", "run.sleep_every=1")
-        policy = run.data.policies.load(1)
+    def test_what_a_sleep_makes_of_them_reaches_the_next_episodes(self, programmed: ScriptedRun) -> None:
+        policy = programmed.data.policies.load(1)
         assert [skill.name for skill in policy.skills] == ["one_step"]
         assert policy.method == {"aims": ["the flag"]}
 
@@ -113,14 +123,9 @@ class TestAnEpisodeOfSeveralConversations:
         assert acted[2].calls[0].error is None
         assert [skill.name for skill in run.data.policies.load(1).skills] == ["one_step"]
 
-    async def test_held_out_episodes_may_be_played_in_another_way(self, corridor: Runs) -> None:
-        def both(request: Request) -> Answer:
-            return call("walk", steps=9) if "walk" in request.tools else programmer(request)
-
-        run = corridor(both, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
-        await run.play("run.test_episodes=1")
-        assert {turn.role for each in run.data.evaluations() for turn in each.turns} == {"actor"}
-        assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
+    def test_held_out_episodes_may_be_played_in_another_way(self, programmed: ScriptedRun) -> None:
+        assert {turn.role for each in programmed.data.evaluations() for turn in each.turns} == {"actor"}
+        assert {row.termination for row in programmed.data.episodes} == {Termination.SUCCESS}
 
     async def test_an_unfinished_role_ends_as_the_method_says(self, corridor: Runs) -> None:
         def silent(request: Request) -> Answer:
@@ -157,19 +162,26 @@ class TestAnEpisodeOfSeveralConversations:
         assert "(1 calls and " in agent.turns[1].messages[0].content
 
 
+@pytest.fixture(scope="module")
+def replayed(shared_corridor: Runs) -> ScriptedRun:
+    """A finished run whose two sleeps played their tasks again."""
+    run = shared_corridor(lambda request: call("walk", steps=2), REPLAYING)
+    asyncio.run(run.play())
+    return run
+
+
 class TestReplay:
-    async def test_a_task_played_again_is_the_sleeps_and_no_episode(self, corridor: Runs) -> None:
-        run = corridor(lambda request: call("walk", steps=2), REPLAYING)
-        await run.play("run.rollouts=2", "run.test_episodes=0")
-        (sleep,) = run.data.sleeps
+    def test_a_task_played_again_is_the_sleeps_and_no_episode(self, replayed: ScriptedRun) -> None:
+        sleep, later = replayed.data.sleeps
         again = sorted(each.episode for each in sleep.attempts)  # they were played side by side
         assert again == ["sleep/0001/again/0000", "sleep/0001/again/0001"]
         assert {each.termination for each in sleep.attempts} == {Termination.SUCCESS}
-        assert keys(run.data) == ["train/0000", "train/0001"]
-        assert run.data.policies.load(1).notes == "Task 3: success.\nTask 4: success.\n"
-        rows = [each for each in run.data.requests if Labels.of(each.labels).phase == "sleep"]
-        assert sum(each.usage.prompt for each in rows if each.usage) == usage_of(sleep).prompt > 0
-        check_files(run.dir)
+        assert keys(replayed.data) == PLANNED
+        assert replayed.data.policies.load(1).notes == "Task 3: success.\nTask 4: success.\n"
+        rows = [each for each in replayed.data.requests if Labels.of(each.labels).phase == "sleep"]
+        paid = sum(each.usage.prompt for each in rows if each.usage)
+        assert paid == usage_of(sleep).prompt + usage_of(later).prompt > 0
+        check_files(replayed.dir)
 
     @pytest.mark.parametrize("index", [7, 100])
     async def test_is_of_tasks_that_were_trained_on(self, corridor: Runs, index: int) -> None:
@@ -183,10 +195,8 @@ class TestReplay:
         await run.play("run.rollouts=2", "run.test_episodes=2")
         assert run.data.policies.load(1).notes == "attempt: None"
 
-    async def test_notes_stand_in_the_prompt(self, corridor: Runs) -> None:
-        run = corridor(lambda request: call("walk", steps=2), REPLAYING)
-        await run.play()
-        held_out = [each for each in run.server.requests if flag(each) == 7]
+    def test_notes_stand_in_the_prompt(self, replayed: ScriptedRun) -> None:
+        held_out = [each for each in replayed.server.requests if flag(each) == 7]
         late = max(held_out, key=lambda each: len(each.system))  # checkpoints are played side by side
         assert "Task 3: success.\nTask 4: success.\nTask 5: success." in late.system
 
@@ -205,13 +215,10 @@ async def test_what_a_method_forgets_to_return_is_told_in_one_line(
     assert str(broke.value) == f"method {name}: {call_} must return {kind}, but returned None"
 
 
-class TestWarming:
-    async def test_each_prefix_that_several_episodes_share_is_sent_once(self, corridor: Runs) -> None:
-        run = corridor(lambda request: call("walk", steps=2), REPLAYING)
-        await run.play()
-        warmed = Counter(
-            Labels.of(row.labels).policy
-            for row in run.data.requests
-            if row.labels["role"] == "prefix_warm_up"
-        )
-        assert warmed == {0: 1, 1: 1, 2: 1}
+def test_each_prefix_that_several_episodes_share_is_sent_once(replayed: ScriptedRun) -> None:
+    warmed = Counter(
+        Labels.of(row.labels).policy
+        for row in replayed.data.requests
+        if row.labels["role"] == "prefix_warm_up"
+    )
+    assert warmed == {0: 1, 1: 1, 2: 1}

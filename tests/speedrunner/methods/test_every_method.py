@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -59,15 +60,34 @@ def policies(run: ScriptedRun) -> list[Policy]:
     return [run.data.policies.load(version) for version in run.data.policies.versions()]
 
 
-@pytest.mark.parametrize("method", sorted(METHODS))
-async def test_a_whole_run_and_its_round_trip(corridor: Runs, method: str, tmp_path: Path) -> None:
-    run = corridor(school, RACETRACK, f"method={method}")
-    await run.play("method.train=true" if method == "react" else "run.seed=0")
-    check_whole(run)
-    first, *_, last = policies(run)
+@pytest.fixture(scope="module")
+def whole(shared_corridor: Runs, request: pytest.FixtureRequest) -> ScriptedRun:
+    """A finished run of a method."""
+    train = ["method.train=true"] if request.param == "react" else []
+    run = shared_corridor(school, RACETRACK, f"method={request.param}", *train)
+    asyncio.run(run.play())
+    return run
+
+
+@pytest.mark.parametrize("whole", sorted(METHODS), indirect=True)
+def test_a_whole_run_and_its_round_trip(whole: ScriptedRun, tmp_path: Path) -> None:
+    check_whole(whole)
+    first, *_, last = policies(whole)
     learnt = (last.module, last.notes) != (first.module, first.notes)
-    assert learnt == (method != "react")
-    check_round_trip(run.dir, tmp_path / "trip")
+    assert learnt == (whole.data.settings.method.name != "react")
+    check_round_trip(whole.dir, tmp_path / "trip")
+
+
+@pytest.mark.parametrize("whole", ["opo", "voyager"], indirect=True)
+async def test_a_run_may_start_with_what_another_one_has_learnt(corridor: Runs, whole: ScriptedRun) -> None:
+    """As in the distribution shift: the library, the notes, the objectives."""
+    method = whole.data.settings.method.name
+    run = corridor(school, RACETRACK, f"method={method}")
+    await run.play(f"run.start_from={whole.dir}", "run.rollouts=0")
+    old, new = policies(whole)[-1], policies(run)[0]
+    assert (new.module, new.notes, new.method) == (old.module, old.notes, old.method)
+    asked = [each for each in run.server.requests if "walk" in each.tools][-1]
+    assert "Walk on." in asked.system if method == "opo" else len(asked.tools) > 2
 
 
 @pytest.mark.parametrize("method", LEARNING)
@@ -116,21 +136,18 @@ async def test_a_sleep_that_is_cut_off_by_its_call_limit(corridor: Runs, method:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("method", "here"),
+    ("whole", "here"),
     [
         ("opo", asks),
         ("asi_replay", lambda request: "stride" in request.tools and request.turn == 0),
         ("voyager", lambda request: "run_program" in request.tools and "- leave_start(" in request.system),
     ],
+    indirect=["whole"],
 )
 async def test_a_run_that_is_killed_there_goes_on_to_the_same_policies(
-    corridor: Runs, method: str, here: Callable[[Request], bool]
+    corridor: Runs, whole: ScriptedRun, here: Callable[[Request], bool]
 ) -> None:
-    whole = corridor(school, RACETRACK, f"method={method}")
-    whole.name = "whole"
-    await whole.play()
-
-    run = corridor(school, RACETRACK, f"method={method}")
+    run = corridor(school, RACETRACK, f"method={whole.data.settings.method.name}")
     died: list[Request] = []
 
     def mortal(request: Request) -> Answer:
@@ -169,17 +186,3 @@ async def test_tools_that_alone_overflow_the_actor_end_its_episode_scored_as_it_
     await run.play("run.rollouts=0", "run.test_episodes=1")
     (row,) = run.data.episodes
     assert (row.termination, row.score, row.llm_calls) == (Termination.CONTEXT_OVERFLOW, 0.0, 0)
-
-
-@pytest.mark.parametrize("method", ["opo", "voyager"])
-async def test_a_run_may_start_with_what_another_one_has_learnt(corridor: Runs, method: str) -> None:
-    """As in the distribution shift: the library, the notes, the objectives."""
-    first = corridor(school, RACETRACK, f"method={method}")
-    first.name = "first"
-    await first.play("run.test_episodes=0")
-    run = corridor(school, RACETRACK, f"method={method}")
-    await run.play(f"run.start_from={first.dir}", "run.rollouts=0")
-    old, new = policies(first)[-1], policies(run)[0]
-    assert (new.module, new.notes, new.method) == (old.module, old.notes, old.method)
-    asked = [each for each in run.server.requests if "walk" in each.tools][-1]
-    assert "Walk on." in asked.system if method == "opo" else len(asked.tools) > 2

@@ -29,7 +29,9 @@ class TestASession:
         notes = [run.data.policies.load(version).notes for version in range(4)]
         assert notes == ["", "Walk right.", "Walk right.\n\n- far", "The flag is to the right."]
 
-    async def test_they_stand_at_the_end_of_the_actors_prompt_byte_for_byte(self, corridor: Runs) -> None:
+    async def test_actor_and_optimizer_read_them_byte_for_byte_and_the_optimizer_whole_episodes(
+        self, corridor: Runs
+    ) -> None:
         notes = "Mind {{ braces }} & <b>tags</b>:\n\n  1. walk\n  2. {% look %} 😀"
         run = corridor(optimizer(notes, notes))
         await run.play("method=opo")
@@ -37,16 +39,12 @@ class TestASession:
         # At the second and the third checkpoint, which may be played side by side.
         assert sorted(f"\n\n{notes}\n\n# Tools" in each.system for each in held_out) == [False, True, True]
         check_whole(run)
-
-    async def test_the_optimizer_reads_notes_and_whole_episodes(self, corridor: Runs) -> None:
-        run = corridor(optimizer("Walk far.", "Walk on."))
-        await run.play("method=opo", "run.test_episodes=0")
         first, second = (each for each in run.server.requests if "write_notes" in each.tools)
         assert "There are no notes yet." in first.task
         assert first.task.count("You are at field 0.") == 2
         assert "train/0000: policy v0000, success, score 1" in first.task
         assert "walk(steps=9) -> You are at the flag." in first.task
-        assert "The current notes:\n\nWalk far." in second.task
+        assert f"The current notes:\n\n{notes}" in second.task
         assert "train/0001" not in second.task
         assert "Walk to the flag at its right end" in first.system
         assert [len(agent.turns) for sleep in run.data.sleeps for agent in sleep.agents] == [1, 1]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -70,13 +72,20 @@ def pupil(request: Request) -> Answer:
     )
 
 
+@pytest.fixture(scope="module")
+def session(shared_corridor: Runs) -> ScriptedRun:
+    """A finished run with three rollouts and a sleep after each."""
+    settings = ("method=voyager", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
+    run = shared_corridor(roles(pupil), RACETRACK, *settings)
+    asyncio.run(run.play())
+    return run
+
+
 class TestASession:
-    async def test_a_rollout_ends_with_the_world_and_its_accepted_programs_join_the_library(
-        self, corridor: Runs
+    def test_a_rollout_ends_with_the_world_and_its_accepted_programs_join_the_library(
+        self, session: ScriptedRun
     ) -> None:
-        run = corridor(roles(pupil), RACETRACK, *SHORT)
-        await run.play("method=voyager")
-        (played,) = run.data.trajectories()
+        played = session.data.trajectories()[0]
         assert played.termination is Termination.SUCCESS
         assert [turn.role for turn in played.turns] == [
             *("curriculum", "critic", "programmer") * 2, "curriculum", "programmer",
@@ -89,24 +98,22 @@ class TestASession:
                 {"objective": "go on", "source": ON},
             ],
         }
-        policy = run.data.policies.load(1)
+        policy = session.data.policies.load(1)
         assert policy.module == f"from __future__ import annotations\n\n\n{STEP}\n\n\n{ON}\n"
         assert [(each.name, each.public) for each in policy.skills] == [
             ("leave_start", True),
             ("go_on", True),
         ]
         assert policy.method == {"completed": ["leave the start", "go on"], "failed": ["reach the flag"]}
-        assert run.data.sleeps[0].edits == [
+        assert session.data.sleeps[0].edits == [
             Edit("write", "leave_start", source=STEP, public=("leave_start",)),
             Edit("write", "go_on", source=ON, public=("go_on",)),
         ]
-        assert check_policies(subject(run.dir)).level == "ok"
-        assert run.data.sleeps[0].agents == []
+        assert check_policies(subject(session.dir)).level == "ok"
+        assert session.data.sleeps[0].agents == []
 
-    async def test_three_sleeps_lead_to_a_library_that_is_known_in_advance(self, corridor: Runs) -> None:
-        run = corridor(roles(pupil), RACETRACK)
-        await run.play("method=voyager", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
-        versions = [[each.name for each in run.data.policies.load(number).skills] for number in range(4)]
+    def test_three_sleeps_lead_to_a_library_that_is_known_in_advance(self, session: ScriptedRun) -> None:
+        versions = [[each.name for each in session.data.policies.load(number).skills] for number in range(4)]
         assert versions == [
             [],
             ["leave_start", "go_on"],
@@ -114,41 +121,34 @@ class TestASession:
             ["leave_start", "go_on", "again_leave_start", "again_go_on"],
         ]
 
-    async def test_programs_can_be_called_at_once_and_are_listed_in_the_prompt(self, corridor: Runs) -> None:
-        run = corridor(roles(pupil), RACETRACK, *SHORT)
-        await run.play("method=voyager")
-        asked = [each for each in run.server.requests if "run_program" in each.tools]
+    def test_programs_can_be_called_at_once_and_are_listed_in_the_prompt(self, session: ScriptedRun) -> None:
+        asked = [each for each in session.server.requests if "run_program" in each.tools]
         assert "The library is empty." in asked[0].system
         assert "The programs in the library:\n- leave_start(): Walk one field." in asked[1].system
         assert "- go_on(): Leave the start, and look." in asked[2].system
-        (played,) = run.data.trajectories()
+        played = session.data.trajectories()[0]
         second = [turn.executed for turn in played.turns if turn.role == "programmer" and turn.executed][1]
         assert [each.name for each in second.calls[0].calls] == ["leave_start", "look"]
 
-    async def test_held_out_episodes_are_played_by_the_ordinary_actor_with_all_skills_as_tools(
-        self, corridor: Runs
+    def test_held_out_episodes_are_played_by_the_ordinary_actor_with_all_skills_as_tools(
+        self, session: ScriptedRun
     ) -> None:
-        run = corridor(roles(pupil), RACETRACK)
-        await run.play("method=voyager", "run.rollouts=1", "run.sleep_every=1", "run.eval_every=1")
-        held_out = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools]
+        held_out = [each for each in session.server.requests if flag(each) == 7 and "walk" in each.tools]
         late = max(held_out, key=lambda each: len(each.tools))  # checkpoints are played side by side
-        assert list(late.tools) == ["walk", "look", "go_on", "leave_start"]
-        assert {turn.role for each in run.data.evaluations() for turn in each.turns} == {"actor"}
+        skills = ["go_on", "leave_start", "again_go_on", "again_leave_start"]
+        assert list(late.tools) == ["walk", "look", *skills]
+        assert {turn.role for each in session.data.evaluations() for turn in each.turns} == {"actor"}
 
-    async def test_every_role_is_paid_by_the_rollout(self, corridor: Runs) -> None:
-        run = corridor(roles(pupil), RACETRACK, *SHORT)
-        await run.play("method=voyager")
-        (row,) = run.data.episodes
-        rows = [each for each in run.data.requests if Labels.of(each.labels).episode == "train/0000"]
+    def test_every_role_is_paid_by_the_rollout(self, session: ScriptedRun) -> None:
+        (row,) = (each for each in session.data.episodes if each.episode == "train/0000")
+        rows = [each for each in session.data.requests if Labels.of(each.labels).episode == "train/0000"]
         assert {Labels.of(each.labels).role for each in rows} == {"curriculum", "programmer", "critic"}
         assert sum(each.usage.completion for each in rows if each.usage) == row.usage.completion
 
-    async def test_the_next_rollouts_curriculum_knows_what_was_reached_and_what_was_not(
-        self, corridor: Runs
+    def test_the_next_rollouts_curriculum_knows_what_was_reached_and_what_was_not(
+        self, session: ScriptedRun
     ) -> None:
-        run = corridor(roles(pupil), RACETRACK)
-        await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=1", "run.test_episodes=0")
-        asked = [each for each in run.server.requests if "propose_objective" in each.tools][-1]
+        asked = [each for each in session.server.requests if "propose_objective" in each.tools][-1]
         assert "Reached in earlier episodes: leave the start; go on\n" in asked.task
         assert "Failed in earlier episodes and never reached: reach the flag" in asked.task
         assert "- Leave the start\n- Reach the flag" in asked.system
@@ -172,39 +172,34 @@ class TestAProgramThatDoesNotDo:
         assert "The critic says: Walk farther." in reply
         assert "The program was not added to the library." in reply
 
-    async def test_costs_no_critic_where_it_raised(self, corridor: Runs) -> None:
+    async def test_costs_no_critic_where_it_raises_and_fails_its_objective_after_four_tries(
+        self, corridor: Runs
+    ) -> None:
         run = corridor(roles(lambda request: call("run_program", source=FAILING)), RACETRACK, *SHORT)
         await run.play("method=voyager")
         (played,) = run.data.trajectories()
         assert {turn.role for turn in played.turns} == {"curriculum", "programmer"}
         reply = next(turn for turn in played.turns if turn.role == "programmer" and turn.conversation == 1)
         assert "ZeroDivisionError" in str(reply.executed and reply.executed.result)
-
-    async def test_fails_its_objective_after_four_tries_and_another_one_is_named(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(roles(lambda request: call("run_program", source=FAILING)), RACETRACK, *SHORT)
-        await run.play("method=voyager")
-        (played,) = run.data.trajectories()
         assert (played.termination, len(played.turns)) == (Termination.CALL_LIMIT, 20)
         assert [turn.role for turn in played.turns[:6]] == ["curriculum", *["programmer"] * 4, "curriculum"]
         assert played.method_state["failed"] == ["leave the start"] * 4
         assert run.data.policies.load(1).method == {"completed": [], "failed": ["leave the start"]}
 
-    @pytest.mark.parametrize(
-        ("source", "told"),
-        [
-            ("x = 1", "the source must define a function at the top level"),
-            ('def go(steps: int) -> str:\n    """Go."""\n    return walk(steps)', "steps must have defaults"),
-            ("def go() -> str:\n    return walk(1)", "docstring"),
-            ("def go(", "line 1"),
-        ],
-    )
-    async def test_or_is_none_is_told_so(self, corridor: Runs, source: str, told: str) -> None:
-        run = corridor(roles(lambda request: call("run_program", source=source)), RACETRACK, *SHORT)
+    async def test_or_is_none_is_told_so(self, corridor: Runs) -> None:
+        problems = {
+            "x = 1": "the source must define a function at the top level",
+            'def go(steps: int) -> str:\n    """Go."""\n    return walk(steps)': "steps must have defaults",
+            "def go() -> str:\n    return walk(1)": "docstring",
+            "def go(": "line 1",
+        }
+        sources = list(problems)
+        tries = roles(lambda request: call("run_program", source=sources[request.turn]))
+        run = corridor(tries, RACETRACK, *SHORT)
         await run.play("method=voyager")
         (played,) = run.data.trajectories()
-        assert told in str(played.turns[1].executed and played.turns[1].executed.error)
+        for turn, problem in zip(played.turns[1:5], problems.values(), strict=True):
+            assert problem in str(turn.executed and turn.executed.error)
         assert played.method_state.get("programs", []) == []
 
 
@@ -281,14 +276,13 @@ class TestWhatDoesNotFit:
 
 
 @pytest.mark.parametrize("damage", ['{"completed": 3}', '{"foo": 1}'])
-async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(corridor: Runs, damage: str) -> None:
-    run = corridor(roles(pupil), RACETRACK, *SHORT)
-    await run.play("method=voyager")
-    (run.dir / "policies" / "v0001" / "method.json").write_text(damage)
+async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(
+    session: ScriptedRun, damage: str
+) -> None:
+    run = session.copy()
+    (run.dir / "policies" / "v0003" / "method.json").write_text(damage)
     with pytest.raises(InvalidPolicy, match="policy v0000 contains no objectives and programs of Voyager: "):
-        await ScriptedRun(run.folder, run.model_config, run.server, run.settings, "other").play(
-            "method=voyager", f"run.start_from={run.dir}"
-        )
+        await replace(run, name=f"{run.name}-other").play(f"run.start_from={run.dir}")
 
 
 def test_an_environment_whose_tasks_differ_is_refused_in_one_line() -> None:
