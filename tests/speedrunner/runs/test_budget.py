@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from serving.meter import LedgerRow
@@ -11,7 +13,7 @@ from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, plan_run
 from speedrunner.store.records import Termination, TrainingEnd
 from tests.scripted_engine import Answer, Request, call, refuse, say
-from tests.scripted_runs import Runs, check_ledger, flag, keys
+from tests.scripted_runs import Runs, ScriptedRun, check_ledger, flag, keys
 from tests.speedrunner.runs.test_plan import SPLIT
 
 
@@ -85,14 +87,20 @@ def stroller(request: Request) -> Answer:
 BUDGETED = ("method=opo", "run.in_flight=1", "run.eval_every=4")
 
 
-class TestARun:
-    async def test_ends_within_a_batch_and_evaluates_the_newest_policy(self, corridor: Runs) -> None:
-        whole = corridor(stroller, *BUDGETED)
-        await whole.play()
-        spent = TokenBudget(None, whole.data.requests).spent
+@pytest.fixture(scope="module")
+def whole(shared_corridor: Runs) -> ScriptedRun:
+    """A finished run without a budget."""
+    run = shared_corridor(stroller, *BUDGETED)
+    asyncio.run(run.play())
+    return run
 
+
+class TestARun:
+    async def test_ends_within_a_batch_and_evaluates_the_newest_policy(
+        self, corridor: Runs, whole: ScriptedRun
+    ) -> None:
+        spent = TokenBudget(None, whole.data.requests).spent
         run = corridor(stroller, *BUDGETED)
-        run.name = "bounded"
         await run.play(f"run.budget_tokens={spent // 2}")
         assert keys(run.data) == [
             *(f"test/000{point}/000{number}" for point in (0, 3) for number in (0, 1)),
@@ -105,14 +113,13 @@ class TestARun:
         assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
         check_ledger(run.data)
 
-    async def test_begins_no_sleep_when_its_tokens_are_spent(self, corridor: Runs) -> None:
-        whole = corridor(stroller, *BUDGETED)
-        await whole.play("run.rollouts=2")
-        played = [row for row in whole.data.requests if row.labels.get("phase") == "train"]
-
+    async def test_begins_no_sleep_when_its_tokens_are_spent(
+        self, corridor: Runs, whole: ScriptedRun
+    ) -> None:
+        labels = {"phase": "train", "policy": "0"}
+        first_batch = [row for row in whole.data.requests if labels.items() <= row.labels.items()]
         run = corridor(stroller, *BUDGETED)
-        run.name = "bounded"
-        await run.play(f"run.budget_tokens={TokenBudget(None, played).spent}")
+        await run.play(f"run.budget_tokens={TokenBudget(None, first_batch).spent}")
         assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
         assert run.data.sleeps == []
 

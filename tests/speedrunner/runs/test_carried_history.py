@@ -2,63 +2,67 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.verification.verify import verify
-from tests.scripted_engine import Request, ScriptedEngine, call
-from tests.scripted_runs import ScriptedRun, script
+from tests.scripted_engine import call
+from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import names
 
 ASK = call("execute_code", code="batches(), versions(), [each['sleep'] for each in sleeps()]")
 SHORT = ("run.rollouts=2", "run.eval_every=2", "run.test_episodes=1")
 
 
+@pytest.fixture(scope="module")
+def second(learnt: ScriptedRun, shared_corridor: Runs) -> ScriptedRun:
+    """A run that started from the finished run; its inducer asked what is recorded."""
+    run = shared_corridor(script(inducer=(ASK,)), *SHORT)
+    first = shutil.copytree(learnt.dir, run.folder / "first")
+    run.settings.append(f"run.start_from={first}")
+    asyncio.run(run.play())
+    return run
+
+
 @pytest.fixture
-def second(learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path) -> Iterator[ScriptedRun]:
-    """A run that starts from the finished run; its inducer asks what is recorded."""
-    shutil.copytree(learnt.dir, tmp_path / "first")
-    with ScriptedEngine(tiny_tokenizer, script(inducer=(ASK,))) as engine:
-        settings = [*learnt.settings, *SHORT, f"run.start_from={tmp_path / 'first'}"]
-        yield ScriptedRun(tmp_path, learnt.model_config, engine, settings, name="second")
+def moved(second: ScriptedRun) -> Iterator[Path]:
+    """A copy of that run, while the run from which it started is elsewhere."""
+    first = second.folder / "first"
+    elsewhere = first.rename(second.folder / "elsewhere")
+    yield second.copy().dir
+    elsewhere.rename(first)
 
 
-def inducing(run: ScriptedRun) -> list[Request]:
-    """Return the inducer's requests."""
-    return [request for request in run.server.requests if "write_skill" in request.tools]
+def read_by_inducer(run: ScriptedRun) -> list[str]:
+    """Return what the inducer read before each of its turns."""
+    (sleep,) = run.data.sleeps
+    return [turn.messages[-1].content for turn in sleep.agents[0].turns]
 
 
-async def test_the_inducer_reads_the_history_of_both_runs(second: ScriptedRun) -> None:
-    await second.play()
-    first, then, *_ = inducing(second)
-    assert "([-2, -1, 0], [-2, -1, 0], [-1, 0])" in then.last
-    assert "Your earlier work was in tests.toy_env:Corridor. Now you work in" in first.last
-    assert "sleep 0: " in first.last
-    assert "6 episodes are recorded in total" in first.last
+def test_the_inducer_reads_the_history_of_both_runs(second: ScriptedRun) -> None:
+    first, then, *_ = read_by_inducer(second)
+    assert "([-2, -1, 0], [-2, -1, 0], [-1, 0])" in then
+    assert "Your earlier work was in tests.toy_env:Corridor. Now you work in" in first
+    assert "sleep 0: " in first
+    assert "6 episodes are recorded in total" in first
 
 
 async def test_or_its_own_alone(second: ScriptedRun) -> None:
-    await second.play("run.carry_history=false")
-    first, then, *_ = inducing(second)
-    assert "([0], [0], [])" in then.last
-    assert "earlier" not in first.last
-    assert not (second.dir / "carried").exists()
+    alone = replace(second, name="alone")
+    await alone.play("run.carry_history=false")
+    first, then, *_ = read_by_inducer(alone)
+    assert "([0], [0], [])" in then
+    assert "earlier" not in first
+    assert not (alone.dir / "carried").exists()
 
 
-async def test_a_run_without_training_copies_no_history(second: ScriptedRun) -> None:
-    await second.play("run.rollouts=0")
-    assert not (second.dir / "carried").exists()
-
-
-async def test_such_a_run_can_be_verified_after_both_have_moved(second: ScriptedRun, tmp_path: Path) -> None:
-    await second.play()
-    (tmp_path / "first").rename(tmp_path / "elsewhere")
-    moved = second.dir.rename(tmp_path / "moved")
+async def test_such_a_run_can_be_verified_after_both_have_moved(moved: Path) -> None:
     found = await verify(moved, lambda line: None, lambda check: None, names(moved))
     assert {check.level for check in found.findings} == {"ok"}
     (moved / "carried/0000/trajectories/batch_0001.jsonl").open("a").write("{}\n")
@@ -67,7 +71,6 @@ async def test_such_a_run_can_be_verified_after_both_have_moved(second: Scripted
 
 
 async def test_a_run_with_another_carried_history_is_another_run(second: ScriptedRun) -> None:
-    await second.play()
     other = second.copy()
     with pytest.raises(RunDirectoryError, match=r"run\.carry_history: True -> False|carry_history"):
         await other.play("run.carry_history=false")

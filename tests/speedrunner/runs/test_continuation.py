@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -46,12 +47,19 @@ def content(run: RunData) -> list[tuple[object, ...]]:
     )  # fmt: skip
 
 
+@pytest.fixture(scope="module")
+def short(shared_corridor: Runs) -> ScriptedRun:
+    """A finished run of two rollouts."""
+    run = shared_corridor(script(walker, LEARN), "run.rollouts=2")
+    asyncio.run(run.play())
+    return run
+
+
 class TestFinishedRun:
     async def test_grows_into_the_run_that_was_planned_longer_from_the_start(
-        self, corridor: Runs, learnt: ScriptedRun
+        self, short: ScriptedRun, learnt: ScriptedRun
     ) -> None:
-        run = corridor(script(walker, LEARN))
-        await run.play("run.rollouts=2")
+        run = short.copy()
         before = {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()}
         await run.play("run.rollouts=4")
         assert "the run is extended: run.rollouts: 2 -> 4" in run.printed
@@ -70,10 +78,6 @@ class TestFinishedRun:
         extended, planned = ([each.policies.load(n) for n in range(3)] for each in (run.data, learnt.data))
         assert extended == planned
 
-    async def test_is_not_played_again_with_the_longer_configuration(self, corridor: Runs) -> None:
-        run = corridor(script(walker, LEARN), "run.rollouts=2")
-        await run.play()
-        await run.play("run.rollouts=4")
         asked = len(run.server.requests)
         await run.play("run.rollouts=4")
         assert "is finished: nothing to play" in run.printed
@@ -87,21 +91,18 @@ class TestFinishedRun:
         check_finished(run.dir, [key for key in PLANNED if key.startswith("test")], sleeps=0)
         assert await verified_levels(run.dir) == {"ok"}
 
-    async def test_says_before_it_starts_what_the_extension_plays(self, corridor: Runs) -> None:
-        run = corridor(script(walker, LEARN), "run.rollouts=2")
-        await run.play()
-        lines = [*outline(set_up(compose(run.overrides("run.rollouts=4"))))]
+    def test_says_before_it_starts_what_the_extension_plays(self, short: ScriptedRun) -> None:
+        lines = [*outline(set_up(compose(short.overrides("run.rollouts=4"))))]
         assert lines[1:3] == [
             "it is extended: run.rollouts: 2 -> 4",
             "it exists; 4 of its 7 steps are finished; remaining:",
         ]
-        assert run.data.settings.run.rollouts == 2
+        assert short.data.settings.run.rollouts == 2
 
     async def test_is_whole_if_a_kill_interrupts_the_change_of_its_configuration(
-        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
+        self, short: ScriptedRun, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        run = corridor(script(walker, LEARN), "run.rollouts=2")
-        await run.play()
+        run = short.copy()
 
         def kill(directory: RunDirectory, text: str) -> None:
             raise KeyboardInterrupt

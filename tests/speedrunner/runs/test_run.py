@@ -9,6 +9,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 from collections import Counter
 from dataclasses import replace
@@ -296,24 +297,29 @@ def to_flag() -> list:
     return numbers'''
 
 
+@pytest.fixture(scope="module")
+def drawing(shared_corridor: Runs) -> ScriptedRun:
+    """A finished run of four rollouts; the last two and the last evaluation call a skill that draws."""
+    inducer = (call("write_skill", source=DRAW, public=True),)
+    run = shared_corridor(script(walker, inducer), "run.eval_every=4")
+    asyncio.run(run.play())
+    return run
+
+
 class TestRandomNumbers:
-    async def test_each_task_of_each_run_has_its_own(self, corridor: Runs) -> None:
-        run = corridor(script(walker, (call("write_skill", source=DRAW, public=True),)))
-        await run.play("run.eval_every=4", "run.rollouts=4")
-        drawn = self.drawn(run)
+    async def test_each_task_of_each_run_has_its_own(self, drawing: ScriptedRun) -> None:
+        drawn = self.drawn(drawing)
         assert len({numbers[0] for numbers in drawn.values()}) == len(drawn) == 4
-        other = replace(run, name="other")
-        await other.play("run.eval_every=4", "run.rollouts=4")
+        other = replace(drawing, name="other")
+        await other.play()
         assert not {*map(str, drawn.values())} & {*map(str, self.drawn(other).values())}
 
-    async def test_they_reveal_no_task_to_those_who_know_how_seeds_are_made(self, corridor: Runs) -> None:
-        run = corridor(script(walker, (call("write_skill", source=DRAW, public=True),)))
-        await run.play("run.eval_every=4", "run.rollouts=4")
+    def test_they_reveal_no_task_to_those_who_know_how_seeds_are_made(self, drawing: ScriptedRun) -> None:
         seeds = [hashlib.sha256(f"default {index}".encode()).hexdigest() for index in range(20)]
         seeds += [hmac.new(b"", f"default {index}".encode(), "sha256").hexdigest() for index in range(20)]
         seeds += [hashlib.sha256(f"{seed} 0".encode()).hexdigest() for seed in seeds]
         guessed = {random.Random(seed).random() for seed in seeds}
-        assert not guessed & {numbers[0] for numbers in self.drawn(run).values()}
+        assert not guessed & {numbers[0] for numbers in self.drawn(drawing).values()}
 
     @staticmethod
     def drawn(run: ScriptedRun) -> dict[str, list[float]]:
@@ -323,15 +329,25 @@ class TestRandomNumbers:
         return {key: node.result for key, node in nodes.items() if node and node.kind == "skill"}
 
 
+def forget_steps(run: ScriptedRun, *keys: str) -> None:
+    """Remove finished steps from the state, as if a kill had come before they were recorded."""
+    file = run.dir / "state.json"
+    state = json.loads(file.read_text())
+    kept = [step for step in state["finished"] if not step.startswith(keys)]
+    assert len(state["finished"]) - len(kept) == len(keys)
+    file.write_text(json.dumps(state | {"finished": kept}))
+
+
 class TestGoingOn:
-    async def test_a_changed_configuration_is_refused_with_the_difference(self, corridor: Runs) -> None:
-        run = corridor(script())
-        await run.play("run.rollouts=2")
+    async def test_a_changed_configuration_is_refused_with_the_difference(
+        self, learnt_copy: ScriptedRun
+    ) -> None:
+        run = learnt_copy
         before = {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()}
         with pytest.raises(RunDirectoryError) as error:
-            await run.play("run.rollouts=4", "run.seed=3", "env.pit=-9", "run.in_flight=1")
+            await run.play("run.rollouts=6", "run.seed=3", "env.pit=-9", "run.in_flight=1")
         assert str(error.value) == (
-            f"{run.dir} has another configuration: run.seed: 0 -> 3; run.rollouts: 2 -> 4; env.pit:"
+            f"{run.dir} has another configuration: run.seed: 0 -> 3; run.rollouts: 4 -> 6; env.pit:"
             " (not set) -> -9; undo the change, or start another run with run.dir=NEW"
         )
         assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
@@ -397,12 +413,11 @@ class TestGoingOn:
         assert "prices.tiny-random.output: 4.5 -> 0.0" in line
         assert price_book(run.data).models == {"tiny-random": Prices(0, 0, 0)}
 
-    async def test_what_does_not_change_results_may_change(self, corridor: Runs) -> None:
-        run = corridor(script(), api="chat")
-        with pytest.raises(SpendingCapReached):
-            await run.play("serving.spending_cap_usd=0.03")
-        await run.play("run.in_flight=1", "prices=gpt-5.4-mini", "verbosity=debug", "task.index=3")
-        check_whole(run)
+    async def test_what_does_not_change_results_may_change(self, learnt_copy: ScriptedRun) -> None:
+        forget_steps(learnt_copy, "evaluate/0004")
+        await learnt_copy.play("run.in_flight=1", "prices=gpt-5.4-mini", "verbosity=debug", "task.index=3")
+        check_whole(learnt_copy)
+        assert len(learnt_copy.data.processes) == 2
 
     def test_a_second_process_is_refused_and_told_of_the_first(self, corridor: Runs) -> None:
         run = corridor(script())
@@ -431,15 +446,6 @@ class TestGoingOn:
         check_whole(run)
         assert not any(row.wasted for row in run.data.requests)
 
-    async def test_a_sleep_begins_in_any_time_since_the_next_job_can_continue_it(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(script(walker, LEARN))
-        drain = Drain(lambda line: None, 60.0, time_s=HANGS_S)
-        drain.add_duration(f"sleep in {run.dir}", 3600.0)
-        await run.play(drain=drain)
-        check_whole(run)
-
     async def test_how_long_things_take_is_known_from_what_was_played_before(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -451,10 +457,11 @@ class TestGoingOn:
         rows.write_text(re.sub(r'"seconds":[^,]+', '"seconds":3600.0', rows.read_text()))
         clock = Clock(monkeypatch, "speedrunner.runs.drain", runs=True)
         drain = Drain(lambda line: None, 60.0, time_s=2 * HANGS_S)
+        drain.add_duration(f"sleep in {run.dir}", 3600.0)
         clock.advance(HANGS_S)  # in the second half
         with pytest.raises(TimeIsUp):
             await run.play(drain=drain)
-        assert len(run.data.sleeps) == 1  # sleeps begin in any time
+        assert len(run.data.sleeps) == 1  # sleeps begin in any time, since the next job can continue them
         assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
 
     async def test_a_drain_in_a_sleep_lets_it_end(self, corridor: Runs) -> None:
@@ -492,28 +499,19 @@ class TestGoingOn:
         assert not any(row.termination.is_fault for row in run.data.episodes)
         check_ledger(run.data)
 
-    async def test_a_kill_between_the_last_two_writes_of_a_sleep(self, corridor: Runs) -> None:
-        run = corridor(script(walker, LEARN), "run.rollouts=2")
-        await run.play()
-        state = json.loads((run.dir / "state.json").read_text())
-        kept = [step for step in state["finished"] if not step.startswith(("sleep", "evaluate/0002"))]
-        (run.dir / "state.json").write_text(json.dumps(state | {"finished": kept}))
-        asked = len(run.server.requests)
-        await run.play()
-        # The policy stands already, so that nobody sleeps again.
-        assert all("write_skill" not in request.tools for request in run.server.requests[asked:])
-        finished = json.loads((run.dir / "state.json").read_text())["finished"]
-        assert sorted(finished) == sorted(state["finished"])
+    async def test_a_kill_between_the_last_two_writes_of_a_sleep(self, learnt_copy: ScriptedRun) -> None:
+        finished = sorted(learnt_copy.data.state.finished)
+        forget_steps(learnt_copy, "sleep/0002", "evaluate/0004")
+        await learnt_copy.play()
+        # Its policy exists, so the sleep is not repeated.
+        assert all("write_skill" not in request.tools for request in learnt_copy.server.requests)
+        assert sorted(learnt_copy.data.state.finished) == finished
 
     async def test_a_sleep_that_was_killed_before_its_policy_is_slept_again(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN), "run.rollouts=2", "run.test_episodes=0")
         await run.play()
-        state = json.loads((run.dir / "state.json").read_text())
-        kept = [step for step in state["finished"] if not step.startswith("sleep")]
-        (run.dir / "state.json").write_text(json.dumps(state | {"finished": kept}))
-        for file in (run.dir / "policies" / "v0001").iterdir():
-            file.unlink()
-        (run.dir / "policies" / "v0001").rmdir()
+        forget_steps(run, "sleep/0001")
+        shutil.rmtree(run.dir / "policies" / "v0001")
         await run.play()
         (record,) = run.data.sleeps
         assert record.attempt == 2

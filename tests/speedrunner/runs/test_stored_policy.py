@@ -5,71 +5,66 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
-from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.evaluation import evaluation_config
 from speedrunner.runs.run import run as carry_out
-from speedrunner.runs.setup import set_up
+from speedrunner.runs.setup import Setup, set_up
 from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.store.run_data import load
-from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
+from tests.scripted_engine import call
 from tests.scripted_runs import CORRIDOR, PLANNED, ScriptedRun, in_process, keys
 from tests.tampered_runs import names
 
 
-@pytest.fixture
-def learnt(learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer) -> Iterator[ScriptedRun]:
-    """The run, with an engine of its own, so that the run's stands as it was left."""
-    with ScriptedEngine(tiny_tokenizer, learnt.server.script) as engine:
-        yield ScriptedRun(learnt.folder, learnt.model_config, engine, learnt.settings)
-
-
-@pytest.mark.parametrize(("version", "calls"), [("", 1), (":1", 1), (":v0", 7)])
+@pytest.mark.parametrize(("version", "calls"), [("", 1), (":v0", 7)])
 def test_a_stored_policy_is_evaluated_without_training(
-    learnt: ScriptedRun, version: str, calls: int, tmp_path: Path
+    learnt_copy: ScriptedRun, version: str, calls: int, tmp_path: Path
 ) -> None:
-    changes = [*learnt.arguments, "run.test_episodes=1", f"run.dir={tmp_path}"]
-    setup = set_up(evaluation_config(f"{learnt.dir}{version}", changes, [CORRIDOR]))
+    changes = [*learnt_copy.arguments, "run.test_episodes=1", f"run.dir={tmp_path / 'new'}"]
+    setup = set_up(evaluation_config(f"{learnt_copy.dir}{version}", changes, [CORRIDOR]))
     (reconciliation,) = asyncio.run(carry_out(setup, Console(quiet=True), Drain(print)))
     assert reconciliation.agrees
-    (row,) = load(tmp_path).episodes
+    (row,) = load(tmp_path / "new").episodes
     assert (row.episode, row.policy, row.llm_calls) == ("test/0000/0000", 0, calls)
-    assert keys(learnt.data) == PLANNED
+    assert keys(learnt_copy.data) == PLANNED
 
 
-def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt: ScriptedRun) -> None:
-    words = "run", f"run.start_from={learnt.dir}:1", "run.rollouts=0", "run.test_episodes=1"
-    done = in_process(*words, *learnt.arguments, "--trust", CORRIDOR)
+def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt_copy: ScriptedRun) -> None:
+    words = "run", f"run.start_from={learnt_copy.dir}:1", "run.rollouts=0", "run.test_episodes=1"
+    done = in_process(*words, *learnt_copy.arguments, "--trust", CORRIDOR)
     assert done.returncode == 0, done.stderr
-    (folder,) = learnt.folder.glob("run-eval-v0001-*")
+    (folder,) = learnt_copy.folder.glob("run-eval-v0001-*")
     assert "they agree to the token" in done.stdout
-    assert load(folder).config["run"]["start_from"] == f"{learnt.dir}:1"
+    evaluated = load(folder)
+    assert evaluated.config["run"]["start_from"] == f"{learnt_copy.dir}:1"
+    assert [row.llm_calls for row in evaluated.episodes] == [1]
+    assert not (folder / "carried").exists()  # the history is only for training
     # It is not taken for this run's evaluation again, as it may have come with the run.
-    settings = [*learnt.arguments, "run.test_episodes=1", f"env={CORRIDOR}"]
+    settings = [*learnt_copy.arguments, "run.test_episodes=1", f"env={CORRIDOR}"]
     with pytest.raises(InvalidConfig, match=r"already contains a run.* run.dir="):
-        evaluation_config(f"{learnt.dir}:1", settings, [CORRIDOR])
-    named = evaluation_config(f"{learnt.dir}:1", [*settings, f"run.dir={folder}"], [CORRIDOR])
+        evaluation_config(f"{learnt_copy.dir}:1", settings, [CORRIDOR])
+    named = evaluation_config(f"{learnt_copy.dir}:1", [*settings, f"run.dir={folder}"], [CORRIDOR])
     assert named.run.dir == str(folder)
 
 
-def test_the_run_s_server_is_gone_unless_one_is_named(learnt: ScriptedRun) -> None:
-    assert learnt.data.config["serving"]["url"] is not None
-    trust = names(learnt.dir)
-    assert evaluation_config(f"{learnt.dir}", [], trust).serving.url is None
-    other = evaluation_config(f"{learnt.dir}", ["serving.url=unix:/other"], trust)
+def test_the_run_s_server_is_gone_unless_one_is_named(learnt_copy: ScriptedRun) -> None:
+    assert learnt_copy.data.config["serving"]["url"] is not None
+    trust = names(learnt_copy.dir)
+    assert evaluation_config(f"{learnt_copy.dir}", [], trust).serving.url is None
+    other = evaluation_config(f"{learnt_copy.dir}", ["serving.url=unix:/other"], trust)
     assert other.serving.url == "unix:/other"
 
 
-def two_skills(learnt: ScriptedRun, folder: Path) -> Path:
+def two_skills(run: ScriptedRun, folder: Path) -> Path:
     """A copy of the run whose library has a second, newer skill, which calls the first."""
-    shutil.copytree(learnt.dir, folder)
+    shutil.copytree(run.dir, folder)
     newest = max((folder / "policies").iterdir())
     skills = newest / "skills.py"
     skills.write_text(
@@ -79,6 +74,12 @@ def two_skills(learnt: ScriptedRun, folder: Path) -> Path:
     index["skills"].append(index["skills"][0] | {"name": "again"})
     (newest / "library.json").write_text(json.dumps(index))
     return folder
+
+
+def evaluation_of(run: ScriptedRun, source: Path, part: str) -> Setup:
+    """Set up an evaluation of a part of a run's library."""
+    changes = [*run.arguments, "run.test_episodes=1", f"library.{part}"]
+    return set_up(evaluation_config(f"{source}", changes, [CORRIDOR]))
 
 
 BOTH = ["again", "to_flag"]
@@ -98,27 +99,31 @@ BOTH = ["again", "to_flag"]
         ("remove=[again,to_flag]", [], []),
     ],
 )
-async def test_an_evaluation_may_show_a_part_of_the_library_or_remove_skills(
-    learnt: ScriptedRun, part: str, shown: list[str], callable_: list[str], tmp_path: Path
+def test_an_evaluation_may_show_a_part_of_the_library_or_remove_skills(
+    learnt_copy: ScriptedRun, part: str, shown: list[str], callable_: list[str], tmp_path: Path
 ) -> None:
     """The last skills: paper, "Post-hoc Library Truncation on Voyager"."""
-
-    def player(request: Request) -> Answer:
-        own = [name for name in BOTH if name in request.tools]
-        return call(own[0]) if own else call("walk", steps=9) if request.tools else say("")
-
-    learnt.server.script = player
-    source = two_skills(learnt, tmp_path / "source")
-    changes = [*learnt.arguments, "run.test_episodes=1", f"library.{part}"]
-    setup = set_up(evaluation_config(f"{source}", changes, [CORRIDOR]))
+    setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
     assert setup.config.run.dir.endswith(part.replace("visible_last=", "-last")) == ("last" in part)
     library = setup.actor_spec(setup.initial_policy()).with_part(setup.config.library).library
     assert sorted(library.by_name) == callable_
+    assert [tool.name for tool in library.tools()] == ["walk", "look", *shown]
+
+
+@pytest.mark.parametrize(
+    ("part", "skill"),
+    [("visible_last=1", "again"), ("hide=[to_flag]", "again"), ("remove=[again]", "to_flag")],
+)
+async def test_it_plays_with_that_part(
+    learnt_copy: ScriptedRun, part: str, skill: str, tmp_path: Path
+) -> None:
+    learnt_copy.server.script = lambda request: call(skill)
+    setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
     await carry_out(setup, Console(quiet=True), Drain(print))
     (row,) = load(setup.config.run.dir).episodes
     assert (row.success, row.llm_calls) == (True, 1)
-    (asked,) = (each for each in learnt.server.requests if "walk" in each.tools)
-    assert [name for name in asked.tools if name not in ("walk", "look")] == shown
+    (asked,) = (each for each in learnt_copy.server.requests if "walk" in each.tools)
+    assert list(asked.tools) == ["walk", "look", skill]
 
 
 @pytest.mark.parametrize(
@@ -130,36 +135,36 @@ async def test_an_evaluation_may_show_a_part_of_the_library_or_remove_skills(
     ],
 )
 def test_a_skill_that_cannot_be_hidden_or_removed_is_named_before_anything_is_written(
-    learnt: ScriptedRun, part: str, problem: str, tmp_path: Path
+    learnt_copy: ScriptedRun, part: str, problem: str, tmp_path: Path
 ) -> None:
-    source = two_skills(learnt, tmp_path / "source")
+    source = two_skills(learnt_copy, tmp_path / "source")
     words = f"run.start_from={source}", "run.rollouts=0", f"library.{part}", f"run.dir={tmp_path / 'new'}"
-    done = in_process("run", *words, *learnt.arguments, "--trust", CORRIDOR)
+    done = in_process("run", *words, *learnt_copy.arguments, "--trust", CORRIDOR)
     assert done.stderr == f"error: run.start_from={source}:2: library.{part}: {problem}\n"
     assert not (tmp_path / "new").exists()
 
 
 @pytest.mark.parametrize("method", ["opo", "react"])
 def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
-    learnt: ScriptedRun, method: str, tmp_path: Path
+    learnt_copy: ScriptedRun, method: str, tmp_path: Path
 ) -> None:
     what = (f"env={CORRIDOR}", f"method={method}", "run.rollouts=0", "run.test_episodes=2")
-    new = ("run", f"run.dir={tmp_path / 'new'}", f"run.start_from={learnt.dir}", *what)
+    new = ("run", f"run.dir={tmp_path / 'new'}", f"run.start_from={learnt_copy.dir}", *what)
     for how in ((), ("--dry-run",)):
-        done = in_process(*new, *learnt.arguments, *how)
+        done = in_process(*new, *learnt_copy.arguments, *how)
         assert done.stderr == (
-            f"error: run.start_from={learnt.dir}:2 has 1 skills, which method {method} does not use:"
+            f"error: run.start_from={learnt_copy.dir}:2 has 1 skills, which method {method} does not use:"
             " set method= to the one that learned them\n"
         )
     assert not (tmp_path / "new").exists()
 
 
-def test_a_damaged_one_is_told_before_anything_is_written(learnt: ScriptedRun, tmp_path: Path) -> None:
-    source = two_skills(learnt, tmp_path / "source")
+def test_a_damaged_one_is_told_before_anything_is_written(learnt_copy: ScriptedRun, tmp_path: Path) -> None:
+    source = two_skills(learnt_copy, tmp_path / "source")
     (max((source / "policies").iterdir()) / "skills.py").write_text("def (")
     done = in_process(
         *("run", f"run.dir={tmp_path / 'new'}", f"env={CORRIDOR}", f"run.start_from={source}"),
-        *learnt.arguments,
+        *learnt_copy.arguments,
     )
     assert done.stderr.startswith(
         f"error: run.start_from={source}: policy v0000 is no valid library: line 1:"
@@ -167,17 +172,16 @@ def test_a_damaged_one_is_told_before_anything_is_written(learnt: ScriptedRun, t
     assert not (tmp_path / "new").exists()
 
 
-def test_a_run_that_trains_shows_all_of_its_library(learnt: ScriptedRun) -> None:
-    done = learnt.cli("library.visible_last=50")
+def test_a_run_that_trains_shows_all_of_its_library(learnt_copy: ScriptedRun) -> None:
+    done = learnt_copy.cli("library.visible_last=50")
     assert (
         "library.visible_last=50 works only in evaluations of a stored library: `speedrunner run"
         in done.stderr
     )
 
 
-async def test_another_run_may_start_from_its_policy(learnt: ScriptedRun) -> None:
-    other = ScriptedRun(learnt.folder / "other", learnt.model_config, learnt.server, learnt.settings)
-    other.folder.mkdir()
-    await other.play(f"run.start_from={learnt.dir}:1", "run.rollouts=2", "run.eval_every=2")
+async def test_another_run_may_start_from_its_policy(learnt_copy: ScriptedRun) -> None:
+    other = replace(learnt_copy, name="other")
+    await other.play(f"run.start_from={learnt_copy.dir}:1", "run.rollouts=2", "run.eval_every=2")
     assert [row.llm_calls for row in other.data.episodes] == [1] * 6
-    assert other.data.policies.load(0) == stored_policy(f"{learnt.dir}:1")
+    assert other.data.policies.load(0) == stored_policy(f"{learnt_copy.dir}:1")
