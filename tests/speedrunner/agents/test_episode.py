@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
 
 from serving.model_config import Role, Roles
-from speedrunner.store.records import Termination
+from speedrunner.store.records import EpisodeRow, Termination
 from speedrunner.workers import env_worker as workers
 from tests.clocks import Clock
 from tests.odd_envs import FORGERY
@@ -29,19 +30,65 @@ from tests.scripted_runs import (
     walker,
 )
 
+INVALID = (
+    say("Let me think."),
+    call("fly"),
+    call("walk", steps="far"),
+    two_calls(call("look"), call("look")),
+)
+
+
+def actor(request: Request) -> Answer:
+    """Ends each of the four held-out episodes in its own way."""
+    match flag(request):
+        case 7:
+            return INVALID[request.turn] if request.turn < len(INVALID) else walker(request)
+        case 8:
+            return overflow() if request.turn == 2 else walker(request)
+        case 9:
+            return call("look")
+        case _:
+            return call("walk", steps=5, direction="left")
+
+
+@pytest.fixture(scope="module")
+def played(shared_corridor: Runs) -> ScriptedRun:
+    """A run whose four held-out episodes ended in different ways."""
+    run = shared_corridor(script(actor), "env.test=4", "run.rollouts=0", "run.test_episodes=4")
+    asyncio.run(run.play())
+    return run
+
+
+def row_of(run: ScriptedRun, number: int) -> EpisodeRow:
+    """Return a held-out episode's row."""
+    (row,) = (row for row in run.data.episodes if row.episode == f"test/0000/{number:04d}")
+    return row
+
 
 class TestEndings:
     """Of episodes and sleeps that do not end well; the run goes on."""
 
-    async def test_an_episode_whose_context_overflows_is_scored_as_it_stands(self, corridor: Runs) -> None:
-        def actor(request: Request) -> Answer:
-            return overflow() if (flag(request), request.turn) == (8, 2) else walker(request)
+    def test_invalid_calls_are_answered_and_counted(self, played: ScriptedRun) -> None:
+        row = row_of(played, 0)
+        assert (row.invalid_calls, row.llm_calls, row.termination) == (4, 11, Termination.SUCCESS)
+        (episode,) = (each for each in played.data.evaluations() if each.episode == row.episode)
+        assert [turn.error is not None for turn in episode.turns[:5]] == [True] * 4 + [False]
+        assert "there is no tool 'fly'; available: walk, look" in str(episode.turns[1].error)
+        rows = [each for each in played.data.requests if each.labels.get("episode") == row.episode]
+        assert Counter(each.status for each in rows) == {"ok": 7, "invalid": 4}
 
-        run = corridor(script(actor), "run.rollouts=0")
-        await run.play()
-        whole, cut = sorted(run.data.episodes, key=lambda row: row.episode)
-        assert whole.termination is Termination.SUCCESS
-        assert (cut.termination, cut.llm_calls, cut.score) == (Termination.CONTEXT_OVERFLOW, 2, 2 / 8)
+    def test_an_episode_whose_context_overflows_is_scored_as_it_stands(self, played: ScriptedRun) -> None:
+        row = row_of(played, 1)
+        assert (row.termination, row.llm_calls, row.score) == (Termination.CONTEXT_OVERFLOW, 2, 2 / 8)
+
+    def test_a_call_limit(self, played: ScriptedRun) -> None:
+        row = row_of(played, 2)
+        assert (row.termination, row.llm_calls) == (Termination.CALL_LIMIT, 20)
+        assert (row.actions, row.score) == (0, 0.0)
+
+    def test_failure(self, played: ScriptedRun) -> None:
+        row = row_of(played, 3)
+        assert (row.termination, row.score, row.success) == (Termination.FAILURE, 0.0, False)
 
     async def test_a_prompt_that_does_not_fit_at_all(self, corridor: Runs) -> None:
         brief = Role(string_tokens=80)
@@ -50,38 +97,6 @@ class TestEndings:
         assert {(row.termination, row.llm_calls, row.score) for row in run.data.episodes} == {
             (Termination.CONTEXT_OVERFLOW, 0, 0.0)
         }
-
-    async def test_invalid_calls_are_answered_and_counted(self, corridor: Runs) -> None:
-        wrong = [
-            say("Let me think."),
-            call("fly"),
-            call("walk", steps="far"),
-            two_calls(call("look"), call("look")),
-        ]
-
-        def actor(request: Request) -> Answer:
-            return wrong[request.turn] if request.turn < len(wrong) else walker(request)
-
-        run = corridor(script(actor), "run.rollouts=0", "run.test_episodes=1")
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.invalid_calls, row.llm_calls, row.termination) == (4, 11, Termination.SUCCESS)
-        (played,) = run.data.evaluations()
-        assert [turn.error is not None for turn in played.turns[:5]] == [True] * 4 + [False]
-        assert "there is no tool 'fly'; available: walk, look" in str(played.turns[1].error)
-        ledger = Counter(row.status for row in run.data.requests if row.labels["role"] == "actor")
-        assert ledger == {"ok": 7, "invalid": 4}
-
-    async def test_a_call_limit(self, corridor: Runs) -> None:
-        run = corridor(script(lambda request: call("look")), "run.rollouts=0", "run.test_episodes=1")
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.termination, row.llm_calls, row.actions, row.score) == (
-            Termination.CALL_LIMIT,
-            20,
-            0,
-            0.0,
-        )
 
     async def test_a_limit_of_repeated_calls(self, corridor: Runs) -> None:
         def actor(request: Request) -> Answer:
@@ -115,16 +130,6 @@ class TestEndings:
         assert (row.termination, row.llm_calls, row.score) == (Termination.WALL_CLOCK, 2, 2 / 7)
         assert run.data.requests[-1].status == "aborted"
         assert run.data.requests[-1].usage is None
-
-    async def test_failure(self, corridor: Runs) -> None:
-        run = corridor(
-            script(lambda request: call("walk", steps=5, direction="left")),
-            "run.rollouts=0",
-            "run.test_episodes=1",
-        )
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.termination, row.score, row.success) == (Termination.FAILURE, 0.0, False)
 
     async def test_a_world_that_does_not_open_is_a_fault_and_has_no_score(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch

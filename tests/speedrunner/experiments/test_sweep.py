@@ -244,27 +244,21 @@ async def test_no_more_episodes_are_played_at_once_than_there_are_slots(
     assert at_the_same_time(tmp_path / "0", tmp_path / "1") == 2
 
 
-async def test_runs_of_two_models_are_played_one_model_after_the_other(
+async def test_runs_of_two_models_in_folders_of_one_name_are_played_one_model_after_the_other(
     sweep_of: Callable[..., Sweep], tmp_path: Path
 ) -> None:
     one = sweep_of(script(walker))
+    react = "method=react run.rollouts=0 run.dir="
     result = await one.play(
-        "method=react run.rollouts=0",
-        "method=react run.rollouts=0 serving.request_timeout_s=99",
-        "method=react run.rollouts=0 run.seed=1",
+        f"{react}{tmp_path}/a/x",
+        f"{react}{tmp_path}/b/x serving.request_timeout_s=99",
+        f"{react}{tmp_path}/c/x run.seed=1",
     )
     assert result.failures == {}
+    assert one.printed.endswith("sweep: 3 of 3 runs are finished\n")
     assert len(result.reconciliations) == 2
-    first, other, second = (load(tmp_path / name).requests for name in "012")
+    first, other, second = (load(tmp_path / name / "x").requests for name in "abc")
     assert max(row.time for row in (*first, *second)) <= min(row.time for row in other)
-
-
-async def test_runs_may_lie_in_folders_of_one_name(sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
-    one = sweep_of(script(walker))
-    rest = "method=react run.rollouts=0"
-    result = await one.play(f"{rest} run.dir={tmp_path}/a/x", f"{rest} run.seed=1 run.dir={tmp_path}/b/x")
-    assert result.failures == {}
-    assert one.printed.endswith("sweep: 2 of 2 runs are finished\n")
 
 
 async def test_a_defect_in_one_run_leaves_the_others_alone_and_is_raised_at_the_end(
