@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import os
@@ -134,6 +135,11 @@ class ScriptedRun:
             return await drain.run(run(setup, Console(file=output, width=200), drain))
         finally:
             self.printed = output.getvalue()
+
+    def finish(self) -> ScriptedRun:
+        """Play it to its end where no event loop runs, as in fixtures."""
+        asyncio.run(self.play())
+        return self
 
     def cli(self, *more: str, command: str = "run") -> subprocess.CompletedProcess[str]:
         """Begin it or go on with it, as a command within this process."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -58,9 +57,7 @@ def shared_corridor(
 @pytest.fixture(scope="session")
 def learnt(shared_corridor: Runs) -> ScriptedRun:
     """A finished run of SpeedRunner that learnt a skill in its first sleep."""
-    run = shared_corridor(script(walker, LEARN))
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(script(walker, LEARN)).finish()
 
 
 @pytest.fixture

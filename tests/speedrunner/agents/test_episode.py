@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 import pytest
@@ -54,9 +53,7 @@ def actor(request: Request) -> Answer:
 @pytest.fixture(scope="module")
 def played(shared_corridor: Runs) -> ScriptedRun:
     """A run whose four held-out episodes ended in different ways."""
-    run = shared_corridor(script(actor), "env.test=4", "run.rollouts=0", "run.test_episodes=4")
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(script(actor), "env.test=4", "run.rollouts=0", "run.test_episodes=4").finish()
 
 
 def row_of(run: ScriptedRun, number: int) -> EpisodeRow:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 
 import pytest
@@ -60,9 +59,7 @@ def programmed(shared_corridor: Runs) -> ScriptedRun:
         return call("walk", steps=9) if "walk" in request.tools else programmer(request)
 
     settings = ("run.rollouts=1", "run.sleep_every=1", "run.test_episodes=1")
-    run = shared_corridor(both, PROGRAMMING, *settings)
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(both, PROGRAMMING, *settings).finish()
 
 
 class TestAnEpisodeOfSeveralConversations:
@@ -165,9 +162,7 @@ class TestAnEpisodeOfSeveralConversations:
 @pytest.fixture(scope="module")
 def replayed(shared_corridor: Runs) -> ScriptedRun:
     """A finished run whose two sleeps played their tasks again."""
-    run = shared_corridor(lambda request: call("walk", steps=2), REPLAYING)
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(lambda request: call("walk", steps=2), REPLAYING).finish()
 
 
 class TestReplay:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -64,9 +63,7 @@ def policies(run: ScriptedRun) -> list[Policy]:
 def whole(shared_corridor: Runs, request: pytest.FixtureRequest) -> ScriptedRun:
     """A finished run of a method."""
     train = ["method.train=true"] if request.param == "react" else []
-    run = shared_corridor(school, RACETRACK, f"method={request.param}", *train)
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(school, RACETRACK, f"method={request.param}", *train).finish()
 
 
 @pytest.mark.parametrize("whole", sorted(METHODS), indirect=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from serving.meter import LedgerRow
@@ -90,9 +88,7 @@ BUDGETED = ("method=opo", "run.in_flight=1", "run.eval_every=4")
 @pytest.fixture(scope="module")
 def whole(shared_corridor: Runs) -> ScriptedRun:
     """A finished run without a budget."""
-    run = shared_corridor(stroller, *BUDGETED)
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(stroller, *BUDGETED).finish()
 
 
 class TestARun:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -26,8 +25,7 @@ def second(learnt: ScriptedRun, shared_corridor: Runs) -> ScriptedRun:
     run = shared_corridor(script(inducer=(ASK,)), *SHORT)
     first = shutil.copytree(learnt.dir, run.folder / "first")
     run.settings.append(f"run.start_from={first}")
-    asyncio.run(run.play())
-    return run
+    return run.finish()
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -50,9 +49,7 @@ def content(run: RunData) -> list[tuple[object, ...]]:
 @pytest.fixture(scope="module")
 def short(shared_corridor: Runs) -> ScriptedRun:
     """A finished run of two rollouts."""
-    run = shared_corridor(script(walker, LEARN), "run.rollouts=2")
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(script(walker, LEARN), "run.rollouts=2").finish()
 
 
 class TestFinishedRun:

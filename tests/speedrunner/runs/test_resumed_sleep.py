@@ -84,7 +84,7 @@ def interrupted(shared_corridor: Runs) -> ScriptedRun:
     """A run whose sleep failed at its seventh request."""
     run = shared_corridor(Interrupted(6), *SHORT)
     with pytest.raises(ServingError):
-        asyncio.run(run.play())
+        run.finish()
     return run
 
 

@@ -301,9 +301,7 @@ def to_flag() -> list:
 def drawing(shared_corridor: Runs) -> ScriptedRun:
     """A finished run of four rollouts; the last two and the last evaluation call a skill that draws."""
     inducer = (call("write_skill", source=DRAW, public=True),)
-    run = shared_corridor(script(walker, inducer), "run.eval_every=4")
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(script(walker, inducer), "run.eval_every=4").finish()
 
 
 class TestRandomNumbers:

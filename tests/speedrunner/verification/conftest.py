@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.scripted_runs import Runs, ScriptedRun
@@ -13,6 +11,4 @@ from tests.speedrunner.methods.test_every_method import RACETRACK, school
 @pytest.fixture(scope="session")
 def programmed(shared_corridor: Runs) -> ScriptedRun:
     """A finished run of Voyager."""
-    run = shared_corridor(school, RACETRACK, "method=voyager", "run.rollouts=2")
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(school, RACETRACK, "method=voyager", "run.rollouts=2").finish()

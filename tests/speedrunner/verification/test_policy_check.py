@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +9,11 @@ from typing import Any
 
 import pytest
 
-from serving.model_config import ModelConfig
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.subject import OutOfTime
 from tests.golden_tables import Golden, table
-from tests.scripted_engine import Answer, Request, ScriptedEngine, call
-from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
+from tests.scripted_engine import Answer, Request, call
+from tests.scripted_runs import Runs, script, walker
 from tests.tampered_runs import change, copy_of, seal, subject, told
 
 pytestmark = pytest.mark.process
@@ -40,25 +37,16 @@ SECOND = (
 
 
 @pytest.fixture(scope="module")
-def edited(
-    tiny_model_config: ModelConfig,
-    tiny_folder: str,
-    tiny_tokenizer: ChatTokenizer,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Path:
+def edited(shared_corridor: Runs) -> Path:
     """A run of two sleeps that used every kind of edit."""
 
     def inducer(request: Request) -> Answer:
         return script(walker, SECOND if "def twice" in request.task else FIRST)(request)
 
-    with ScriptedEngine(tiny_tokenizer, inducer) as engine:
-        model_config = roomy(tiny_model_config, path=tiny_folder)
-        settings = [*SCHEDULE, "run.rollouts=4", "run.test_episodes=0"]
-        run = ScriptedRun(tmp_path_factory.mktemp("edited"), model_config, engine, settings)
-        asyncio.run(run.play())
-        (_, second) = run.data.sleeps
-        assert [edit.error is None for edit in second.edits] == [True] * 6 + [False]
-        return run.dir
+    run = shared_corridor(inducer, "run.test_episodes=0").finish()
+    (_, second) = run.data.sleeps
+    assert [edit.error is None for edit in second.edits] == [True] * 6 + [False]
+    return run.dir
 
 
 def test_every_kind_of_edit_leads_to_the_next_version(edited: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -76,9 +75,7 @@ def pupil(request: Request) -> Answer:
 def session(shared_corridor: Runs) -> ScriptedRun:
     """A finished run with three rollouts and a sleep after each."""
     settings = ("method=voyager", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
-    run = shared_corridor(roles(pupil), RACETRACK, *settings)
-    asyncio.run(run.play())
-    return run
+    return shared_corridor(roles(pupil), RACETRACK, *settings).finish()
 
 
 class TestASession:
