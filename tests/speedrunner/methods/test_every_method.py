@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,21 @@ def policies(run: ScriptedRun) -> list[Policy]:
 
 
 @pytest.fixture(scope="module")
-def whole(shared_corridor: Runs, request: pytest.FixtureRequest) -> ScriptedRun:
-    """A finished run of a method."""
-    train = ["method.train=true"] if request.param == "react" else []
-    return shared_corridor(school, RACETRACK, f"method={request.param}", *train).finish()
+def finished(shared_corridor: Runs) -> Callable[[str], ScriptedRun]:
+    """Return the finished run of a method, which is played once."""
+
+    @cache
+    def finish(method: str) -> ScriptedRun:
+        train = ["method.train=true"] if method == "react" else []
+        return shared_corridor(school, RACETRACK, f"method={method}", *train).finish()
+
+    return finish
+
+
+@pytest.fixture
+def whole(finished: Callable[[str], ScriptedRun], request: pytest.FixtureRequest) -> ScriptedRun:
+    """The finished run of the method in the test's parameter."""
+    return finished(request.param)
 
 
 @pytest.mark.parametrize("whole", sorted(METHODS), indirect=True)
