@@ -412,9 +412,9 @@ async def test_a_request_that_kills_the_engine_each_time_is_given_up_alone(serve
 
     def script(request: Request) -> Answer:
         events.append("sent")
-        if list(request.prompt) == deadly:
-            return scripted.DEATH
-        return OK if deaths >= 2 else scripted.HANG
+        if deaths < 2:  # dies as soon as all are there
+            return scripted.DEATH if len(events) == 5 else scripted.HANG
+        return scripted.DEATH if list(request.prompt) == deadly else OK
 
     deaths = 0
 

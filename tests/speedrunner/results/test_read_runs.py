@@ -6,13 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from speedrunner.results import processes
 from speedrunner.results.read_runs import WORTHWHILE, read_results
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.small_runs import learnt
 
 
 @pytest.mark.parametrize("count", [3, pytest.param(WORTHWHILE, marks=pytest.mark.process)])
-def test_each_run_is_read_or_named(tmp_path: Path, count: int) -> None:
+def test_each_run_is_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(processes, "PROCESSES", 2)
     paths = [learnt(tmp_path / str(number), run={"seed": number}).path for number in range(count)]
     (paths[1] / "requests.jsonl").write_text("{}\n{}\n")
     first, damaged, *others = read_results(paths, None)
