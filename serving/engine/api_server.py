@@ -22,7 +22,6 @@ signals."""
 
 def serve() -> None:
     """Serve a model, or its part on the head node."""
-    fork_cpu_engine()
     from vllm.entrypoints.launchers.api_server.entry import main
 
     _collect_garbage()
@@ -52,11 +51,11 @@ def be_deaf() -> None:
 
 
 def fork_cpu_engine() -> None:
-    """Let a server on the CPU fork its engine, as vLLM does on GPUs, if it computes on one thread.
+    """Let a server on the CPU fork engine and workers, as vLLM does on GPUs, if it computes on one thread.
 
-    On CPUs vLLM starts the engine as a new Python process, because a fork loses OpenMP's threads. With one
-    thread there are none to lose. A forked engine has all modules loaded, and importing them is most of the
-    work of a start.
+    On CPUs vLLM starts them as new Python processes, because a fork loses OpenMP's threads. With one thread
+    there are none to lose. A forked process has all modules loaded, and importing them is most of the work of
+    a start.
     """
     if os.environ.get("OMP_NUM_THREADS") != "1":
         return
@@ -83,4 +82,5 @@ def _collect_garbage() -> None:
 if __name__ == "__main__":
     gc.disable()  # loading modules leaves no garbage; without searches for it, a start takes a fifth less
     be_deaf()
+    fork_cpu_engine()
     serve_headless() if "--headless" in sys.argv else serve()
