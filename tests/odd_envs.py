@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import time
 from typing import Any
 
@@ -101,3 +102,12 @@ class Ring(TextEnv):
 
     def _view(self) -> str:
         return f"Room {self._room}" + " and so on" * self._words
+
+
+class Slow(Ring):
+    """Its calls take four seconds, until the Slurm job that plays it starts again."""
+
+    def call(self, name: str, **arguments: Any) -> str:
+        if "SLURM_JOB_ID" in os.environ and os.environ.get("SLURM_RESTART_COUNT", "0") == "0":
+            time.sleep(4)
+        return super().call(name, **arguments)
