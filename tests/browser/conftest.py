@@ -21,8 +21,8 @@ from tests.processes import HANGS_S
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
-NARROW, WIDE = 390, 1280
-"""Pixels of a telephone's width, and of a laptop's."""
+NARROW, WIDE, HEIGHT = 390, 1280, 800
+"""Pixels of a telephone's width and of a laptop's, and the height of windows."""
 
 COLORS = "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))"
 """Of text and of what it stands on."""
@@ -46,7 +46,7 @@ class Pages:
         origin = urlsplit(url)
         assert origin.scheme == "file" or origin.hostname in LOOPBACK
         context = self._browser.new_context(
-            viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
+            viewport={"width": width, "height": HEIGHT}, color_scheme="dark" if dark else "light"
         )
         context.set_default_timeout(1000 * HANGS_S)
         self._contexts.append(context)
