@@ -44,9 +44,8 @@ def test_with_the_cache_next_to_nothing_is_computed_again(vllm_endpoint: Endpoin
     assert (played.returncode, played.stderr) == (0, "")
     recorded = [turn.usage for each in load(run).evaluations() for turn in each.turns]
 
-    found = json.loads(
-        CliRunner().invoke(app, [str(run), where, "--trust", "tests.odd_envs:Ring", "--json"]).stdout
-    )
+    options = ("--tokens", "40", "--trust", "tests.odd_envs:Ring", "--json")
+    found = json.loads(CliRunner().invoke(app, [str(run), where, *options]).stdout)
     (method,) = found["methods"]
     cached, fresh = method["passes"]
     assert cached["requests"] == fresh["requests"] == len(recorded) == cached["compared"]
