@@ -21,6 +21,9 @@ SKILLS = {
 }
 
 
+SHORT = ("model.actor.max_calls=3", "model.inducer.max_calls=3")
+
+
 def rows(runs: Path, table: str) -> list[dict[str, str]]:
     """Return a table of the report of some runs."""
     done = in_process("report", str(runs))
@@ -35,7 +38,7 @@ def test_what_skills_add(name: str, table: str, vllm_endpoint: Endpoint, tmp_pat
     source.policy(0, SKILLS)
     done = speedrunner(
         "sweep", f"experiment={name}", "scale=smoke", f"run.start_from={source.path}",
-        f"serving.url={vllm_endpoint}", f"--dir={tmp_path / 'runs'}",
+        f"serving.url={vllm_endpoint}", f"--dir={tmp_path / 'runs'}", *SHORT,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert len([*(tmp_path / "runs").glob("*/config.yaml")]) == 4
@@ -48,7 +51,7 @@ def test_what_skills_add(name: str, table: str, vllm_endpoint: Endpoint, tmp_pat
 def test_transfer(vllm_endpoint: Endpoint, tmp_path: Path) -> None:
     done = speedrunner(
         "sweep", "experiment=transfer", "scale=smoke", "env=babyai", f"serving.url={vllm_endpoint}",
-        f"--dir={tmp_path}",
+        f"--dir={tmp_path}", *SHORT,
     )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     (row,) = rows(tmp_path, "transfer")
