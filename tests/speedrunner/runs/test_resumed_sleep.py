@@ -43,7 +43,7 @@ INDUCER = (
 )
 SHORT = ("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=0")
 FAILING = refuse(404, "no such thing")
-KILLS = 8
+KILLS = 5
 
 
 class Interrupted:
