@@ -19,6 +19,7 @@ from serving.engine.server import VllmServer
 from serving.meter import LedgerRow
 from serving.model import Model
 from serving.model_config import ModelConfig, Roles
+from tests.engine.watched_runs import Command
 
 CONTEXT = 8192
 """Tokens that the session's server takes."""
@@ -123,3 +124,18 @@ def short_model_config(tiny_model_config: ModelConfig, tiny_folder: str, tmp_pat
         return f"model.name={file}"
 
     return write
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Starts runs; none outlives its test."""
+    begun: list[Command] = []
+
+    def start(*overrides: str) -> Command:
+        begun.append(Command(tmp_path / "run", f"model.context={CONTEXT}", *overrides))
+        return begun[-1]
+
+    yield start
+    for each in begun:
+        each.process.kill()
+        each.process.communicate()

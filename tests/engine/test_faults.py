@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,23 +16,14 @@ import yaml
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import read_counters
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT, load_model_config
+from serving.model_configs import load_model_config
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
-from tests.engine.conftest import CONTEXT
-from tests.processes import HANGS_S, all_end, runs, tree, words
-from tests.scripted_runs import check_finished, command, complaint, speedrunner
+from tests.engine.watched_runs import BABYAI, PLANNED, Command
+from tests.processes import all_end, runs, words
+from tests.scripted_runs import check_finished, complaint, speedrunner
 
 pytestmark = pytest.mark.slow
-
-BABYAI = (
-    *("env=babyai", "run.rollouts=4", "run.sleep_every=4", "run.eval_every=4", "run.test_episodes=4"),
-    *("run.in_flight=4", "model.actor.max_calls=16", "model.inducer.max_calls=4"),
-)
-PLANNED = [
-    *(f"train/{number:04d}" for number in range(4)),
-    *(f"test/{checkpoint:04d}/{number:04d}" for checkpoint in (0, 4) for number in range(4)),
-]
 
 
 def model_config_file(folder: Path, model_config: ModelConfig) -> str:
@@ -42,74 +31,6 @@ def model_config_file(folder: Path, model_config: ModelConfig) -> str:
     file = folder / "changed.yaml"
     file.write_text(yaml.safe_dump(msgspec.to_builtins(model_config)))
     return f"model.name={file}"
-
-
-class Command:
-    """A run in a process of its own."""
-
-    def __init__(self, run: Path, *overrides: str) -> None:
-        self.run = run
-        settings = (*BABYAI, f"run.dir={run}", f"model.context={CONTEXT}", *overrides)
-        chosen = {each.partition("=")[0]: each for each in settings}  # the later one counts
-        self.process = subprocess.Popen(
-            command("run", *chosen.values()),
-            cwd=CHECKOUT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-
-    @property
-    def answered(self) -> int:
-        """Requests of episodes and sleeps that the engine has answered."""
-        file = self.run / "requests.jsonl"
-        rows = file.read_bytes().splitlines() if file.exists() else []
-        return sum(b'"episode":' in row and b'"usage":{' in row for row in rows)
-
-    def wait_for(self, there: Callable[[], bool]) -> None:
-        """Until the run has come as far as that."""
-        while not there():
-            assert self.process.poll() is None, self.process.communicate()
-            time.sleep(0.01)
-
-    def requests(self, further: int) -> None:
-        """Until that many more requests were answered."""
-        target = self.answered + further
-        self.wait_for(lambda: self.answered >= target)
-
-    @property
-    def tree(self) -> list[psutil.Process]:
-        """Its process and all below."""
-        return tree(self.process.pid)
-
-    def api_server(self) -> psutil.Process:
-        """vLLM's API server below it."""
-        (server,) = (
-            each
-            for each in self.tree
-            if "serving.engine.api_server" in words(each) and "guard.py" not in words(each)
-        )
-        return server
-
-    def end(self) -> subprocess.CompletedProcess[str]:
-        """Its end."""
-        out, err = self.process.communicate(timeout=HANGS_S)
-        return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err)
-
-
-@pytest.fixture
-def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
-    """Starts runs; none outlives its test."""
-    begun: list[Command] = []
-
-    def start(*overrides: str) -> Command:
-        begun.append(Command(tmp_path / "run", *overrides))
-        return begun[-1]
-
-    yield start
-    for each in begun:
-        each.process.kill()
-        each.process.communicate()
 
 
 def test_a_killed_server_is_started_again_and_the_run_finishes(start: Callable[..., Command]) -> None:
@@ -126,24 +47,6 @@ def test_a_killed_server_is_started_again_and_the_run_finishes(start: Callable[.
     assert {row.status for row in lost} <= {"failed", "aborted"}
     assert not any(row.termination.is_fault for row in data.episodes)
     assert "DIFFER" not in done.stdout
-
-
-def test_a_killed_run_takes_its_engine_with_it_and_resumes_on_another(
-    start: Callable[..., Command], vllm_endpoint: Endpoint
-) -> None:
-    run = start()
-    run.requests(10)
-    everything = run.tree
-    assert any("EngineCore" in process.name() for process in everything)
-    run.process.kill()
-    run.end()
-    assert all_end(everything)
-    done = start(f"serving.url={vllm_endpoint}").end()
-    assert (done.returncode, done.stderr) == (0, "")
-    check_finished(run.run, PLANNED, sleeps=1)
-    data = load(run.run)
-    assert any(row.wasted for row in data.requests)
-    assert not any(row.termination.is_fault for row in data.episodes)
 
 
 def test_answers_lost_to_a_shutdown_are_asked_for_again(

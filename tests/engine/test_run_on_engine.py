@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from serving.engine.endpoint import Endpoint
 from serving.usage import Usage
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
 from tests.engine.conftest import ShortModelConfig
+from tests.engine.watched_runs import PLANNED, Command
+from tests.processes import all_end
 from tests.scripted_runs import check_finished, speedrunner
 from tests.tampered_runs import statuses, verified
 
@@ -71,3 +76,22 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(
     found = await verified(run)
     assert set(statuses(found).values()) == {"ok"}, found
     assert "recorded usage alone in 0" in found["prompts"].text
+
+
+@pytest.mark.slow
+def test_a_killed_run_takes_its_engine_with_it_and_resumes_on_another(
+    start: Callable[..., Command], vllm_endpoint: Endpoint
+) -> None:
+    run = start()
+    run.requests(10)
+    everything = run.tree
+    assert any("EngineCore" in process.name() for process in everything)
+    run.process.kill()
+    run.end()
+    assert all_end(everything)
+    done = start(f"serving.url={vllm_endpoint}").end()
+    assert (done.returncode, done.stderr) == (0, "")
+    check_finished(run.run, PLANNED, sleeps=1)
+    data = load(run.run)
+    assert any(row.wasted for row in data.requests)
+    assert not any(row.termination.is_fault for row in data.episodes)
