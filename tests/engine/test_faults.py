@@ -195,22 +195,3 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
     assert (done.returncode, done.stderr) == (130, "")
     assert all_end(everything)
     assert not any(row.termination.is_fault for row in load(run.run).episodes)
-
-
-def test_replicas_keep_each_conversation_and_agree_with_the_ledger(start: Callable[..., Command]) -> None:
-    run = start("model.replicas=2", "run.test_episodes=4")
-    done = run.end()
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "they agree to the token" in done.stdout
-    check_finished(run.run, PLANNED, sleeps=1)
-    rows = load(run.run).requests
-    by_episode: dict[str, set[str]] = {}
-    for row in rows:
-        if row.labels["role"] == "actor":
-            by_episode.setdefault(row.labels["episode"], set()).add(row.labels["replica"])
-    assert {len(replicas) for replicas in by_episode.values()} == {1}
-    assert set.union(*by_episode.values()) == {"0", "1"}
-    counted = [(row.usage.cached, row.cacheable) for row in rows if row.usage and row.cacheable is not None]
-    assert all(cached <= cacheable for cached, cacheable in counted)
-    cached, cacheable = map(sum, zip(*counted, strict=True))
-    assert cached >= 0.98 * cacheable

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from serving.engine.cache_config import CacheConfig
 from serving.engine.metrics import read_metrics
 from serving.model_config import ModelConfig
 from serving.model_configs import adapt
+from speedrunner.store.run_data import load
+from tests.engine.watched_runs import PLANNED, Command
+from tests.scripted_runs import check_finished
 
 pytestmark = pytest.mark.slow
 
@@ -18,8 +22,8 @@ GIB_OF_BLOCKS = 16_384
 """Blocks of 32 tokens in the 1 GiB that each replica of the random model gets (VLLM_CPU_KVCACHE_SPACE)."""
 
 
-async def test_each_replica_admits_as_much_as_its_own_cache_holds(
-    tiny_model_config: ModelConfig, tmp_path: Path
+async def test_replicas_have_their_own_caches_and_keep_each_conversation(
+    start: Callable[..., Command], tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
     model_config = adapt(tiny_model_config, replicas=2)
     async with deploy(model_config, ServiceOptions(), log=tmp_path / "server.log") as deployment:
@@ -29,3 +33,19 @@ async def test_each_replica_admits_as_much_as_its_own_cache_holds(
         assert [replica.address for replica in deployment.replicas] == [0, 1]
         # Each shows the used share of its cache, which the watchdog looks at.
         assert set(metrics.activity().done) == {None, 0, 1}
+        run = start("model.replicas=2", f"serving.url={deployment.endpoint}")
+        done = run.end()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "they agree to the token" in done.stdout
+    check_finished(run.run, PLANNED, sleeps=1)
+    rows = load(run.run).requests
+    by_episode: dict[str, set[str]] = {}
+    for row in rows:
+        if row.labels["role"] == "actor":
+            by_episode.setdefault(row.labels["episode"], set()).add(row.labels["replica"])
+    assert {len(replicas) for replicas in by_episode.values()} == {1}
+    assert set.union(*by_episode.values()) == {"0", "1"}
+    counted = [(row.usage.cached, row.cacheable) for row in rows if row.usage and row.cacheable is not None]
+    assert all(cached <= cacheable for cached, cacheable in counted)
+    cached, cacheable = map(sum, zip(*counted, strict=True))
+    assert cached >= 0.98 * cacheable
