@@ -92,20 +92,6 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
     }
 
 
-def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
-    run = start()
-    run.requests(8)
-    everything = run.tree
-    names = [words(each) for each in everything]
-    assert any("api_server" in name for name in names)
-    assert any("speedrunner.workers.fork_server_process" in name for name in names)
-    run.process.send_signal(signal.SIGINT)
-    done = run.end()
-    assert (done.returncode, done.stderr) == (130, "")
-    assert all_end(everything)
-    assert not (run.run / "lock").exists()
-
-
 def test_ctrl_c_while_the_server_starts_leaves_no_process(start: Callable[..., Command]) -> None:
     run = start()
     run.wait_for(lambda: any("api_server" in words(each) for each in run.tree))
@@ -155,7 +141,9 @@ def test_an_engine_that_hangs_is_ended_and_started_again_and_the_run_finishes(
     assert "DIFFER" not in done.stdout
 
 
-def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[..., Command]) -> None:
+def test_during_a_run_nothing_listens_for_strangers_and_ctrl_c_leaves_no_process(
+    start: Callable[..., Command],
+) -> None:
     """The engine's sockets and those of a simulator in Java, looked at and knocked at from outside."""
     run = start(
         *("env=scienceworld", "env.family=4", "method=react", "run.rollouts=0", "run.test_episodes=2"),
@@ -190,8 +178,12 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
                 assert b"200 OK" not in reply
                 assert not reply.startswith((b"!y", b"y")), f"port {port} ran a command for a stranger"
     everything = run.tree
+    names = [words(each) for each in everything]
+    assert any("api_server" in name for name in names)
+    assert any("speedrunner.workers.fork_server_process" in name for name in names)
     run.process.send_signal(signal.SIGINT)
     done = run.end()
     assert (done.returncode, done.stderr) == (130, "")
     assert all_end(everything)
+    assert not (run.run / "lock").exists()
     assert not any(row.termination.is_fault for row in load(run.run).episodes)
