@@ -15,7 +15,7 @@ from tests.scripted_runs import command
 
 BABYAI = (
     *("env=babyai", "run.rollouts=4", "run.sleep_every=4", "run.eval_every=4", "run.test_episodes=4"),
-    *("run.in_flight=4", "model.actor.max_calls=16", "model.inducer.max_calls=4"),
+    *("run.in_flight=4", "model.actor.max_calls=6", "model.inducer.max_calls=4"),
 )
 PLANNED = [
     *(f"train/{number:04d}" for number in range(4)),
