@@ -21,7 +21,7 @@ def commands() -> list[str]:
     return [line for line in block.splitlines() if line]
 
 
-SHORTER = {"run experiment=demo ": "run.rollouts=20 run.test_episodes=6"}
+SHORTER = {"run experiment=demo ": "run.rollouts=20 run.eval_every=20 run.test_episodes=6"}
 """Settings that the test adds to commands that begin like this."""
 
 
