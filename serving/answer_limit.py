@@ -1,11 +1,11 @@
-"""The time limit of an answer, which the restart of an engine prolongs."""
+"""The time limit of an answer, which does not count time in which the engine is away."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 
@@ -15,11 +15,11 @@ class AnswerLimit:
     """The limit of the answer that a task waits for.
 
     Attributes:
-        restart_s: seconds lost to restarts of the engine, by which the limit was moved.
+        paused_s: seconds that did not count, by which the limit was moved.
     """
 
     timeout: asyncio.Timeout
-    restart_s: float = 0.0
+    paused_s: float = 0.0
 
 
 _LIMIT: ContextVar[AnswerLimit | None] = ContextVar("answer limit", default=None)
@@ -37,16 +37,18 @@ async def limit_answer(deadline: float | None) -> AsyncIterator[AnswerLimit]:
             _LIMIT.reset(before)
 
 
-async def without_restart(restart: Awaitable[bool], since: float) -> bool:
-    """Wait for `restart`, which returns whether the engine was restarted. If so, the time since `since`, the
-    start of the try that the engine lost, does not count for the limit of the answer."""
+@contextmanager
+def pause_limit(since: float) -> Iterator[None]:
+    """Do not count the time from `since`, in monotonic seconds, to the end of this context."""
     if (limit := _LIMIT.get()) is None:
-        return await restart
+        yield
+        return
     deadline = limit.timeout.when()
     limit.timeout.reschedule(None)
-    restarted = await restart
-    lost_s = time.monotonic() - since if restarted else 0.0
-    limit.restart_s += lost_s
-    if deadline is not None:
-        limit.timeout.reschedule(deadline + lost_s)
-    return restarted
+    try:
+        yield
+    finally:
+        paused_s = time.monotonic() - since
+        limit.paused_s += paused_s
+        if deadline is not None:
+            limit.timeout.reschedule(deadline + paused_s)

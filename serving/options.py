@@ -31,8 +31,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: Seconds = START_TIMEOUT_S
     #: Seconds that one request may take.
     request_timeout_s: Seconds = REQUEST_TIMEOUT_S
-    #: Seconds that a request may wait in all for a server that others run and that does not answer or answers
-    #: with status 5xx, and for rate limits. A server of ours is restarted instead.
+    #: Seconds that a request may wait in all for a server that others run and that refuses connections or is
+    #: overloaded, and for rate limits. A server of ours is restarted instead.
     outage_timeout_s: Seconds = OUTAGE_TIMEOUT_S
     #: Seconds without progress while requests run after which the engine counts as hung; each hang doubles
     #: them. `None`: one per 1,000 tokens of context, at least 60 (on a CPU 180). Before its first token, an

@@ -1,20 +1,22 @@
-"""Restarts of our server: one for all requests that lost it, and only so many."""
+"""Restarts of our server after its death, a limited number of times in a row."""
 
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import time
 from collections.abc import Awaitable, Callable
 
+from serving.engine.client import MOST_DEATHS
 from serving.engine.endpoint import BUSY_S
 from serving.engine.server import VllmServer
 from serving.errors import EngineDead, ServerFailed
 
-MOST_RESTARTS, LONG_UPTIME_S = 4, 1800.0
+MOST_RESTARTS, LONG_UPTIME_S = 2 * MOST_DEATHS, 1800.0
 """Number of restarts in a row, and the seconds of uptime after which the count starts again. A job of 100
 hours thus survives a rare fault at any time. An engine that dies every few minutes would spend most of its
-time on starts, which take up to ten minutes each. A request that kills the engine fails before it uses
-up the restarts (`engine.client.MOST_DEATHS`)."""
+time on starts, which take up to ten minutes each. An episode whose request kills the engine is played twice,
+and fails each time after `MOST_DEATHS`."""
 
 PAUSE_S = 10.0
 """Seconds between a failed start and the next one: processes of the failed one may still hold GPU memory."""
@@ -54,13 +56,14 @@ class Restarts:
         if last is None or last.done():
             # A live server may be too busy to answer at once; the watchdog decides whether it hangs.
             patience_s = BUSY_S if self._server.alive else 1.0
-            # Another request may have restarted it meanwhile. After the last restart there is no other one.
+            # Another request may have restarted it meanwhile. A restart that failed is final.
             if (
                 await self._server.endpoint.healthy(patience_s) is False
                 and self.latest is last
                 and (last is None or last.exception() is None)
             ):
-                self.latest = asyncio.create_task(self._start_again())
+                # A context of its own: time limits of the request that found the server dead do not apply.
+                self.latest = asyncio.create_task(self._start_again(), context=contextvars.Context())
         # This object owns the task: the request that found the server dead may time out.
         return self.latest is not None and await asyncio.shield(self.latest) > since
 
@@ -110,6 +113,6 @@ class Restarts:
             )
         if self._deaths > MOST_RESTARTS:
             raise EngineDead(
-                f"the engine died {self._deaths} times, each within {LONG_UPTIME_S / 60:.0f} min of its"
-                f" start, most recently: {why}; fix the cause and rerun the same command to resume"
+                f"the engine failed {self._deaths} times without {LONG_UPTIME_S / 60:.0f} min of uptime in"
+                f" between, most recently: {why}; fix the cause and rerun the same command to resume"
             )

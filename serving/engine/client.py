@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from serving.answer_limit import without_restart
+from serving.answer_limit import pause_limit
 from serving.engine.answers import Answer, TokenCompletion
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.ideal_cache import Lookup
@@ -45,7 +45,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how patiently a request is tried again.
 
     Attributes:
-        tries: maximum number of tries that fail for a reason which a longer wait does not change.
+        tries: maximum number of failed tries, without those that count for `outage_s`.
         first_wait_s: wait before the first retry; doubles with each further one, up to `longest_wait_s`.
         timeout_s: longest wait for one answer; a request that exceeds it is dropped and tried again.
         outage_s: longest total wait of one request for an engine that is away, and for rate limits.
@@ -215,7 +215,7 @@ class Engine:
         return await self._send(_Request(send, form, prompt_bound, max_tokens, labels))
 
     def give_up(self) -> None:
-        """End every waiting request with `EngineDead`: the engine hangs."""
+        """End every waiting request: the engine hangs."""
         now = asyncio.get_running_loop().time()
         for waiting in self._waiting:
             waiting.reschedule(now)
@@ -231,7 +231,10 @@ class Engine:
             # A loop, since another request may prolong the wait meanwhile.
             while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(wait_s)
-            async with self._alone if deaths == MOST_DEATHS - 1 else contextlib.nullcontext():
+            async with contextlib.AsyncExitStack() as turn:
+                if deaths == MOST_DEATHS - 1:
+                    with pause_limit(time.monotonic()):
+                        await turn.enter_async_context(self._alone)
                 started = time.monotonic()
                 row = functools.partial(self._record, request, number, started)
                 try:
@@ -248,18 +251,20 @@ class Engine:
                     raise
                 else:
                     return EngineResponse(answer, usage, time.monotonic() - started, request.id, row)
-                if (
-                    error.lost
-                    and self._recover is not None
-                    and await without_restart(self._recover(started), started)
-                ):
+                restarted = False
+                if error.lost and self._recover is not None:
+                    with pause_limit(started):
+                        restarted = await self._recover(started)
+                if restarted:
                     deaths += error.usage != Usage()  # zero if it was never sent
                     if deaths == MOST_DEATHS:
                         text = f"the engine died {deaths} times while it had this request"
                         raise RequestFailed(f"{text}, most recently: {error}") from error
                     continue
             wait_s = self._retry.wait_s(number + 1)
-            if error.after_s is not None or (error.away and not (error.lost and self._recover)):
+            # The engine refused the request before any work, or is away: it costs nothing to wait longer.
+            is_outage = error.usage == Usage() and not (error.lost and self._recover)
+            if is_outage:
                 waited_s += error.after_s or wait_s
                 is_over = waited_s > self._retry.outage_s
             else:
@@ -275,9 +280,13 @@ class Engine:
                 # The rate limit is the account's: it delays every request, not only this one.
                 self._not_before = max(self._not_before, time.monotonic() + error.after_s)
                 continue
-            if error.away and waited_s > NEWS_S:
+            if not is_outage:
+                await asyncio.sleep(wait_s)
+                continue
+            if waited_s > NEWS_S:
                 self._note_outage(str(error))
-            await asyncio.sleep(wait_s)
+            with pause_limit(started):
+                await asyncio.sleep(wait_s)
         raise AssertionError("unreachable: every try returns, raises or is followed by another")
 
     def _record(

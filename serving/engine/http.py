@@ -114,7 +114,7 @@ class HttpClient:
             reason = error.os_error
             if reason.errno in (errno.EMFILE, errno.ENFILE):
                 raise TooManyOpenFiles(_describe_open_files(reason.errno)) from error
-            raise NotConnected(getattr(reason, "strerror", None) or str(reason)) from error
+            raise NotConnected(reason.strerror or str(reason)) from error
         except aiohttp.ConnectionTimeoutError as error:
             raise NotConnected(f"no connection within {CONNECT_S:g} s") from error
         except TimeoutError as error:

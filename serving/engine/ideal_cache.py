@@ -136,8 +136,7 @@ class Lookup:
             return 0
         links, kept, own = self._chain.links, self._kept, self._own
         # The cache may have made room since the request was sent.
-        places = (self._older, cache.kept, cache.older)
-        others = {id(each): each for each in places if each and each is not kept}.values()
+        others = [each for each in (self._older, cache.kept, cache.older) if each is not kept]
         for number in range(self._end, 0, -1):
             link = links[number - 1]
             if kept.get(link, 0) > (link in own) or any(each.get(link, 0) > 0 for each in others):

@@ -29,7 +29,6 @@ class TryFailed(Exception):
         status: its status in the ledger.
         after_s: the wait that the engine asked for.
         lost: whether the connection is gone, perhaps with the engine.
-        away: whether the engine may be away as a whole, so that it helps to wait.
         hung: whether another try would only wait as long again.
         usage: its cost, if known.
     """
@@ -39,7 +38,6 @@ class TryFailed(Exception):
     status: Status = "failed"
     after_s: float | None = None
     lost: bool = False
-    away: bool = False
     hung: bool = False
     usage: Usage | None = None
 
@@ -61,14 +59,13 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
         reason = "it cannot be sent as HTTP; check the server's address and API key"
         raise RequestRefused(reason) from error
     except TooManyOpenFiles as error:
-        raise TryFailed(str(error), away=True, usage=Usage()) from error  # the engine may be well
+        raise TryFailed(str(error), usage=Usage()) from error  # the engine may be well
     except NotConnected as error:
-        reason = f"connection lost: {error}"
-        raise TryFailed(reason, lost=True, away=True, usage=Usage()) from error  # never sent
+        raise TryFailed(f"connection lost: {error}", lost=True, usage=Usage()) from error  # never sent
     except TimedOut as error:
         raise TryFailed(str(error), status="aborted", lost=True) from error
     except HttpError as error:
-        raise TryFailed(f"connection lost: {error}", lost=True, away=True) from error
+        raise TryFailed(f"connection lost: {error}", lost=True) from error
     if response.status != 200:
         raise _error_of_status(response)
     try:
@@ -86,7 +83,7 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
         raise _error_in_answer(response)
     if answer.aborted:
         reason = "the engine was shut down in the middle of the answer"
-        raise TryFailed(reason, status="aborted", lost=True, away=True, usage=usage)
+        raise TryFailed(reason, status="aborted", lost=True, usage=usage)
     return answer, usage
 
 
@@ -133,11 +130,11 @@ def _error_of_status(response: HttpResponse) -> Exception:
     status, (text, code) = response.status, _read_error(response)
     if status == 429:
         return TryFailed(f"rate limit: {text}", after_s=_retry_after(response), usage=Usage())
-    if status == 503:  # the queue is full: refused before any work
-        return TryFailed(f"status {status}: {text}", away=True, usage=Usage())
+    if status in (503, 529):  # the queue is full: refused before any work
+        return TryFailed(f"status {status}: {text}", usage=Usage())
     if status >= 500 or status in (408, 409):
         # While its core dies, vLLM answers 500 for seconds before it refuses connections.
-        return TryFailed(f"status {status}: {text}", lost=status == 500, away=status >= 500)
+        return TryFailed(f"status {status}: {text}", lost=status == 500)
     if status == 400 and _overflows(text, code):
         return ContextOverflow(text)
     return RequestRefused(f"status {status}: {text}")

@@ -292,7 +292,7 @@ class VllmServer:
             if is_healthy:
                 break
             self.require_alive()
-            if now - begun > self._start_timeout_s:
+            if is_healthy is False and now - begun > self._start_timeout_s:
                 limit = f"{self._start_timeout_s:g} s (serving.start_timeout_s)"
                 raise ServerFailed(
                     self._report(f"was not healthy after {limit}; last phase: {phases.text(now - begun)}")

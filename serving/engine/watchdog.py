@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from serving.engine.endpoint import Endpoint
+from serving.engine.http import NotConnected
 from serving.engine.metrics import Activity, read_metrics
 from serving.errors import ServerFailed, TooManyOpenFiles
 
@@ -17,7 +18,7 @@ log = logging.getLogger(__name__)
 FLOOR_S, CPU_FLOOR_S = 60.0, 180.0
 """Least patience in seconds, on a GPU and on a CPU."""
 
-FIRST_S = 300.0
+FIRST_TOKEN_S = 300.0
 """Least patience in seconds until an engine has produced its first token since its start: vLLM may still
 compile kernels then. An estimate, not measured on a GPU."""
 
@@ -53,7 +54,8 @@ async def watch(
     """Watch an engine while the context lasts.
 
     The patience doubles with each hang: a request that was only slow is sent again, and must not be taken for
-    a hang a second time. It is at least `FIRST_S` for an engine that has produced nothing since its start.
+    a hang a second time. It is at least `FIRST_TOKEN_S` for an engine that has produced nothing since its
+    start.
 
     Args:
         patience_s: how long the engine may show no progress while requests run, in seconds. These are our
@@ -68,19 +70,20 @@ async def watch(
         moved: dict[int | None, float] = {}
         while True:
             await asyncio.sleep(min(allowed_s / 6, 10.0))
-            now = time.monotonic()
+            now, waiting = time.monotonic(), in_flight()
             try:
                 activity = (await read_metrics(endpoint)).activity()
             except TooManyOpenFiles:
                 continue
-            except ServerFailed:
-                # No progress for requests of ours that still wait. Nothing else runs: an engine that starts
-                # again must not be taken for one that hangs.
+            except ServerFailed as error:
+                if isinstance(error.__cause__, NotConnected):  # it is gone or starts again: no hang
+                    moved.clear()
+                    continue
                 activity = Activity(seen.done)
             except Exception:
                 log.exception("the watchdog cannot read the engine's counters")
                 continue
-            busy = in_flight() | activity.running
+            busy = waiting | activity.running
             for replica in {*moved, *busy}:
                 idle = replica not in busy
                 if idle or replica not in moved or activity.done.get(replica) != seen.done.get(replica):
@@ -88,7 +91,7 @@ async def watch(
             seen = activity
             for replica, since in moved.items():
                 produced, _ = activity.done.get(replica, (0.0, 0.0))
-                limit_s = allowed_s if produced else max(allowed_s, FIRST_S)
+                limit_s = allowed_s if produced else max(allowed_s, FIRST_TOKEN_S)
                 if now - since > limit_s:
                     await on_hang(limit_s)
                     allowed_s = 2 * limit_s

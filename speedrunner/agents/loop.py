@@ -43,7 +43,7 @@ class AgentLimits:
     Attributes:
         llm_calls: remaining requests to the model; a request counts even if its answer has no valid call.
         deadline: value of `time.monotonic()` at which the work is ended; `None`: no deadline. Time in the
-            admission queue, and for a restart of the engine, moves the deadline.
+            admission queue, or without an engine, moves the deadline.
         answers_count: whether the model's answer time counts; if not, it moves the deadline as well.
     """
 
@@ -106,9 +106,9 @@ async def run_agent(
             return Termination.CONTEXT_OVERFLOW
         except TimeoutError:
             return Termination.WALL_CLOCK
-        queued_s += answer.restart_s
+        queued_s += answer.paused_s
         if limits.deadline is not None:
-            limits.deadline += answer.restart_s if limits.answers_count else time.monotonic() - began
+            limits.deadline += answer.paused_s if limits.answers_count else time.monotonic() - began
         turn = Turn(
             messages=messages,
             text=completion.text,

@@ -60,7 +60,8 @@ class RunConfig(msgspec.Struct, frozen=True):
     #: Time limit of an episode in seconds; then it is stopped and scored as it is.
     wall_clock_s: Seconds = 1800.0
     #: Time limit of a sleep in seconds, the model's answers included; then its agents are stopped. Accepted
-    #: edits count, as at the inducer's other limits. Time in the admission queue does not count.
+    #: edits count, as at the inducer's other limits. Time in which the agents are queued or have no engine
+    #: does not count.
     sleep_wall_s: Seconds = 14400.0
     #: Repeated calls in a row after which an episode is stopped and scored as it is; 0: never. A call repeats
     #: the one before if its name, arguments, result and reply are equal.

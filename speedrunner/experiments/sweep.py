@@ -171,6 +171,7 @@ class _Shift:
                             await self._end(task)
                         await self._begin_more()
             finally:
+                self._drain.clean_up()
                 await self._cancel()
                 reconciliations = await self._engines.result().reconciliations()
                 # A slow disk takes seconds for each run, and the end of a job may be near.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -14,7 +15,8 @@ from typing import TypeVar
 from speedrunner.store.files import StorageError
 
 PROCESSES = 4
-"""Maximum number of processes; one that reads runs takes a few hundred MiB."""
+"""Maximum number of processes. One that reads runs takes a few hundred MiB, and up to some 3 GiB for a run
+that reaches all limits of `store.run_data`."""
 
 Given = TypeVar("Given")
 Made = TypeVar("Made")
@@ -46,5 +48,6 @@ def divide(work: Callable[[Given], Made], given: Sequence[Given], *, least: int)
 def _end_with_parent() -> None:
     """Exit silently with the parent, which handles signals and may end this process."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    sys.stdout, sys.stderr = sys.__stdout__, sys.__stderr__  # not those of a progress line of the parent
     parent_death_signal = 1  # PR_SET_PDEATHSIG
     ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)

@@ -72,11 +72,12 @@ class Drain:
         self._is_short = False
         """Whether a unit did not start because the remaining time was too short for it."""
         self._is_over = False
-        """Whether the time is over, unless a signal had ended the work before."""
+        """Whether the time is over. It stays false after SIGINT or SIGTERM."""
         self._units: list[str] = []
         """Units in flight."""
         self._task: asyncio.Task[Any] | None = None
         self._cancelled = False
+        self._is_cleaning = False
 
     @property
     def requested(self) -> bool:
@@ -93,7 +94,7 @@ class Drain:
         if self.requested:
             return False
         longest_s, left_s = self._longest.get(kind, 0.0), self._remaining_s()
-        if self._time_s is None or left_s is None or min(longest_s, self._time_s / 2) < left_s:
+        if left_s is None or self._time_s is None or min(longest_s, self._time_s / 2) < left_s:
             return True
         if not self._is_short:
             self._is_short = True
@@ -117,6 +118,10 @@ class Drain:
             raise TimeIsUp
         if self._signal is not None:
             raise Interrupted(self._signal)
+
+    def clean_up(self) -> None:
+        """Note that the work is over and its cleanup begins, which nothing cancels but a second signal."""
+        self._is_cleaning = True
 
     @contextmanager
     def unit(self, name: str, kind: str) -> Iterator[None]:
@@ -176,11 +181,9 @@ class Drain:
 
     def _on_end(self) -> None:
         """Stop because the time is over. Units in flight are lost, except for their recorded steps."""
-        is_stopping = self.requested or self._is_short
         if self._signal in (None, signal.SIGUSR1):
             self._is_over = True
-        if self._units or not is_stopping:  # otherwise cleanup is in progress
-            self._cancel()
+        self._cancel()
 
     def _on_signal(self, number: int) -> None:
         if self.requested:
@@ -188,27 +191,25 @@ class Drain:
             # Workers and server watch this process and end with it; the lock becomes stale.
             os._exit(128 + number)
         self._signal = number
-        assert self._task is not None
+        patience_s, left_s = self._patience_s, self._remaining_s()
         if self._units:
-            patience_s, left_s = self._patience_s, self._remaining_s()
             if left_s is not None and (number == signal.SIGUSR1 or left_s < patience_s):
                 patience_s = left_s  # until `_on_end`
             else:
-                asyncio.get_running_loop().call_later(patience_s, self._on_patience_end)
+                asyncio.get_running_loop().call_later(patience_s, self._cancel)
             self._say(
                 f"{signal.Signals(number).name}: {len(self._units)} in flight, waiting up to"
                 f" {patience_s:.0f} s for them; send the signal again to stop now"
             )
         else:
-            self._cancel()
-
-    def _on_patience_end(self) -> None:
-        if self._units:  # otherwise cleanup is in progress
+            # Late in a job a SIGUSR1 announces its end. Earlier, the job is preempted.
+            if number == signal.SIGUSR1 and self._time_s and left_s is not None and left_s < self._time_s / 2:
+                self._is_over = True
             self._cancel()
 
     def _cancel(self) -> None:
         assert self._task is not None
-        if self._cancelled:
+        if self._cancelled or self._is_cleaning:
             return  # cleanup must not be cancelled
         self._give_up()
         self._cancelled = True

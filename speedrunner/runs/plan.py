@@ -15,9 +15,6 @@ from speedrunner.store.records import TrainingEnd
 from speedrunner.store.run_data import CHECKPOINTS
 from speedrunner.store.stored_run import sleep_key
 
-PLANNED = EPISODES // 2
-"""Maximum number of planned episodes, so that a run stays readable even if every episode is repeated."""
-
 
 class InvalidPlan(Exception):
     """A run requests more tasks than its environment has, one task twice, or more episodes than commands
@@ -121,10 +118,10 @@ def plan_run(
     test = split.test[: run.test_episodes]
     points = len(run.checkpoints)
     episodes = (rollouts if trains else 0) + points * run.test_episodes
-    if points > CHECKPOINTS or episodes > PLANNED:
+    if points > CHECKPOINTS or episodes > EPISODES:
         raise InvalidPlan(
-            f"the plan has {episodes} episodes and {points} evaluations, but a run can have at most {PLANNED}"
-            f" and {CHECKPOINTS}: raise run.eval_every, or lower run.rollouts or run.test_episodes"
+            f"the plan has {episodes} episodes and {points} evaluations, but a run can have at most"
+            f" {EPISODES} and {CHECKPOINTS}: raise run.eval_every, or lower run.rollouts or run.test_episodes"
         )
     twice = [task for task, times in Counter(split.train + split.test).items() if times > 1]
     if twice:

@@ -65,6 +65,7 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Reconciliati
                 async with engines.read(lambda: [one]):
                     await one.play(engines, pool, drain)
             finally:
+                drain.clean_up()
                 reconciliations = await engines.reconciliations()
                 one.keep(reconciliations)
             return reconciliations

@@ -144,7 +144,8 @@ def write_folder(folder: Path, contents: Mapping[str, bytes]) -> None:
 
     Raises `StorageError`.
     """
-    for path, content in ((folder / name, content) for name, content in contents.items()):
+    for name, content in contents.items():
+        path = folder / name
         with explain_errors(path.parent, "made"):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_shared(path, content)

@@ -130,7 +130,7 @@ class Turn(msgspec.Struct):
         call: the parsed tool call, if it was valid.
         executed: the tree of calls that were executed for it.
         error: why there was no valid call.
-        queued_s: seconds that the request waited for room in the engine's cache or lost to a restart.
+        queued_s: seconds that the request waited for room in the engine's cache, or without an engine.
         role: `actor`, or another role of the method that played the episode.
         conversation: number of the role's conversation within the episode, from 0.
         request: id of its rows in the ledger; empty in records of earlier versions.

@@ -40,15 +40,15 @@ from typed.plain_yaml import NotPlain, read_plain
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
 
-LEDGER_BYTES = 2 * 2**30
-"""Bytes of memory that a ledger's rows may take: some 3,900,000 rows of 30,000 episodes."""
+LEDGER_BYTES = 2**30
+"""Bytes of memory that a ledger's rows may take: some 1,900,000 rows of 15,000 episodes."""
 
 ROW_BYTES, LABELS_BYTES = 500, 2_000
 """Bytes of memory for a row, and for what commands store per set of labels (one for each attempt at an
 episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600.
 """
 
-SLEEPS_BYTES = 2 * 2**30
+SLEEPS_BYTES = 2**30
 """Maximum bytes of memory of all sleep records; see `json_limits.decoded_bytes`."""
 
 CHECKPOINTS = 500

@@ -171,7 +171,7 @@ def _numbers(trajectory: Trajectory) -> list[Tile]:
         ),
         ("Output tokens", f"{usage.completion:,}", f"{usage.reasoning:,} reasoning"),
         ("Prompt tokens", f"{usage.prompt:,}", cached),
-        ("Seconds", f"{trajectory.seconds:,.1f}", f"{queued:,.1f} queued" if queued else ""),
+        ("Seconds", f"{trajectory.seconds:,.1f}", f"{queued:,.1f} waited" if queued else ""),
     ]
     return [Tile(*each) for each in found]
 

@@ -92,6 +92,7 @@ class WorkerPool:
         self._log = log
         self._sandbox = sandbox
         self._fork_server: ForkServer | None = None
+        self._load_errors: list[WorkerError] = []  # of fork servers in a row
         self._loading = asyncio.Lock()
         self._starting = asyncio.Semaphore(os.cpu_count() or 1)
         self._starts: list[asyncio.Task[None]] = []
@@ -201,8 +202,15 @@ class WorkerPool:
         return await template.worker(self._options, self._sandbox)
 
     async def _load_fork_server(self) -> ForkServer:
-        """Return the fork server; a new one if it has died."""
+        """Return the fork server; a new one if it has died. The second failure in a row is final."""
         async with self._loading:
             if self._fork_server is None or not self._fork_server.usable:
-                self._fork_server = await ForkServer(self._env, self._log).loaded()
+                if len(self._load_errors) == 2:
+                    raise self._load_errors[-1]
+                try:
+                    self._fork_server = await ForkServer(self._env, self._log).loaded()
+                except WorkerError as error:
+                    self._load_errors.append(error)
+                    raise
+                self._load_errors.clear()
             return self._fork_server

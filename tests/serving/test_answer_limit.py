@@ -1,10 +1,10 @@
-"""The time limit of an answer, with restarts of the engine."""
+"""The time limit of an answer, with an engine that is away."""
 
 from __future__ import annotations
 
 import pytest
 
-from serving.answer_limit import limit_answer, without_restart
+from serving.answer_limit import limit_answer, pause_limit
 from tests.clocks import Clock
 
 
@@ -13,36 +13,36 @@ async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return Clock(monkeypatch, "serving.answer_limit")
 
 
-@pytest.mark.parametrize(("restarted", "lost_s"), [(True, 40.0), (False, 0.0)])
-async def test_the_try_that_a_restart_cost_does_not_count(
-    clock: Clock, restarted: bool, lost_s: float
-) -> None:
-    async def restart() -> bool:
-        await clock.sleep(10.0)
-        return restarted
-
+@pytest.mark.parametrize("error", [None, ValueError("the engine is gone")])
+async def test_time_without_an_engine_does_not_count(clock: Clock, error: ValueError | None) -> None:
     began = clock.monotonic()
     async with limit_answer(began + 60.0) as limit:
         await clock.sleep(30.0)
-        assert await without_restart(restart(), began) == restarted
-        assert (limit.restart_s, limit.timeout.when()) == (lost_s, began + 60.0 + lost_s)
+        try:
+            with pause_limit(began):
+                await clock.sleep(600.0)
+                if error is not None:
+                    raise error
+        except ValueError:
+            pass
+        assert (limit.paused_s, limit.timeout.when()) == (630.0, began + 60.0 + 630.0)
 
 
-async def test_a_restart_longer_than_the_limit_does_not_end_the_answer(clock: Clock) -> None:
-    async def restart() -> bool:
-        await clock.sleep(600.0)
-        return True
+async def test_afterwards_the_limit_holds_again(clock: Clock) -> None:
+    async def answer() -> None:
+        async with limit_answer(clock.monotonic() + 60.0):
+            with pause_limit(clock.monotonic()):
+                await clock.sleep(600.0)
+            await clock.sleep(60.0)
 
-    async with limit_answer(clock.monotonic() + 60.0):
-        assert await without_restart(restart(), clock.monotonic())
+    with pytest.raises(TimeoutError):
+        await answer()
 
 
-async def test_a_restart_without_a_deadline_and_one_outside_of_an_answer(clock: Clock) -> None:
-    async def restart() -> bool:
-        await clock.sleep(600.0)
-        return True
-
+async def test_without_a_deadline_and_outside_of_an_answer_nothing_is_limited(clock: Clock) -> None:
     async with limit_answer(None) as limit:
-        assert await without_restart(restart(), clock.monotonic())
-    assert await without_restart(restart(), clock.monotonic())
-    assert limit.restart_s == 600.0
+        with pause_limit(clock.monotonic()):
+            await clock.sleep(600.0)
+    with pause_limit(clock.monotonic()):
+        await clock.sleep(600.0)
+    assert limit.paused_s == 600.0

@@ -342,9 +342,9 @@ class TestRecovery:
         for _ in range(2):  # later requests get the same answer
             with pytest.raises(
                 EngineDead,
-                match=r"^the engine died 2 times, each within 30 min of its start, most recently: the server"
-                r" of model 'tiny-random' was killed by SIGKILL: .*; log: \S+; fix the cause and rerun the"
-                r" same command to resume$",
+                match=r"^the engine failed 2 times without 30 min of uptime in between, most recently:"
+                r" the server of model 'tiny-random' was killed by SIGKILL: .*; log: \S+; fix the cause and"
+                r" rerun the same command to resume$",
             ):
                 await service.restarts.recover(since)
         assert not server.alive
@@ -411,7 +411,7 @@ class TestRecovery:
             *(service.restarts.recover(since) for _ in range(3)), return_exceptions=True
         ):
             assert isinstance(outcome, EngineDead)
-            assert str(outcome).startswith("the engine died 3 times, each within 30 min of its start")
+            assert str(outcome).startswith("the engine failed 3 times without 30 min of uptime in between")
             assert "error: no memory left; log: " in str(outcome)
         assert len(said) == 2
 

@@ -168,18 +168,25 @@ async def test_a_lasting_fault_ends_as_failed_after_all_tries(serve: Any) -> Non
         assert rig.noted == []
 
 
-AWAY = [scripted.refuse(503, "full"), scripted.refuse(500, "internal"), scripted.DROP]
+AWAY = [scripted.refuse(503, "full"), scripted.refuse(529, "overloaded")]
 
 
 async def test_an_engine_that_is_away_is_waited_for_longer_than_a_few_tries(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.engine.client.NEWS_S", 0.0)
-    async with serve([*AWAY * 4, OK]) as rig:
+    async with serve([*AWAY * 6, OK]) as rig:
         await rig.complete()
         assert rig.statuses == ["failed"] * 12 + ["ok"]
-        assert rig.noted[:2] == ["status 503: full", "status 500: internal"]
+        assert rig.noted[:2] == ["status 503: full", "status 529: overloaded"]
         assert len(rig.noted) == 12
+
+
+@pytest.mark.parametrize("answer", [scripted.refuse(502, "bad gateway"), scripted.DROP])
+async def test_what_may_have_cost_tokens_is_not_tried_for_longer(serve: Any, answer: Answer) -> None:
+    async with serve(lambda request: answer) as rig:
+        with pytest.raises(RequestFailed, match="failed 3 times, most recently: "):
+            await rig.complete()
 
 
 @pytest.mark.parametrize("answer", AWAY)
@@ -198,7 +205,7 @@ async def test_an_engine_of_ours_that_answers_with_errors_is_not_waited_for(serv
 
         return recover
 
-    async with serve(lambda request: AWAY[1], recover=hook) as rig:
+    async with serve(lambda request: scripted.refuse(500, "internal"), recover=hook) as rig:
         with pytest.raises(RequestFailed, match=r"3 times, most recently: status 500"):
             await rig.complete()
 

@@ -35,7 +35,7 @@ class Alarm:
 
 @pytest.fixture(autouse=True)
 def no_longer_patience_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.engine.watchdog.FIRST_S", 0.0)
+    monkeypatch.setattr("serving.engine.watchdog.FIRST_TOKEN_S", 0.0)
 
 
 async def test_counters_that_stand_still_while_requests_run_are_an_alarm(
@@ -100,7 +100,7 @@ async def test_an_engine_that_died_and_starts_again_does_not_hang(tiny_tokenizer
         looks += 1
         if looks == 15:
             enough.set()
-        return set()  # requests wait for the restart, not for an answer
+        return {0}  # requests find nobody, again and again
 
     loop = asyncio.get_running_loop()
     with Busy(tiny_tokenizer, []) as engine:
@@ -112,12 +112,17 @@ async def test_an_engine_that_died_and_starts_again_does_not_hang(tiny_tokenizer
     assert alarm.times == 0
 
 
-async def test_an_api_that_says_nothing_shows_no_progress_either(tiny_tokenizer: ChatTokenizer) -> None:
+async def test_an_api_that_fails_shows_no_progress_either(tiny_tokenizer: ChatTokenizer) -> None:
     alarm = Alarm()
-    with ScriptedEngine(tiny_tokenizer, []) as engine:
-        endpoint = engine.endpoint
-    async with asyncio.timeout(HANGS_S), watch(endpoint, 0.1, lambda: {0}, alarm.ring):
-        await alarm.rung.wait()
+
+    class Broken(ScriptedEngine):
+        @property
+        def metrics(self) -> str:
+            raise ConnectionResetError
+
+    with Broken(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
+            await alarm.rung.wait()
 
 
 async def test_one_replica_that_hangs_is_noticed_though_another_gets_on(
@@ -184,7 +189,7 @@ async def test_patience_doubles_with_each_hang(tiny_tokenizer: ChatTokenizer) ->
 async def test_an_engine_gets_longer_for_its_first_token(
     tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.engine.watchdog.FIRST_S", 0.3)
+    monkeypatch.setattr("serving.engine.watchdog.FIRST_TOKEN_S", 0.3)
     for generated, patience_s in ((0, 0.3), (1, 0.1)):
         alarm = Alarm()
         with ScriptedEngine(tiny_tokenizer, []) as engine:

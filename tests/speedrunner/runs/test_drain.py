@@ -111,6 +111,7 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_fail
                     raise failure
             job.drain.check()
         finally:
+            job.drain.clean_up()
             await clock.sleep(10.0)
             put_away = True
 
@@ -221,6 +222,36 @@ async def test_nor_could_anything_end_after_a_warning_of_the_end(clock: Clock) -
     assert job.log == ["cancelled"]
 
 
+@pytest.mark.parametrize(("passed_s", "expected"), [(20.0, Interrupted), (40.0, TimeTooShort)])
+async def test_a_warning_before_the_first_unit_announces_the_end_only_late_in_a_job(
+    passed_s: float, expected: type[Exception], clock: Clock
+) -> None:
+    job = Job(time_s=60.0)
+    running = asyncio.create_task(job.drain.run(job.work(unit=False)))
+    await job.begun.wait()
+    clock.advance(passed_s)
+    await send(signal.SIGUSR1)
+    with pytest.raises(expected) as raised:
+        await running
+    assert type(raised.value) is expected
+    assert job.log == ["cancelled"]
+
+
+async def test_the_end_of_the_time_ends_waits_between_units_too(clock: Clock) -> None:
+    job = Job(time_s=60.0)
+
+    async def work() -> None:
+        with job.drain.unit("train/0006", "train"):
+            await clock.sleep(40.0)
+        assert not job.drain.may_begin("train")  # what another run asked
+        asyncio.get_running_loop().call_soon(clock.advance, 20.0)
+        await job.work(unit=False)
+
+    with pytest.raises(TimeIsUp):
+        await job.drain.run(work())
+    assert job.log == ["cancelled"]
+
+
 async def test_what_is_put_away_when_nothing_more_can_begin_may_take_longer_than_the_time(
     clock: Clock,
 ) -> None:
@@ -236,6 +267,7 @@ async def test_what_is_put_away_when_nothing_more_can_begin_may_take_longer_than
             if not job.drain.may_begin("train"):
                 raise TimeIsUp
         finally:
+            job.drain.clean_up()
             await clock.sleep(40.0)
             put_away = True
 
