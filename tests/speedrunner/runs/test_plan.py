@@ -164,10 +164,10 @@ def test_a_plan_whose_run_could_not_be_read_is_refused(monkeypatch: pytest.Monke
     with pytest.raises(InvalidPlan) as error:
         plan()
     assert str(error.value) == (
-        "the plan has 350 episodes and 5 evaluations, but a run can have at most 25000 and 4: raise"
+        "the plan has 350 episodes and 5 evaluations, but a run can have at most 50000 and 4: raise"
         " run.eval_every, or lower run.rollouts or run.test_episodes"
     )
-    monkeypatch.setattr(plans, "PLANNED", 200)
+    monkeypatch.setattr(plans, "EPISODES", 200)
     assert plan(test_episodes=0)
     with pytest.raises(InvalidPlan, match="the plan has 204 episodes and 4 evaluations"):
         plan(test_episodes=1, eval_every=70)
