@@ -41,7 +41,9 @@ def _key(model_config: ModelConfig, options: ServiceOptions) -> str | None:
             key = Path(options.api_key_file).expanduser().read_text(encoding="utf-8").strip()
         except (OSError, UnicodeDecodeError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-            raise ServerFailed(f"{where} cannot be read: {reason}") from None
+            raise ServerFailed(
+                f"{where} cannot be read: {reason}; `speedrunner serve` removes its key file when it ends"
+            ) from None
     elif name is not None:
         where = f"environment variable {name}"
         key = os.environ.get(name, "").strip()

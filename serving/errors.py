@@ -24,11 +24,11 @@ class TooManyOpenFiles(ServerFailed):
 
 
 class EngineDead(ServingError):
-    """The engine stopped answering and was not (or could not be) restarted."""
+    """The engine stopped answering and was not (or could not be) restarted, or it refuses the API key."""
 
 
 class RequestRefused(ServingError):
-    """The engine refused a request for a reason that a retry would not fix (400, 401, 404)."""
+    """The engine refused a request for a reason that a retry would not fix (400, 404)."""
 
 
 class RequestFailed(ServingError):

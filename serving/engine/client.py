@@ -243,7 +243,7 @@ class Engine:
                 except TryFailed as failure:
                     row(failure.status, failure.usage, failure)
                     error = failure
-                except (ContextOverflow, RequestRefused) as refusal:
+                except (ContextOverflow, EngineDead, RequestRefused) as refusal:
                     row("overflow" if isinstance(refusal, ContextOverflow) else "failed", Usage(), refusal)
                     raise
                 except asyncio.CancelledError as end:
@@ -274,7 +274,10 @@ class Engine:
                 # Other requests to a hosted model may still succeed.
                 lost = error.lost and not self._hosted
                 if error.hung or (lost and await self.endpoint.healthy(BUSY_S) is False):
-                    raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
+                    raise EngineDead(
+                        f"the engine at {self.endpoint} is gone: {error}; once it answers, rerun the same"
+                        " command to resume"
+                    ) from error
                 raise RequestFailed(f"a request failed {number + 1} times, most recently: {error}") from error
             if error.after_s is not None:
                 # The rate limit is the account's: it delays every request, not only this one.

@@ -11,7 +11,7 @@ import msgspec
 
 from serving.engine.answers import Answer
 from serving.engine.http import HttpError, HttpResponse, NotConnected, NotSendable, TimedOut
-from serving.errors import ContextOverflow, RequestRefused, TooManyOpenFiles
+from serving.errors import ContextOverflow, EngineDead, RequestRefused, TooManyOpenFiles
 from serving.meter import Status
 from serving.usage import Usage
 
@@ -51,6 +51,7 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
     Raises:
         TryFailed: another try may succeed.
         ContextOverflow, RequestRefused: no other try would succeed.
+        EngineDead: it refuses the API key, so no other request would succeed either.
     """
     try:
         response = await send()
@@ -135,6 +136,11 @@ def _error_of_status(response: HttpResponse) -> Exception:
     if status >= 500 or status in (408, 409):
         # While its core dies, vLLM answers 500 for seconds before it refuses connections.
         return TryFailed(f"status {status}: {text}", lost=status == 500)
+    if status == 401:
+        return EngineDead(
+            f"the engine refuses the API key ({text}); `speedrunner serve` makes another key at each start:"
+            " name the new one, and rerun the same command to resume"
+        )
     if status == 400 and _overflows(text, code):
         return ContextOverflow(text)
     return RequestRefused(f"status {status}: {text}")

@@ -147,7 +147,7 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
 
     def policy(request: Request) -> Answer:
         if broken and "write_skill" in request.tools:
-            return refuse(401, "no")
+            return refuse(404, "no")
         return script(walker, LEARN)(request)
 
     both = sweep_of(policy)
@@ -157,8 +157,8 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
         load(tmp_path / "0").reconciliations == load(tmp_path / "1").reconciliations == result.reconciliations
     )
     assert list(result.failures) == [f"{tmp_path}/0"]
-    assert "status 401: no" in result.failures[f"{tmp_path}/0"]
-    assert "0: stopped: status 401" in both.printed
+    assert "status 404: no" in result.failures[f"{tmp_path}/0"]
+    assert "0: stopped: status 404" in both.printed
     broken = False
     assert (await both.play("method=speedrunner", "method=react")).failures == {}
     assert "sweep: 1 of 2 runs are finished, 1 waiting" in both.printed
@@ -209,11 +209,11 @@ class TestARunThatBeginsWithAnother_sPolicy:
         self, sweep_of: Callable[..., Sweep], tmp_path: Path
     ) -> None:
         def policy(request: Request) -> Answer:
-            return refuse(401, "no") if "write_skill" in request.tools else script(walker)(request)
+            return refuse(404, "no") if "write_skill" in request.tools else script(walker)(request)
 
         one = sweep_of(policy)
         failures = (await one.play(*self.entries(one))).failures
-        assert "status 401: no" in failures[f"{tmp_path}/learn"]
+        assert "status 404: no" in failures[f"{tmp_path}/learn"]
         assert failures[f"{tmp_path}/after"] == f"it starts from {tmp_path}/learn, which is not finished"
         assert not (tmp_path / "after").exists()
 

@@ -224,6 +224,17 @@ class TestFaults:
         check_whole(run)
         assert set(before) < set(PLANNED)
 
+    async def test_an_engine_that_refuses_the_key_stops_the_run_and_takes_no_episode(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(lambda request: refuse(401, "no")))
+        with pytest.raises(EngineDead, match=r"refuses the API key \(no\)"):
+            await run.play()
+        assert run.data.episodes == []
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        check_whole(run)
+
 
 class TestSpendingCap:
     async def test_it_stops_the_run_which_goes_on_under_a_higher_one(self, corridor: Runs) -> None:
