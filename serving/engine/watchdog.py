@@ -9,7 +9,6 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from serving.engine.endpoint import Endpoint
-from serving.engine.http import NotConnected
 from serving.engine.metrics import Activity, read_metrics
 from serving.errors import ServerFailed, TooManyOpenFiles
 
@@ -70,20 +69,20 @@ async def watch(
         moved: dict[int | None, float] = {}
         while True:
             await asyncio.sleep(min(allowed_s / 6, 10.0))
-            now, waiting = time.monotonic(), in_flight()
+            now = time.monotonic()
             try:
                 activity = (await read_metrics(endpoint)).activity()
             except TooManyOpenFiles:
                 continue
-            except ServerFailed as error:
-                if isinstance(error.__cause__, NotConnected):  # it is gone or starts again: no hang
-                    moved.clear()
-                    continue
+            except ServerFailed:
+                # No progress for requests of ours that still wait: a server that shuts down refuses new
+                # connections, and may keep the old ones for ever. Nothing else runs: an engine that starts
+                # again must not be taken for one that hangs.
                 activity = Activity(seen.done)
             except Exception:
                 log.exception("the watchdog cannot read the engine's counters")
                 continue
-            busy = waiting | activity.running
+            busy = in_flight() | activity.running
             for replica in {*moved, *busy}:
                 idle = replica not in busy
                 if idle or replica not in moved or activity.done.get(replica) != seen.done.get(replica):
