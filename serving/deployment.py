@@ -209,10 +209,8 @@ class Deployment:
                 f"no answer from the engine at {self.endpoint} ({failure}); requests wait up to {limit}"
             )
 
-    async def _start_again(self) -> None:
-        """Start the server after its death, and wait until it answers. Raises `ServerFailed`."""
-        server = self.server
-        assert server is not None
+    async def _start_again(self, server: VllmServer) -> None:
+        """Start our server after its death, and wait until it answers. Raises `ServerFailed`."""
         self._reconciliations.begin(Counters())  # before the new server gets a request; it counts from zero
         for replica in self.replicas:
             if replica.ideal is not None:

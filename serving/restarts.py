@@ -35,7 +35,10 @@ class Restarts:
     """
 
     def __init__(
-        self, server: VllmServer, start: Callable[[], Awaitable[None]], say: Callable[[str], None]
+        self,
+        server: VllmServer,
+        start: Callable[[VllmServer], Awaitable[None]],
+        say: Callable[[str], None],
     ) -> None:
         self.latest: asyncio.Task[float] | None = None
         self.alone = asyncio.Lock()
@@ -91,7 +94,7 @@ class Restarts:
             self._say(f"{what} ({failure.splitlines()[0]}); restarting it")
             await self._server.stop()
             try:
-                await self._start()
+                await self._start(self._server)
             except ServerFailed as error:
                 failure, what, pause_s = str(error), "the restart failed", PAUSE_S
             else:

@@ -60,9 +60,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     def wait_s(self, retry: int) -> float:
         """Return the seconds before retry number `retry` (from 1), with jitter so that episodes do not return
         at once."""
-        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(retry - 1, 30)) * random.uniform(
-            0.75, 1.25
-        )
+        wait_s = min(self.longest_wait_s, self.first_wait_s * 2.0 ** min(retry - 1, 30))
+        return wait_s * random.uniform(0.75, 1.25)
 
 
 class Record(Protocol):
@@ -282,13 +281,12 @@ class Engine:
             if error.after_s is not None:
                 # The rate limit is the account's: it delays every request, not only this one.
                 self._not_before = max(self._not_before, time.monotonic() + error.after_s)
-                continue
-            if not is_outage:
-                await asyncio.sleep(wait_s)
-                continue
-            if waited_s > NEWS_S:
-                self._note_outage(str(error))
-            with pause_limit(started):
+            elif is_outage:
+                if waited_s > NEWS_S:
+                    self._note_outage(str(error))
+                with pause_limit(started):
+                    await asyncio.sleep(wait_s)
+            else:
                 await asyncio.sleep(wait_s)
         raise AssertionError("unreachable: every try returns, raises or is followed by another")
 

@@ -139,7 +139,7 @@ def _error_of_status(response: HttpResponse) -> Exception:
     if status == 401:
         return EngineDead(
             f"the engine refuses the API key ({text}); `speedrunner serve` makes another key at each start:"
-            " name the new one, and rerun the same command to resume"
+            " name the new one in serving.api_key_file, and rerun the command to resume"
         )
     if status == 400 and _overflows(text, code):
         return ContextOverflow(text)

@@ -70,8 +70,8 @@ class SleepTools:
         training_costs: returns the costs of the library's public skills in training so far; takes seconds in
             a long run.
         journal: what another process did in this sleep, and what this one does.
-        wall_s: maximum seconds of the sleep, in all processes, without its time in queues; then agents are
-            stopped.
+        wall_s: maximum seconds of the sleep, in all processes, without the time that its agents are queued
+            or have no engine; then they are stopped.
         edits: extend it with each edit that an agent requested.
         error: why the sleep did not do all its work; see `fell_short`.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.

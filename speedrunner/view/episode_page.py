@@ -160,7 +160,7 @@ def _numbers(trajectory: Trajectory) -> list[Tile]:
     kinds = Counter(node.kind for node in executed)
     invalid = sum(turn.call is None for turn in trajectory.turns)
     repeated = count_repeats(trajectory.turns)
-    queued = sum(turn.queued_s for turn in trajectory.turns)
+    waited = sum(turn.queued_s for turn in trajectory.turns)
     cached = f"{usage.cached / usage.prompt:.0%} cached" if usage.prompt else ""
     found = [
         ("LLM calls", f"{len(trajectory.turns):,}", f"{invalid:,} invalid, {repeated:,} repeated"),
@@ -171,7 +171,7 @@ def _numbers(trajectory: Trajectory) -> list[Tile]:
         ),
         ("Output tokens", f"{usage.completion:,}", f"{usage.reasoning:,} reasoning"),
         ("Prompt tokens", f"{usage.prompt:,}", cached),
-        ("Seconds", f"{trajectory.seconds:,.1f}", f"{queued:,.1f} waited" if queued else ""),
+        ("Seconds", f"{trajectory.seconds:,.1f}", f"{waited:,.1f} waited" if waited else ""),
     ]
     return [Tile(*each) for each in found]
 
