@@ -33,7 +33,7 @@ IMPORTED = (
     *("lxml.etree", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg", "pyarrow.parquet"),
     *("pygments.formatters.html", "pygments.lexers.python", "radon.complexity", "rich.markdown"),
     *("rich.syntax", "scipy.special", "tokenizers", "transformers.models.auto.tokenization_auto"),
-    *("envs.babyai", "speedrunner.methods.speedrunner.speedrunner_method", "speedrunner.view.templates"),
+    *("envs.babyai", "speedrunner.methods.speedrunner.speedrunner_method", "speedrunner.pages.templates"),
 )
 """What commands import where they need it."""
 
@@ -79,7 +79,7 @@ def _load() -> None:
     for _, command in leaves((each for commands in COMMANDS.values() for each in commands), ""):
         load(command)
     import speedrunner.cli.error_messages
-    import speedrunner.report.inline
+    import speedrunner.pages.inline
     import speedrunner.results.read_runs  # noqa: F401
     from speedrunner.config.compose import compose
 

@@ -8,8 +8,8 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from speedrunner.config.findings import Finding
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.findings import Finding
 from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.files import StorageError
 from speedrunner.store.json_records import own_digest, write_record

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 import envs
 from envs import InvalidOption
 from envs import env_registry as environments
-from speedrunner.cluster.cluster_config import Cluster
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import CONFIGS, GROUPS, OPEN_GROUPS, compose
 from speedrunner.config.schema import (
@@ -25,6 +24,7 @@ from speedrunner.config.schema import (
     RunConfig,
     default_mapping,
 )
+from speedrunner.experiments.cluster.cluster_config import Cluster
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_registry import InvalidMethodOption
 from tests.registered import options

@@ -27,8 +27,8 @@ from models.tiny.training_corpus import Damaged, Examples, check_file
 from models.tiny.training_recipe import Recipe
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.data import StorageError
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.sandbox.settings import SandboxError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

@@ -18,7 +18,6 @@ from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, execute_ca
 from speedrunner.agents.loop import AgentLimits, Execute, ToolReply, plain_messages, run_agent
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.labels import Labels
 from speedrunner.store.modules import hunks
 from speedrunner.store.records import (
@@ -32,6 +31,7 @@ from speedrunner.store.records import (
     WorldStep,
 )
 from speedrunner.workers.env_worker import EnvWorker, WorkerError, WorkerFault
+from speedrunner.workers.sandbox.settings import SandboxError
 
 Watch = Callable[[str, Conversation, Turn | None], None]
 """A spectator. It is called with the episode's key and its conversation when one is opened (the turn is

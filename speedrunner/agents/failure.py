@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import takewhile
 
 from speedrunner.agents.reading import write_call
-from speedrunner.console import shorten
+from speedrunner.config.console import shorten
 from speedrunner.store.records import Termination, Trajectory, Turn
 from speedrunner.store.repeats import list_exchanges
 

@@ -25,8 +25,8 @@ from speedrunner.bench.cache_use import TARGETS
 from speedrunner.bench.engine import cache_of, completions_api, describe_cache, open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.player import Script, play_script
+from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.console import Status
 
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160

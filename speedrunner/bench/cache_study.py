@@ -35,8 +35,8 @@ from speedrunner.bench.engine import completions_api, open_engine
 from speedrunner.bench.grammar_mass import GrammarMasks
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
 from speedrunner.bench.player import Forcing, Played, play_script
+from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import Status
 from speedrunner.results import writing
 from speedrunner.store.files import write_atomic
 from speedrunner.store.records import Trajectory

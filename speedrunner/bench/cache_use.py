@@ -16,7 +16,7 @@ from speedrunner.bench.engine import cache_of, describe_cache, open_engine, with
 from speedrunner.bench.episodes import BenchRun, bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollouts import Rollout, open_player
-from speedrunner.console import Status, prefix_status
+from speedrunner.config.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 
 TARGETS = {"attention": 0.99, "hybrid": 0.97}

@@ -12,8 +12,8 @@ from serving.engine.cache_config import CacheConfig
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from speedrunner.config.compose import compose
+from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.console import Status
 from speedrunner.runs.setup import Setup, set_up
 
 

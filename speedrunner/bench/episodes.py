@@ -17,8 +17,8 @@ from serving.conversation import Conversation
 from serving.meter import LedgerRow
 from serving.model import Model
 from speedrunner.agents.actor import Actor
+from speedrunner.config.console import Status
 from speedrunner.config.schema import to_yaml
-from speedrunner.console import Status
 from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import Due
 from speedrunner.runs.executor import RunStopped

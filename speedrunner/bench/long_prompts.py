@@ -13,7 +13,7 @@ from serving.engine.prompt import Prompt
 from serving.model import Model
 from serving.probes.tool_battery import LABELS
 from speedrunner.bench.measurement import Measurement, Table
-from speedrunner.console import Status
+from speedrunner.config.console import Status
 
 SHORTEST = 8192
 """Tokens of the first prompt; each further one has twice as many."""

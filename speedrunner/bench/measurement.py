@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.console import align_columns
+from speedrunner.config.console import align_columns
 
 NOT_MEASURED = "not measured"
 

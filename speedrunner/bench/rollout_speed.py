@@ -11,7 +11,7 @@ from speedrunner.bench.engine import open_engine
 from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.rollouts import Player, Rollout, open_player
-from speedrunner.console import Status, prefix_status
+from speedrunner.config.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95

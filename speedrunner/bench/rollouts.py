@@ -20,7 +20,7 @@ from serving.options import REQUEST_TIMEOUT_S
 from speedrunner.bench.bare_replay import BareClient, TokenStream
 from speedrunner.bench.episodes import BenchRun
 from speedrunner.bench.resources import Resources
-from speedrunner.console import Status
+from speedrunner.config.console import Status
 from speedrunner.results.ledger import token_line
 from speedrunner.workers.worker_pool import WorkerPool
 

@@ -21,8 +21,8 @@ from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProb
 from serving.together import run_together
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
+from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.console import Status
 
 ROUND = 4
 """Probes per slot in flight before the next change between constrained and free decoding."""

@@ -13,9 +13,9 @@ from envs.random_play import CALLS
 from speedrunner.cli.command import class_name, class_options
 from speedrunner.cli.output import end_report, say_finding
 from speedrunner.config.compose import compose, env_settings
+from speedrunner.config.findings import Finding, failure, ok, report
 from speedrunner.config.named import choose_task
 from speedrunner.config.schema import Config, TaskConfig
-from speedrunner.findings import Finding, failure, ok, report
 from speedrunner.store.files import write_shared
 from speedrunner.store.json_records import format_record, read_record
 from speedrunner.verification.certificate import (

@@ -9,7 +9,7 @@ from typing import Annotated
 from speedrunner.cli.command import class_name, class_options
 from speedrunner.cli.output import end_report, say_finding
 from speedrunner.config.compose import GROUPS
-from speedrunner.findings import failure, ok, report, warning
+from speedrunner.config.findings import failure, ok, report, warning
 from speedrunner.runs.method_check import check_method, inner_imports
 
 OPTIONS = "Its options. env=NAME and env.OPTION=VALUE choose the environment."

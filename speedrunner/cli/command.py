@@ -12,9 +12,9 @@ import typer
 from speedrunner.bench import measurement
 from speedrunner.bench.measurement import Measurement
 from speedrunner.cli.output import say, say_error, terminal_width, waiting_line
-from speedrunner.console import Status
+from speedrunner.config.console import Status
+from speedrunner.config.slurm import time_left_s
 from speedrunner.runs.drain import Drain, Interrupted
-from speedrunner.slurm import time_left_s
 
 T = TypeVar("T")
 

@@ -12,8 +12,8 @@ import typer
 from speedrunner.cli.bar_charts import BLOCKS, Plotted, draw_curves
 from speedrunner.cli.command import AsJson, PriceList
 from speedrunner.cli.output import SafeConsole, say, say_broken_records, say_json, terminal_width
+from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import align_columns
 from speedrunner.results import comparison
 from speedrunner.results.checkpoints import add_costs, frame_sleeps
 from speedrunner.results.comparison import Comparison

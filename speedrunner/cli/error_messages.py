@@ -10,18 +10,18 @@ from pathlib import Path
 from envs import InvalidOption
 from serving.errors import ServingError
 from speedrunner.cli.init_command import NotWritten
+from speedrunner.config.optional import NotInstalled
+from speedrunner.config.slurm import SlurmRefused
 from speedrunner.experiments.forecast import NothingMeasured
-from speedrunner.loopback import PortInUse
 from speedrunner.methods.method_registry import InvalidMethodOption
-from speedrunner.optional import NotInstalled
+from speedrunner.pages.loopback import PortInUse
 from speedrunner.results.comparison import CannotCompare
 from speedrunner.runs.drain import TimeTooShort
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import SETUP_ERRORS
-from speedrunner.sandbox.settings import SandboxError
-from speedrunner.slurm import SlurmRefused
 from speedrunner.store.files import StorageError
 from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.sandbox.settings import SandboxError
 
 FOR_PEOPLE = (
     *SETUP_ERRORS,

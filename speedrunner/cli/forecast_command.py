@@ -11,10 +11,10 @@ import typer
 
 from speedrunner.cli.command import AsJson, PriceList, RunsFolder, SweepRuns
 from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
-from speedrunner.cluster.job_size import JobSize, job_size
+from speedrunner.config.console import align_columns, short_number
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import align_columns, short_number
 from speedrunner.experiments import forecast as forecasts
+from speedrunner.experiments.cluster.job_size import JobSize, job_size
 from speedrunner.experiments.context_warning import warn_of_contexts
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts

@@ -14,7 +14,7 @@ from serving.new_model_config import describe_hub_model
 from speedrunner.cli.output import say
 from speedrunner.store.files import explain_errors, write_shared
 
-SCAFFOLD = Path(__file__).parents[1] / "scaffold"
+SCAFFOLD = Path(__file__).with_name("scaffold")
 
 Kind = Literal["env", "method", "model"]
 
@@ -77,7 +77,7 @@ def init(
     name = name.rpartition("/")[2].lower() if hub_id else name
     module = re.sub(r"\W", "_", name)
     cls = "".join(part[0].upper() + part[1:] for part in module.split("_") if part)
-    mine = {f"speedrunner.scaffold.my_{kind}": module, f"my_{kind}": name, f"My{kind.title()}": cls}
+    mine = {f"speedrunner.cli.scaffold.my_{kind}": module, f"my_{kind}": name, f"My{kind.title()}": cls}
     texts = {
         folder / _replace_words(file.name, {f"test_my_{kind}": f"test_{module}", **mine}): _replace_words(
             file.read_text(), mine

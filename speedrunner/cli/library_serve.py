@@ -10,9 +10,9 @@ import typer
 from speedrunner.cli.command import StoredLibrary, Trust, key_values
 from speedrunner.cli.local_server import SESSIONS, Sessions, TokenFile, read_token, serve_until_signal
 from speedrunner.cli.output import say_error
+from speedrunner.config.optional import optional
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.loopback import ADDRESS, listen, new_token
-from speedrunner.optional import optional
+from speedrunner.pages.loopback import ADDRESS, listen, new_token
 from speedrunner.skill_server.game import load_game
 
 

@@ -28,9 +28,9 @@ from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.skill_call import SkillCall, call_skill
-from speedrunner.sandbox.child.values import valid_text
-from speedrunner.sandbox.code_session import load_failure
 from speedrunner.store.policies import MODULE_BYTES
+from speedrunner.workers.sandbox.child.values import valid_text
+from speedrunner.workers.sandbox.code_session import load_failure
 
 Module = Annotated[Path, typer.Argument(metavar="FILE.py", help="A module of skills.", show_default=False)]
 Overrides = Annotated[list[str] | None, key_values("Settings, such as env=babyai model=tiny-random.")]

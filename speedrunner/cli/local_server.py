@@ -13,7 +13,7 @@ import typer
 
 from speedrunner.cli.output import say_error
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.loopback import new_token
+from speedrunner.pages.loopback import new_token
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store.files import explain_errors, open_new
 

@@ -14,8 +14,8 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from speedrunner.console import Status, json_text, visible
-from speedrunner.findings import Finding, Report
+from speedrunner.config.console import Status, json_text, visible
+from speedrunner.config.findings import Finding, Report
 
 if TYPE_CHECKING:
     from speedrunner.store.run_data import RunData

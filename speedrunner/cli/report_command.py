@@ -12,13 +12,13 @@ from speedrunner.bench.gpu.record import is_record
 from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.report.collected import collect, describe
-from speedrunner.report.drawn_figure import draw
-from speedrunner.report.facts import facts
-from speedrunner.report.figures import figures, name_apart
-from speedrunner.report.library_figures import attribution_figures, transfer_figures
-from speedrunner.report.page import page
-from speedrunner.report.summary import summarize
+from speedrunner.pages.collected import collect, describe
+from speedrunner.pages.drawn_figure import draw
+from speedrunner.pages.facts import facts
+from speedrunner.pages.figures import figures, name_apart
+from speedrunner.pages.library_figures import attribution_figures, transfer_figures
+from speedrunner.pages.page import page
+from speedrunner.pages.summary import summarize
 from speedrunner.results.processes import divide
 from speedrunner.results.writing import write
 from speedrunner.store.discovery import readable

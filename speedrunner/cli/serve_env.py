@@ -10,7 +10,7 @@ from speedrunner.cli.command import class_name, class_options
 from speedrunner.cli.local_server import SESSIONS, Sessions, TokenFile, read_token, serve_until_signal
 from speedrunner.cli.output import say_error
 from speedrunner.config.compose import compose, env_settings
-from speedrunner.loopback import ADDRESS, listen, new_token
+from speedrunner.pages.loopback import ADDRESS, listen, new_token
 from speedrunner.skill_server.game import make_game
 from speedrunner.skill_server.openenv_server import serve_openenv
 

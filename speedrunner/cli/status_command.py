@@ -11,9 +11,9 @@ import typer
 
 from speedrunner.cli.command import AsJson, Trust
 from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
-from speedrunner.cluster.jobs import JobStatus, job_status
-from speedrunner.cluster.pending_reasons import explain_reason
-from speedrunner.console import align_columns, describe_seconds
+from speedrunner.config.console import align_columns, describe_seconds
+from speedrunner.experiments.cluster.jobs import JobStatus, job_status
+from speedrunner.experiments.cluster.pending_reasons import explain_reason
 from speedrunner.experiments.status import RunStatus
 from speedrunner.experiments.status import status as read_status
 from speedrunner.store.files import StorageError, open_regular

@@ -11,17 +11,17 @@ import typer
 
 from speedrunner.cli.command import AsJson, RunsFolder, in_flight, run_list
 from speedrunner.cli.output import say, say_json, terminal_width
-from speedrunner.cluster import submit as submission
-from speedrunner.cluster.cluster_config import Cluster, cluster_of
-from speedrunner.cluster.partition import find_shortage
+from speedrunner.config.console import align_columns, short_number
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import align_columns, short_number
+from speedrunner.config.slurm import SlurmRefused
+from speedrunner.experiments.cluster import submit as submission
+from speedrunner.experiments.cluster.cluster_config import Cluster, cluster_of
+from speedrunner.experiments.cluster.partition import find_shortage
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts
 from speedrunner.experiments.sweep import AT_ONCE
 from speedrunner.experiments.sweep_members import Member, is_unfinished, members
 from speedrunner.experiments.sweep_outline import estimate
-from speedrunner.slurm import SlurmRefused
 
 DROPPED = ("nodes", "hours", "runs")
 """Columns that a narrow terminal loses first."""

@@ -14,7 +14,7 @@ from serving.worker_node import serve_part
 from speedrunner.cli.command import DryRun, RunsFolder, carry_out, in_flight, run_list
 from speedrunner.cli.output import SafeConsole, say, terminal_width
 from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_runs
-from speedrunner.console import align_columns, short_number
+from speedrunner.config.console import align_columns, short_number
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
 from speedrunner.experiments.sweep import AT_ONCE

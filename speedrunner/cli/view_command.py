@@ -8,11 +8,11 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.output import say, say_error, waiting_line
-from speedrunner.loopback import ADDRESS, listen, new_token
+from speedrunner.pages.loopback import ADDRESS, listen, new_token
+from speedrunner.pages.site import Site
+from speedrunner.pages.static import write
+from speedrunner.pages.view_server import serve
 from speedrunner.store.files import StorageError
-from speedrunner.view.site import Site
-from speedrunner.view.static import write
-from speedrunner.view.view_server import serve
 
 
 def view(

@@ -11,8 +11,8 @@ import yaml
 
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import Prices
-from speedrunner.sandbox.isolation import find_isolation
-from speedrunner.sandbox.settings import Sandbox
+from speedrunner.workers.sandbox.isolation import find_isolation
+from speedrunner.workers.sandbox.settings import Sandbox
 from typed.numbers import WHOLE_LIMIT
 from typed.plain_records import WrongData, flat, record, shown_differences
 from typed.plain_yaml import NotPlain, read_plain, read_plain_file

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from serving.errors import ServingError
 from serving.reconciliation import Reconciliation
-from speedrunner.console import visible
+from speedrunner.config.console import visible
+from speedrunner.config.optional import NotInstalled
 from speedrunner.experiments.sweep_members import Member, is_unfinished, split_by_server
 from speedrunner.methods.method_base import MethodBroke
-from speedrunner.optional import NotInstalled
 from speedrunner.runs.context_sizing import sized_setup
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
@@ -23,10 +23,10 @@ from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.runs.run import Engines, OpenRun, deploy_models, open_run
 from speedrunner.runs.setup import SETUP_ERRORS, Setup
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.sandbox.settings import SandboxError
 from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
 
 OF_ONE_RUN = (WorkerError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)

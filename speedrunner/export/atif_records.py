@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
+from speedrunner.config.optional import optional
 from speedrunner.export.atif_steps import NAME, Json, turns_of
-from speedrunner.optional import optional
 from speedrunner.store import files
 
 SCHEMA = "ATIF-v1.8"

@@ -14,9 +14,9 @@ from typing import Any, get_args
 import msgspec
 
 from speedrunner.config.names import condition_name
+from speedrunner.config.optional import optional
 from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names
 from speedrunner.export.dataset_card import dataset_card
-from speedrunner.optional import optional
 from speedrunner.store.files import explain_errors
 from speedrunner.store.run_data import RunData, load
 

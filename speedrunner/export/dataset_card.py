@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
+from speedrunner.config.console import visible
 from speedrunner.config.names import condition_name
-from speedrunner.console import visible
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData
 

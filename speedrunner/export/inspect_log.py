@@ -10,9 +10,9 @@ import msgspec
 
 from serving.usage import Usage
 from speedrunner.config.names import condition_name
+from speedrunner.config.optional import optional
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode, run_names, timestamp
-from speedrunner.optional import optional
 from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.writing import list_rows
 from speedrunner.store.files import explain_errors

@@ -21,8 +21,8 @@ from pathlib import Path
 import msgspec
 
 from envs import Primitive
+from speedrunner.config.console import shorten, visible
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import shorten, visible
 from speedrunner.library.library import Library
 from speedrunner.results.blame import format_estimate
 from speedrunner.results.inference import Estimate

@@ -22,11 +22,11 @@ from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.methods.resumed_agent import ResumedAgent
 from speedrunner.results.training_costs import TrainingCost
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory, Turn
 from speedrunner.store.sleep_journal import SleepJournal
+from speedrunner.workers.sandbox.settings import Sandbox
 
 if TYPE_CHECKING:
     from serving.model import Model

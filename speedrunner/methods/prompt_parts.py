@@ -6,7 +6,7 @@ from envs import TextEnv
 from speedrunner.agents.actor import EpisodeLimits
 from speedrunner.agents.rendering import render
 from speedrunner.library.signature import SUPPORTED
-from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
+from speedrunner.workers.sandbox.child.bounds import ALLOWED_MODULES
 
 
 def quote_description(env: TextEnv) -> str:

@@ -10,7 +10,7 @@ from msgspec.structs import astuple
 
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters
-from speedrunner.console import align_columns
+from speedrunner.config.console import align_columns
 from speedrunner.results.checkpoints import LIMITS
 from speedrunner.results.ledger import Classes, Line, RunCosts
 from speedrunner.results.pricing import PriceBook

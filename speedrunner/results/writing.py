@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from speedrunner.console import visible
+from speedrunner.config.console import visible
 from speedrunner.store import files
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import psutil
 
-from speedrunner.sandbox import bubblewrap
-from speedrunner.sandbox.isolation import NAMES, find_isolation
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Machine
+from speedrunner.workers.sandbox import bubblewrap
+from speedrunner.workers.sandbox.isolation import NAMES, find_isolation
+from speedrunner.workers.sandbox.settings import Sandbox
 
 
 @cache

@@ -32,11 +32,11 @@ from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.fake_model import FakeModel
 from speedrunner.runs.plan import Sleep
 from speedrunner.runs.setup import Setup, set_up
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.sandbox.settings import SandboxError
 from typed.error_lines import in_one_line, place
 
 SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=1", "run.in_flight=2")

@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from serving.meter import Meter
-from speedrunner.console import describe_seconds, visible
+from speedrunner.config.console import describe_seconds, visible
 from speedrunner.runs.time_left import time_left
 from speedrunner.store.records import Trajectory
 

@@ -19,10 +19,10 @@ from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironmen
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.plan import InvalidPlan, Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy
-from speedrunner.sandbox.child_process import require
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy, TrainingEnd
 from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.worker_pool import WorkerPool
 
 SETUP_ERRORS = (

@@ -15,8 +15,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from speedrunner.config.optional import optional
 from speedrunner.config.schema import Config, to_mapping
-from speedrunner.optional import optional
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.plan import Sleep, Step, Wake

@@ -16,9 +16,9 @@ from speedrunner.library.library import Library
 from speedrunner.runs.setup import make_env
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import compose_stored
-from speedrunner.sandbox.child_process import require
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.stored_run import State
+from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.worker_pool import WorkerPool
 
 START = "start_episode"

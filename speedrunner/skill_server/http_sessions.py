@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.types import Message, Receive, Scope, Send
 
-from speedrunner.loopback import find_refusal
+from speedrunner.pages.loopback import find_refusal
 from speedrunner.skill_server.game import Game
 from speedrunner.skill_server.mcp_server import make_server
 from speedrunner.skill_server.player import IDLE_S, Player, describe_full

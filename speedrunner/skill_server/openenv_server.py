@@ -20,7 +20,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
-from speedrunner.loopback import find_refusal
+from speedrunner.pages.loopback import find_refusal
 from speedrunner.skill_server.game import Game
 from speedrunner.skill_server.openenv_session import (
     CallTool,

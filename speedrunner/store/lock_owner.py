@@ -12,7 +12,7 @@ from typing import Annotated
 
 import msgspec
 
-from speedrunner.slurm import has_ended, own_job
+from speedrunner.config.slurm import has_ended, own_job
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):

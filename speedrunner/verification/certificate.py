@@ -13,8 +13,8 @@ import msgspec
 from envs import InvalidOption, Task
 from envs.env_registry import REGISTRY
 from serving.model_configs import CHECKOUT
+from speedrunner.config.findings import Finding, failure, ok
 from speedrunner.config.named import split
-from speedrunner.findings import Finding, failure, ok
 from speedrunner.runs.versions import installed
 from speedrunner.store.json_records import read_record
 from speedrunner.workers.environment_check import PROCESSES, hashes_in_workers

@@ -6,7 +6,7 @@ from collections import Counter
 
 import msgspec
 
-from speedrunner.findings import Finding, Level
+from speedrunner.config.findings import Finding, Level
 
 SHOWN = 5
 """Maximum number of differences shown per check; further ones are counted."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from envs import Task
-from speedrunner.findings import Finding
+from speedrunner.config.findings import Finding
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, number_of, step_key, step_name
 from speedrunner.store.labels import Labels

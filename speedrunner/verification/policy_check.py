@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from speedrunner.findings import Finding
+from speedrunner.config.findings import Finding
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill

@@ -20,7 +20,7 @@ from serving.tokens.transcript import Transcript, open_transcript
 from serving.weights import prepare
 from speedrunner.agents.actor import SUBMIT_ANSWER
 from speedrunner.agents.loop import plain_messages
-from speedrunner.findings import Finding
+from speedrunner.config.findings import Finding
 from speedrunner.methods.method_base import Method
 from speedrunner.runs.identity import model_files
 from speedrunner.store.records import Message, Process, Turn

@@ -14,8 +14,8 @@ import msgspec
 
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import actor_view
-from speedrunner.console import Status
-from speedrunner.findings import Finding
+from speedrunner.config.console import Status
+from speedrunner.config.findings import Finding
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory, Turn
 from speedrunner.verification.differences import Differences, contrast, turn_of

@@ -8,7 +8,7 @@ from msgspec.structs import astuple
 
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters, Usage
-from speedrunner.findings import Finding
+from speedrunner.config.findings import Finding
 from speedrunner.results.stored_reconciliation import StoredReconciliation, server_of, stored_reconciliations
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.labels import Labels

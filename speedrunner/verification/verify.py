@@ -12,8 +12,8 @@ import msgspec
 
 from serving.errors import ServingError
 from serving.model_configs import CHECKOUT
-from speedrunner.console import Status
-from speedrunner.findings import Finding, Report, report
+from speedrunner.config.console import Status
+from speedrunner.config.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files, json_records

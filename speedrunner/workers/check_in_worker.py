@@ -15,7 +15,7 @@ from envs.env_registry import REGISTRY
 from envs.random_play import trace, trace_hash
 from envs.watched import Watched
 from speedrunner.config.named import split
-from speedrunner.sandbox.child.values import valid_text
+from speedrunner.workers.sandbox.child.values import valid_text
 from speedrunner.workers.worker_messages import (
     Broken,
     Check,

@@ -18,10 +18,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.files import open_log
 from speedrunner.workers.env_worker import WorkerDied, WorkerError, WorkerTimedOut
 from speedrunner.workers.process_worker import CLOSE_LIMIT_S, ProcessWorker, describe_exit
+from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_messages import PID, SILENT, Start
 
 PROGRAM = "speedrunner.workers.fork_server_process"

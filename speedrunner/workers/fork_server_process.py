@@ -2,7 +2,7 @@
 `speedrunner.workers.fork_server`.
 
 A worker runs primitives, counts actions, records call trees and enforces time limits. Skills run in a
-sandboxed child (`speedrunner.sandbox`), one for each episode.
+sandboxed child (`speedrunner.workers.sandbox`), one for each episode.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from pathlib import Path
 
 from envs import EnvironmentFault, make
 from envs.env_registry import REGISTRY
-from speedrunner.sandbox.child.rlimits import die_with
-from speedrunner.sandbox.child.wire import frame_body
 from speedrunner.workers.local_worker import LocalWorker
+from speedrunner.workers.sandbox.child.rlimits import die_with
+from speedrunner.workers.sandbox.child.wire import frame_body
 from speedrunner.workers.worker_episode import fault
 from speedrunner.workers.worker_messages import (
     PID,

@@ -6,9 +6,9 @@ import sys
 from contextlib import redirect_stdout
 
 from envs import TextEnv
-from speedrunner.sandbox.child_pool import ChildPool
-from speedrunner.sandbox.settings import Sandbox, SandboxError
 from speedrunner.workers.env_worker import EnvWorker, received
+from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
 from speedrunner.workers.worker_episode import WorkerEpisode, fault
 from speedrunner.workers.worker_messages import (
     Execute,

@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Outcome, Primitive, TextEnv
-from speedrunner.sandbox.channel import InvalidMessage
-from speedrunner.sandbox.child.run_skills import bound
-from speedrunner.sandbox.child.values import valid_text
-from speedrunner.sandbox.child_pool import ChildPool
-from speedrunner.sandbox.settings import SandboxError
-from speedrunner.sandbox.skill_process import Ended, Granted, Refused, SkillModule, Skills
 from speedrunner.store.records import Module, Termination
 from speedrunner.workers.call_tree import CallTree, EpisodeRoom
+from speedrunner.workers.sandbox.channel import InvalidMessage
+from speedrunner.workers.sandbox.child.run_skills import bound
+from speedrunner.workers.sandbox.child.values import valid_text
+from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.settings import SandboxError
+from speedrunner.workers.sandbox.skill_process import Ended, Granted, Refused, SkillModule, Skills
 from speedrunner.workers.worker_messages import Execute, Executed, Fault, Opened, Reset
 
 

@@ -9,9 +9,9 @@ import msgspec
 
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
-from speedrunner.sandbox.child.wire import HEADER, frame_body
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import CallNode, Module, Termination
+from speedrunner.workers.sandbox.child.wire import HEADER, frame_body
+from speedrunner.workers.sandbox.settings import Sandbox
 
 if TYPE_CHECKING:
     import asyncio  # which workers do not import

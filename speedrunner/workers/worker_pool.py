@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any, Self
 
 from envs.env_registry import REGISTRY
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.workers.available_memory import available_mb
 from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.process_worker import ProcessWorker
+from speedrunner.workers.sandbox.settings import Sandbox
 
 SKILLS_MB = 30
 """Memory in MB of a worker's two sandboxed processes (one is spare) before their skills allocate more."""

@@ -13,8 +13,8 @@ from speedrunner.cli.command import AsJson, EngineOverrides, SweepRuns, show_mea
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.sandbox.settings import SandboxError
 
 app = typer.Typer(
     help="Acceptance checks for developers. Exit status 1: a target is missed.", add_completion=False

@@ -24,7 +24,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
 from speedrunner.bench.engine import completions_api
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.console import Status
+from speedrunner.config.console import Status
 from tests.bench import canned_answers
 from tests.bench.engine_process import engine_process
 

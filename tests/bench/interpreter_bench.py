@@ -14,12 +14,12 @@ from envs import Outcome, Task
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.console import Status
+from speedrunner.config.console import Status
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.sandbox.child_process import require
-from speedrunner.sandbox.settings import Sandbox, SandboxError
 from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
+from speedrunner.workers.sandbox.child_process import require
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
 
 MEMORY_MB = 256
 """Address space of the session in MiB; a function that needs more fails."""

@@ -22,8 +22,8 @@ from serving.reconciliation import Reconciliation
 from serving.usage import Counters, Usage
 from speedrunner.bench.engine import completions_api, open_engine, with_flags
 from speedrunner.bench.measurement import Figure, Measurement, Table
+from speedrunner.config.console import Status
 from speedrunner.config.schema import Config
-from speedrunner.console import Status
 from speedrunner.results.ledger import token_line
 from tests.bench.traffic import CALM, ROUGH, TIMEOUTS_S, Traffic
 

@@ -15,11 +15,11 @@ from typing import Any
 from envs import Limits, Opening, Outcome, Primitive, Task, TextEnv
 from serving.tokens.tools import ToolCall
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.console import Status
-from speedrunner.sandbox.child_pool import ChildPool
-from speedrunner.sandbox.child_process import require
-from speedrunner.sandbox.settings import Sandbox
+from speedrunner.config.console import Status
 from speedrunner.store.records import Module
+from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.child_process import require
+from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_episode import WorkerEpisode
 from speedrunner.workers.worker_messages import Execute, Executed, Reset
 

@@ -33,9 +33,9 @@ from speedrunner.bench.measurement import Measurement, Table, columns
 from speedrunner.bench.resources import Resources
 from speedrunner.bench.rollouts import open_player
 from speedrunner.config.compose import compose
+from speedrunner.config.console import Status
 from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import Status
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.sweep import sweep
 from speedrunner.experiments.sweep_members import members

@@ -20,7 +20,7 @@ from serving.model import Model
 from serving.model_config import Roles
 from serving.probes.tool_battery import SYSTEM, battery
 from serving.together import run_together
-from speedrunner.console import Status
+from speedrunner.config.console import Status
 
 CALM = {"answered": 10, "long": 4, "too long": 1, "cut": 1, "refused": 1}
 """What is to happen to the first half of the requests, and how often: the engine finishes or refuses each."""

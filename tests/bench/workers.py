@@ -13,7 +13,7 @@ from envs import Task, splits
 from serving.tokens.tools import ToolCall
 from speedrunner.bench import resources
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.console import Status
+from speedrunner.config.console import Status
 from speedrunner.store.records import Module
 from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
-from speedrunner.view.site import Site
-from speedrunner.view.static import write
+from speedrunner.pages.site import Site
+from speedrunner.pages.static import write
 from tests.processes import HANGS_S
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")

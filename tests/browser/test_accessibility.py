@@ -10,12 +10,12 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from speedrunner.view.site import HTML, Site
-from speedrunner.view.static import pages as list_pages
-from speedrunner.view.static import write
+from speedrunner.pages.site import HTML, Site
+from speedrunner.pages.static import pages as list_pages
+from speedrunner.pages.static import write
 from tests.browser.conftest import HEIGHT, NARROW, WIDE, Pages
 from tests.scripted_runs import in_process
-from tests.speedrunner.view.runs import hostile_run, long_run
+from tests.speedrunner.pages.runs import hostile_run, long_run
 from tests.synthetic_sweep import write_sweep
 
 pytestmark = pytest.mark.slow

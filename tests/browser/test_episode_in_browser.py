@@ -13,12 +13,12 @@ import envs
 from envs import Task
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
+from speedrunner.pages.playback import PIECE
 from speedrunner.store.records import CallNode, Message, Policy, Skill, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.view.playback import PIECE
 from tests.browser.conftest import NARROW, Pages
+from tests.speedrunner.pages.runs import CONFIG, append
 from tests.speedrunner.run_samples import trajectory
-from tests.speedrunner.view.runs import CONFIG, append
 
 pytestmark = pytest.mark.slow
 

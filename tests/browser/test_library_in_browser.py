@@ -7,7 +7,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from speedrunner.view.library_page import OPEN_SKILLS
+from speedrunner.pages.library_page import OPEN_SKILLS
 from tests.browser.conftest import NARROW, WIDE, Pages
 from tests.speedrunner.results.small_runs import learnt, skill
 

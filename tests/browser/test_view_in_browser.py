@@ -10,9 +10,9 @@ from playwright.sync_api import expect
 
 from speedrunner.store.rundir import RunDirectory
 from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
+from tests.speedrunner.pages.runs import CONFIG, append, hostile_run, long_run
 from tests.speedrunner.results.small_runs import learnt as write_learnt
 from tests.speedrunner.run_samples import trajectory
-from tests.speedrunner.view.runs import CONFIG, append, hostile_run, long_run
 
 pytestmark = pytest.mark.slow
 

@@ -26,8 +26,8 @@ from speedrunner.agents.rendering import _environment
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
 from speedrunner.runs import identity, versions
-from speedrunner.sandbox.isolation import find_isolation
-from speedrunner.sandbox.settings import Sandbox
+from speedrunner.workers.sandbox.isolation import find_isolation
+from speedrunner.workers.sandbox.settings import Sandbox
 from tests.bundled_models import bundled_folder
 from tests.chaos.trial import WORLD
 from tests.chaos.world import DoomedCorridor

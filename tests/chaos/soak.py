@@ -34,8 +34,8 @@ from rich.console import Console
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
-from speedrunner.report.panels import Figure, Line, Panel
-from speedrunner.report.printing import print_figure
+from speedrunner.pages.panels import Figure, Line, Panel
+from speedrunner.pages.printing import print_figure
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from speedrunner.bench.gpu.record import Record, StepRecord, date_of, read_record_folder
 from speedrunner.bench.measurement import NOT_MEASURED, Figure, Table, figure_cells, table_cells
-from speedrunner.console import visible
+from speedrunner.config.console import visible
 from speedrunner.results import writing
 from speedrunner.store.files import write_atomic
 

@@ -20,8 +20,8 @@ from speedrunner.bench.gpu.record import Record
 from speedrunner.bench.gpu.session import LONGEST_S, Bench, Play, Step
 from speedrunner.bench.gpu.steps import CACHE_TURNS, MAIN
 from speedrunner.bench.long_prompts import measure_long_prompts
+from speedrunner.config.console import Status
 from speedrunner.config.named import actor_model_config
-from speedrunner.console import Status
 from speedrunner.runs.setup import Setup
 
 LEVELS = (16, 64, 128)

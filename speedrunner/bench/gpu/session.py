@@ -20,14 +20,14 @@ from serving.model_config import ModelConfig
 from speedrunner.bench.gpu.gpu_pages import write_page
 from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import Measurement
+from speedrunner.config.console import Status, prefix_status
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import Status, prefix_status
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import Setup
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
 from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.sandbox.settings import SandboxError
 
 LONGEST_S = 480.0
 """Longest time of one step in seconds, including the start of its server."""

@@ -7,8 +7,8 @@ from importlib.resources import files
 from pathlib import Path
 
 from speedrunner.methods import Library, Primitive
-from speedrunner.sandbox.code_session import CodeSession
-from speedrunner.sandbox.settings import Sandbox
+from speedrunner.workers.sandbox.code_session import CodeSession
+from speedrunner.workers.sandbox.settings import Sandbox
 
 DRAFT_WALL_S = 30.0
 """Maximum seconds for importing the draft."""

@@ -12,8 +12,8 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents import reading
 from speedrunner.agents.actor import actor_view
-from speedrunner.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
+from speedrunner.workers.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.workers.worker_messages import Executed
 from tests.golden_tables import Golden, table
 from tests.speedrunner.run_samples import trajectory

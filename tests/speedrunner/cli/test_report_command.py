@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from speedrunner.report.collected import collect
+from speedrunner.pages.collected import collect
 from speedrunner.store.run_data import load
 from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.golden_tables import Golden, table

@@ -17,7 +17,7 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.model_configs import CHECKOUT, load_model_config
-from speedrunner.report.collected import Collected, collect, describe
+from speedrunner.pages.collected import Collected, collect, describe
 from speedrunner.results.writing import write
 from speedrunner.store.run_data import load
 from tests.scripted_runs import ScriptedRun, in_process

@@ -15,8 +15,8 @@ from huggingface_hub import DatasetCard
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner import optional as optional_packages
 from speedrunner.cli.export_command import Format
+from speedrunner.config import optional as optional_packages
 from speedrunner.export.conversations import of_episode, timestamp
 from speedrunner.store.records import EpisodeRow, Termination, Trajectory
 from speedrunner.store.run_data import RunData, load

@@ -9,9 +9,9 @@ import pytest
 
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.sandbox import code_session
-from speedrunner.sandbox.code_session import load_failure
-from speedrunner.sandbox.settings import Sandbox
+from speedrunner.workers.sandbox import code_session
+from speedrunner.workers.sandbox.code_session import load_failure
+from speedrunner.workers.sandbox.settings import Sandbox
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process

@@ -17,10 +17,10 @@ from speedrunner.runs import versions
 from speedrunner.runs.identity import STRIDE, accept_changes, identity
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.process_notes import caveats, changes, process_lines
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.workers.sandbox.settings import Sandbox
 from tests.scripted_runs import CORRIDOR
 
 pytestmark = pytest.mark.process

@@ -20,11 +20,11 @@ from serving.errors import ServingError
 from speedrunner.methods.resumed_agent import LOST
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store import files, run_data
 from speedrunner.store.json_records import own_digest
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
+from speedrunner.workers.sandbox.settings import SandboxError
 from tests.clocks import Clock
 from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, call, refuse, say

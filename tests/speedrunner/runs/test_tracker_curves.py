@@ -10,7 +10,7 @@ import pytest
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner import optional as optional_packages
+from speedrunner.config import optional as optional_packages
 from speedrunner.results.checkpoints import LIMITS
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.run_result import read_result

@@ -10,7 +10,7 @@ import pytest
 
 from envs import InvalidOption, Task, splits
 from envs.env_registry import ENVIRONMENTS
-from speedrunner.findings import Finding
+from speedrunner.config.findings import Finding
 from speedrunner.store.json_records import read_record
 from speedrunner.verification.certificate import (
     BUNDLED,

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from speedrunner.findings import Finding
+from speedrunner.config.findings import Finding
 from speedrunner.store.json_records import write_record
 from speedrunner.store.records import TrainingEnd
 from speedrunner.store.run_data import load

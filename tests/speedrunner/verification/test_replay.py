@@ -13,12 +13,12 @@ import pytest
 
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import call_lines
-from speedrunner.findings import Finding
-from speedrunner.sandbox import skill_process
+from speedrunner.config.findings import Finding
+from speedrunner.pages.turns import show_calls
 from speedrunner.store.records import CallNode
 from speedrunner.verification.replay import KILLED, find_first_difference, replay
 from speedrunner.verification.subject import Played
-from speedrunner.view.turns import show_calls
+from speedrunner.workers.sandbox import skill_process
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, ScriptedRun, script, walker
 from tests.tampered_runs import Change, change, copy_of, subject, told

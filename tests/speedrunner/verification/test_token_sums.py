@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from speedrunner.config.findings import Finding
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import sweep
 from speedrunner.experiments.sweep_members import members
-from speedrunner.findings import Finding
 from speedrunner.runs.drain import Drain
 from speedrunner.verification.token_sums import SHARED, check_reconciliations
 from tests.scripted_runs import Runs, ScriptedRun, script

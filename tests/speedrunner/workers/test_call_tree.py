@@ -5,8 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_CHARS
-from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
 from speedrunner.store.files import RECORD_BYTES
 from speedrunner.store.json_limits import DECODED_BYTES, decoded_bytes
 from speedrunner.workers.call_tree import (
@@ -18,6 +16,8 @@ from speedrunner.workers.call_tree import (
     CallTree,
     EpisodeRoom,
 )
+from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_CHARS
+from speedrunner.workers.sandbox.child.values import DESCRIPTION_LIMIT
 
 
 def tree(episode: EpisodeRoom | None = None) -> CallTree:

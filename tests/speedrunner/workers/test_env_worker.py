@@ -20,12 +20,12 @@ import pytest_asyncio
 from envs import Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
-from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, TEXT_LIMIT
-from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
 from speedrunner.store.records import CallNode, Module, Termination
 from speedrunner.workers import env_worker as workers
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, WorkerTimedOut
 from speedrunner.workers.local_worker import LocalWorker
+from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, TEXT_LIMIT
+from speedrunner.workers.sandbox.child.values import DESCRIPTION_LIMIT
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table

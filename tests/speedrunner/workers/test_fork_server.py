@@ -16,11 +16,11 @@ import pytest
 
 from envs import Opening, Task
 from serving.tokens.tools import ToolCall
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Module
 from speedrunner.workers.env_worker import WorkerDied, WorkerError, WorkerFault
 from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.process_worker import ProcessWorker
+from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.processes import HANGS_S, is_alive, until, without_file_descriptors, words
 from tests.toy_env import Corridor
@@ -141,7 +141,7 @@ async def test_a_template_that_ends_in_the_middle_is_told(tmp_path: Path) -> Non
 OWNER = """
     import asyncio, sys
     from speedrunner.workers.fork_server import ForkServer
-    from speedrunner.sandbox.settings import Sandbox
+    from speedrunner.workers.sandbox.settings import Sandbox
     from serving.tokens.tools import ToolCall
     from speedrunner.store.records import Module
     from envs import Task

@@ -14,9 +14,9 @@ from serving.tokens.tools import ToolCall
 from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.draft import Draft
-from speedrunner.sandbox.code_session import load_failure
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Edit
+from speedrunner.workers.sandbox.code_session import load_failure
+from speedrunner.workers.sandbox.settings import Sandbox
 from tests.golden_tables import Golden, table
 
 SKILL = '''def advance() -> str:

@@ -14,11 +14,11 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.sandbox.child.bounds import ERROR_CHARS
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.records import AgentRecord, CallNode, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
+from speedrunner.workers.sandbox.settings import Sandbox
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
 from tests.speedrunner.run_samples import trajectory

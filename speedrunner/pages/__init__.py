@@ -1,0 +1,1 @@
+"""Pages of runs for people: the viewer, the report and its figures."""

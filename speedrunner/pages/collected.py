@@ -1,0 +1,202 @@
+"""Collect all runs below some folders with their tables, for `speedrunner report`."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from speedrunner.config.console import Status
+from speedrunner.config.schema import InvalidConfig, RunConfig
+from speedrunner.results.attribution import (
+    EvaluatedPolicy,
+    find_gaps,
+    group_subjects,
+    make_attribution_tables,
+    shows_part,
+)
+from speedrunner.results.claim_tables import claim_tables, count_verdicts
+from speedrunner.results.claims import Judged, judge_claims
+from speedrunner.results.conditions import Condition, group_runs
+from speedrunner.results.forecasts import forecast_table
+from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published
+from speedrunner.results.paper_claims import CLAIMS
+from speedrunner.results.paper_tables import paper_tables
+from speedrunner.results.pricing import GPU_HOURS, price_list
+from speedrunner.results.read_runs import read_results
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.tables import make_tables
+from speedrunner.results.transfer import Transfer, find_transfers, transfer_table
+from speedrunner.results.writing import Table
+from speedrunner.store.discovery import DAMAGED, runs_below
+from speedrunner.store.files import StorageError
+from speedrunner.store.sweep_plans import noted_sweeps
+
+
+@dataclass(frozen=True)
+class Collected:
+    """The content of some folders.
+
+    Attributes:
+        runs: in the order of their folders.
+        conditions: the same runs, grouped, without those that show a part of a library.
+        subjects: the policies that were evaluated without some of their skills.
+        transfers: the evaluations of libraries by other models and seeds.
+        beside: the paper's numbers and the measured ones.
+        judged: the paper's claims with their verdicts.
+        tables: all tables.
+        notes: runs that are left out because another one has their condition and seed.
+        gaps: missing evaluations of parts of libraries, by the command that plays them.
+        caveats: notes on the results from the model configs.
+        problems: runs and files that could not be read, a line each.
+        options: further options of the command that fills a gap.
+    """
+
+    runs: list[RunResult]
+    conditions: list[Condition]
+    subjects: list[EvaluatedPolicy]
+    transfers: list[Transfer]
+    beside: list[PaperComparison]
+    judged: list[Judged]
+    tables: list[Table]
+    notes: list[str]
+    gaps: dict[str, list[str]]
+    caveats: list[str]
+    problems: list[str]
+    options: str
+
+
+def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corrected: bool) -> Collected:
+    """Read all runs below some folders, and create the tables.
+
+    Args:
+        prices: a file of `configs/prices/`; `None`: each run's own list.
+        status: shows which run is being read.
+        corrected: whether p-values are corrected by Holm's procedure.
+
+    Raises:
+        InvalidConfig: the price list does not exist.
+        StorageError: no run can be read.
+    """
+    if prices == GPU_HOURS:
+        raise InvalidConfig(
+            f"--prices {GPU_HOURS} works only with `speedrunner cost`: reports price runs by token"
+        )
+    if prices is not None:
+        price_list(prices)
+    runs, problems = _read(folders, prices, status)
+    if not runs:
+        raise StorageError("; ".join(problems))
+    conditions, notes = group_runs([run for run in runs if not shows_part(run)])
+    subjects = group_subjects(runs)
+    transfers = find_transfers(runs)
+    names = ", ".join(dict.fromkeys(run.prices for run in runs))
+    options = _options(folders, runs)
+    rows = compare_with_paper(list_published(), conditions, options)
+    status("judging the paper's claims")
+    judged = judge_claims(CLAIMS, conditions, options)
+    made = [
+        *make_tables(conditions, prices=names, corrected=corrected),
+        *make_attribution_tables(subjects),
+        transfer_table(transfers),
+        *claim_tables(judged),
+        *paper_tables(rows),
+    ]
+    try:
+        made.append(forecast_table(runs))
+    except DAMAGED as error:
+        problems.append(f"cannot use the forecasts of runs: {error or type(error).__name__}")
+    caveats = sorted({caveat for run in runs for caveat in run.caveats})
+    return Collected(
+        runs=runs,
+        conditions=conditions,
+        subjects=subjects,
+        transfers=transfers,
+        beside=rows,
+        judged=judged,
+        tables=made,
+        notes=notes,
+        gaps=find_gaps(subjects),
+        caveats=caveats,
+        problems=problems,
+        options=options,
+    )
+
+
+def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
+    """Return scale and folder of the newest sweep in the folders, as in its command; without a scale, the
+    sizes that differ from the paper's in all runs, except those that only evaluate a stored policy."""
+    words: list[str] = []
+    for folder in folders:
+        with suppress(StorageError, ValueError):
+            for plan in noted_sweeps(folder):
+                words = [each for each in shlex.split(plan.command) if each.startswith(("scale=", "--dir="))]
+    if not any(each.startswith("scale=") for each in words):
+        usual = {field.name: field.default for field in msgspec.structs.fields(RunConfig)}
+        configs = [run.config.run for run in runs if run.config.run.rollouts or not run.config.run.start_from]
+        for name in ("rollouts", "sleep_every", "eval_every", "test_episodes"):
+            sizes = {getattr(config, name) for config in configs}
+            if len(sizes) == 1 and sizes != {usual[name]}:
+                words.append(f"run.{name}={sizes.pop()}")
+    return "".join(f" {shlex.quote(each)}" for each in words)
+
+
+def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[list[RunResult], list[str]]:
+    """Return all readable runs, each once, and the problems of the others."""
+    found: dict[Path, Path] = {}
+    problems = []
+    for folder in folders:
+        try:
+            here = runs_below(folder)
+        except StorageError as error:
+            problems.append(str(error))
+            continue
+        if not here:
+            problems.append(f"{folder} contains no runs: no folder in it has a config.yaml")
+        found |= {path.resolve(): path for path in here}
+    runs = []
+    status(f"reading {len(found)} runs")
+    for number, result in enumerate(read_results(list(found.values()), prices), start=1):
+        status(f"{number} of {len(found)} runs read")
+        if isinstance(result, str):
+            problems.append(result)
+        else:
+            runs.append(result)
+            problems += result.left_out
+    return runs, problems
+
+
+def describe(found: Collected) -> list[str]:
+    """Return lines about the runs, and about missing ones."""
+    rows = found.beside
+    lines = [f"{len(found.runs)} runs of {len(found.conditions)} conditions"]
+    for run in found.runs:
+        if run.unfinished:
+            points = ", ".join(map(str, run.unfinished))
+            lines.append(f"{run.path} is not finished: no complete evaluation after {points} rollouts")
+        if unscored := int(run.checkpoints["unscored"].sum()):
+            lines.append(
+                f"{run.path}: {unscored} test episodes ended by an infrastructure error and are"
+                " excluded from means"
+            )
+    lines.append(f"claims of the paper: {count_verdicts(found.judged)} (tables/claims.csv)")
+    if flagged := {(row.model, row.paper.env, row.paper.method) for row in rows if row.flag}:
+        lines.append(
+            f"{len(flagged)} cells are flagged: the wall clock or the context ended over 2% of their test"
+            " episodes"
+        )
+    missing: dict[str, int] = {}
+    for row in rows:
+        if row.missing:
+            command = row.missing.rpartition(": ")[2]
+            missing[command] = missing.get(command, 0) + 1
+    if missing:
+        lines.append(
+            f"{sum(missing.values())} of {len(rows)} cells of the paper's tables are missing or incomplete:"
+        )
+        lines += [f"  {count:4}  {command}" for command, count in missing.items()]
+    return lines

@@ -1,1 +1,0 @@
-"""A browser viewer for runs."""

@@ -1,0 +1,225 @@
+"""One sandboxed process: started, used, and ended without leaving anything behind."""
+
+from __future__ import annotations
+
+import functools
+import json
+import logging
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from speedrunner.workers.sandbox import child
+from speedrunner.workers.sandbox.channel import Channel, ChannelError
+from speedrunner.workers.sandbox.isolation import ISOLATING, find_isolation
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxNotStarted, SandboxUnavailable
+from speedrunner.workers.sandbox.view import interpreter
+
+START_LIMIT_S = 45.0
+"""Seconds that a process may take until it is ready. Three such starts end before a worker's own limit."""
+
+START_PAUSES_S = (1.0, 4.0, None)
+"""Seconds between each failed start and the next one; `None`: no further start."""
+
+END_LIMIT_S = 1.0
+"""Seconds that the kernel may take to remove a killed process."""
+
+FOR_GROUPS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+"""Signals that terminals and batch systems send to all processes; the owner decides what ends then."""
+
+CODE = Path(child.__file__).parent
+"""Folder of the code that runs inside with the untrusted code."""
+
+PROGRAM = "import sys; sys.path.append(sys.argv[1]); from child.main import main; main(*sys.argv[2:])"
+
+
+class Confined(msgspec.Struct, tag="confined", array_like=True, forbid_unknown_fields=True):
+    """The child has confined itself and waits; or it could not, and ends."""
+
+    problem: str | None
+
+
+_CONFINED: msgspec.json.Decoder[Confined] = msgspec.json.Decoder(Confined)
+
+
+class Child:
+    """A sandboxed process. It starts at once; `wait` for it before use.
+
+    Args:
+        sandbox: how it is confined.
+        role: its kind of work, see `speedrunner.workers.sandbox.child.main`.
+        mounts: folders that it may read, by name; see `place`.
+
+    Raises:
+        SandboxUnavailable: this kind of sandbox cannot run here.
+        SandboxNotStarted: the machine cannot start a process now.
+    """
+
+    def __init__(
+        self, sandbox: Sandbox, role: Literal["skills", "code"], mounts: Mapping[str, Path] | None = None
+    ) -> None:
+        self._level = find_isolation(sandbox.kind)
+        # A relative path counts from our current directory, which is not the process's.
+        self._mounts = {name: path.resolve() for name, path in (mounts or {}).items()}
+        try:
+            self._process = self._start(role, sandbox.resources())
+        except OSError as error:  # the machine has no memory, processes or descriptors left
+            raise SandboxNotStarted(f"cannot start a sandboxed process: {error}") from error
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self.channel = Channel(self._process.stdout.fileno(), self._process.stdin.fileno())
+
+    def place(self, name: str) -> str:
+        """Return the path at which the process sees a folder of `mounts`."""
+        return str(self._mounts[name]) if self._level == "rlimits" else f"/data/{name}"
+
+    def wait(self, deadline: float = math.inf) -> None:
+        """Wait until the process is ready, at most `START_LIMIT_S` and until the deadline of the monotonic
+        clock.
+
+        Raises:
+            SandboxNotStarted: it will never be ready.
+        """
+        try:
+            why = self.channel.receive(_CONFINED, min(time.monotonic() + START_LIMIT_S, deadline)).problem
+            if why is None:
+                self.channel.check_quiet()  # it may have been ready, and have died since
+                return
+        except ChannelError as error:
+            why = self._complaint() or f"{type(error).__name__} {error}".strip()
+        self.kill()
+        raise SandboxNotStarted(f"a sandboxed process did not start: {why}")
+
+    def kill(self) -> None:
+        """End the process and all processes that it started, at once. A second call does nothing."""
+        if self._process.stdin is None or self._process.stdin.closed:
+            return
+        self.strike()
+        self._process.wait()
+        self._process.stdin.close()
+        # All processes inside have the other pipe open: when it closes, all have ended.
+        self.channel.drain(time.monotonic() + END_LIMIT_S)
+        for pipe in (self._process.stdout, self._process.stderr):
+            if pipe is not None:
+                pipe.close()
+
+    def strike(self) -> None:
+        """Make the kernel end the process, without waiting for it."""
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Make the kernel stop everything inside until `resume`, including what the code has left running."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let the process continue."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the whole group: two processes that isolate, and the child, which cannot leave the group.
+
+        The group is ours until its first process has been waited for, also if that process has died: killed
+        at its start, it leaves the other isolating process waiting for ever.
+        """
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self._process.pid, number)
+
+    def death(self) -> str:
+        """Describe how the process ended, once its pipes are closed."""
+        try:
+            status = self._process.wait(timeout=0.5)  # its pipes close shortly before
+        except subprocess.TimeoutExpired:
+            return "it closed its pipes"
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)  # see `_signal`
+        number = -status if status < 0 else status - 128  # isolating processes report signals as a shell does
+        if number in signal.valid_signals() and number > 0:
+            return f"killed by {signal.Signals(number).name}"
+        return f"exit status {status}"
+
+    def _start(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
+        if self._level == "rlimits":
+            program = [getattr(sys, "_base_executable", sys.executable)]
+            folder, parent = str(CODE.parent), os.getpid()
+        else:
+            places = {self.place(name): path for name, path in self._mounts.items()}
+            places["/sandbox/child"] = CODE
+            program = [*ISOLATING[self._level](places), interpreter()]
+            folder, parent = "/sandbox", 0
+        settings = json.dumps({"limits": limits, "parent": parent})
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_GROUPS)  # child processes inherit the mask
+        try:
+            return subprocess.Popen(
+                [*program, "-s", "-P", "-S", "-c", PROGRAM, folder, role, settings],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd="/",
+                env={"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
+                start_new_session=True,  # nothing inside can leave its group
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+
+    def _complaint(self) -> str:
+        """Return the last line that the starting process wrote to its error stream."""
+        assert self._process.stderr is not None
+        self.strike()
+        os.set_blocking(self._process.stderr.fileno(), False)
+        lines = (self._process.stderr.read(65_536) or b"").decode(errors="replace").split("\n")
+        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def start_process(sandbox: Sandbox, deadline: float = math.inf) -> Child:
+    """Start a process for skills, and wait for it. If the machine is full, the start is tried again.
+
+    Args:
+        deadline: time on the monotonic clock after which nothing is tried.
+
+    Raises:
+        SandboxUnavailable: this kind of sandbox cannot run here.
+        SandboxNotStarted: none starts.
+    """
+    pauses_s = iter(START_PAUSES_S)
+    while True:
+        try:
+            child = Child(sandbox, "skills")
+            child.wait(deadline)
+            return child
+        except SandboxNotStarted:
+            pause_s = next(pauses_s)
+            if pause_s is None or time.monotonic() + pause_s > deadline:
+                raise
+            time.sleep(pause_s)
+
+
+@functools.cache
+def require(sandbox: Sandbox) -> None:
+    """Start one process and end it, to detect problems before anything else starts.
+
+    Logs a warning if the sandbox isolates nothing. A sandbox that has started is not tried again.
+
+    Raises:
+        SandboxUnavailable: this kind of sandbox cannot run on this machine; the text says what to do.
+    """
+    if sandbox.kind == "rlimits":
+        logging.getLogger(__name__).warning(
+            "sandbox.kind=rlimits: skills and inducer code are NOT isolated: they can read all your"
+            " files and your processes' environment variables; use it only for code that you would run"
+            " yourself"
+        )
+    try:
+        start_process(sandbox).kill()
+    except SandboxNotStarted as error:
+        raise SandboxUnavailable(str(error)) from error

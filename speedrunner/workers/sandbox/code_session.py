@@ -1,0 +1,236 @@
+"""A persistent Python session in the sandbox, for agents that write programs."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Self, TypeVar
+
+import msgspec
+
+from speedrunner.workers.sandbox.channel import (
+    STOP_S,
+    ChannelClosed,
+    ChannelError,
+    ChannelTimeout,
+    Count,
+    Said,
+    new_number,
+)
+from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
+from speedrunner.workers.sandbox.child_process import START_PAUSES_S, Child
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
+
+BOOTSTRAP_LIMIT_S = 60.0
+"""Seconds that the bootstrap code of a session may take."""
+
+LOAD_WALL_S = 5.0
+"""Seconds that a module may take to load."""
+
+
+class _Print(Said, tag="print"):
+    text: str
+
+
+class _Done(Said, tag="done"):
+    written: Count
+    tail: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CodeResult:
+    """The result of a piece of code.
+
+    Attributes:
+        text: its output, then its last expression's value or its traceback.
+        error: what it raised, or what ended its process, in one line of at most `ERROR_CHARS` characters;
+            `None` if it ran to its end.
+        lost: why the session's variables are lost; `None` if they are not.
+    """
+
+    text: str
+    error: str | None = None
+    lost: str | None = None
+
+
+Result = TypeVar("Result")
+
+_SAID: msgspec.json.Decoder[_Print | _Done] = msgspec.json.Decoder(_Print | _Done)
+
+
+class CodeSession:
+    """A Python session in a sandboxed process. An async context manager.
+
+    The code may import the standard library and everything that `bootstrap` puts on `sys.path`. It cannot
+    start processes or threads. One piece of code runs at a time.
+
+    Args:
+        sandbox: how the process is confined.
+        mounts: folders that the code may read, by name; the session's variable `MOUNTS` has their paths.
+        bootstrap: Python source that prepares the session's variables, also after a restart.
+        output_chars: most characters of output in each answer.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        mounts: Mapping[str, Path] | None = None,
+        bootstrap: str = "",
+        output_chars: int = 10_000,
+    ) -> None:
+        self._sandbox = sandbox
+        self._mounts = dict(mounts or {})
+        self._bootstrap = bootstrap
+        self._output_chars = output_chars
+        self._child: Child | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start the process and prepare its variables.
+
+        Raises:
+            SandboxError: the process does not start, or the bootstrap code fails.
+        """
+        await self._ensure_process()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    async def execute(self, code: str, limit_s: float) -> CodeResult:
+        """Run a piece of code.
+
+        A text over the session's limit is cut in its middle, and says so. The session restarts if the code
+        does not stop when its time is up, or ends the process. It also restarts before the code runs if an
+        earlier piece left something behind that sends messages. The text reports both.
+
+        Args:
+            code: the code to run.
+            limit_s: seconds that it may take.
+
+        Raises:
+            SandboxError: a new process does not start.
+        """
+        try:
+            code.encode()
+        except UnicodeEncodeError as error:  # with Python's own message
+            problem = f"UnicodeEncodeError: {error}"
+            return CodeResult(problem, problem)
+        child = await self._ensure_process()
+        lost: str | None = None
+        try:
+            child.channel.check_quiet()
+        except ChannelError as error:
+            lost = await self._restart(_why(error, child))
+            child = await self._ensure_process()
+        ran = await self._in_thread(child, self._run, child, code, limit_s)
+        if isinstance(ran, CodeResult):
+            text = f"[{lost}]\n{ran.text}" if lost else ran.text
+            return CodeResult(text.strip("\n"), ran.error, lost)
+        printed, reason = ran
+        lost = await self._restart(reason)
+        return CodeResult(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
+
+    async def _ensure_process(self) -> Child:
+        """Return the process, started if there is none. If the machine is full, the start is tried again."""
+        pauses_s = iter(START_PAUSES_S)
+        while self._child is None:
+            try:
+                # Started in this thread, since the kernel ends it with the thread that started it.
+                child = self._child = Child(self._sandbox, "code", self._mounts)
+                await self._in_thread(child, self._prepare, child)
+            except SandboxNotStarted:
+                if (pause_s := next(pauses_s)) is None:
+                    raise
+                await asyncio.sleep(pause_s)
+        return self._child
+
+    async def _restart(self, reason: str) -> str:
+        """Replace the process. Returns a message about it."""
+        self._end()
+        await self._ensure_process()
+        return f"{reason}; the session was restarted and all its variables are lost"
+
+    async def _in_thread(self, child: Child, work: Callable[..., Result], *arguments: object) -> Result:
+        """Do blocking work with the process in a thread. An interruption ends the process first."""
+        waiting = asyncio.create_task(asyncio.to_thread(work, *arguments))
+        try:
+            return await asyncio.shield(waiting)
+        except BaseException:
+            child.strike()
+            await asyncio.wait([waiting])
+            if not waiting.cancelled():
+                waiting.exception()  # of the struck process; asyncio logs exceptions that no one reads
+            self._end()
+            raise
+
+    def _prepare(self, child: Child) -> None:
+        child.wait()
+        deadline = time.monotonic() + BOOTSTRAP_LIMIT_S
+        places = {name: child.place(name) for name in self._mounts}
+        try:
+            number = new_number()
+            child.channel.send(("start", number, places, self._bootstrap), deadline)
+            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), _Done):
+                pass
+        except ChannelError as error:
+            raise SandboxError(f"a code session did not start: {type(error).__name__} {error}") from error
+        child.pause()
+        if said.error is not None:
+            raise SandboxError(f"the bootstrap code of a code session failed:\n{said.error}")
+
+    def _run(self, child: Child, code: str, limit_s: float) -> CodeResult | tuple[str, str]:
+        """Return the result, or the printed text and why the process has to be replaced."""
+        head = ""
+        number = new_number()
+        deadline = time.monotonic() + limit_s + STOP_S
+        try:
+            child.resume()
+            child.channel.send(("execute", number, code, limit_s, self._output_chars), deadline)
+            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), _Done):
+                head = (head + said.text)[: self._output_chars]
+            child.pause()  # it may report that it is done, and continue
+        except ChannelTimeout:
+            return head, f"stopped at the time limit of {limit_s:g} s"
+        except ChannelError as error:
+            return head, _why(error, child)
+        tail = said.tail[: self._output_chars - len(head)]
+        if (missing := said.written - len(head) - len(tail)) > 0:
+            head += f"\n[cut here: {missing} of {said.written} characters are not shown]\n"
+        problem = said.error and said.error.partition("\n")[0][:ERROR_CHARS]
+        return CodeResult(head + tail, problem)
+
+    def _end(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+
+def _why(error: ChannelError, child: Child) -> str:
+    if isinstance(error, ChannelClosed):
+        return f"the process ended: {child.death()}"
+    return f"the process sent {error} and was killed"
+
+
+async def load_failure(sandbox: Sandbox, source: str) -> tuple[str, list[int]] | None:
+    """Load a module of definitions once, in a separate session, to check that this works.
+
+    Returns:
+        Why it cannot be loaded, and the lines of the failure, the outermost call's first; `None` if it can.
+
+    Raises:
+        SandboxError: no process starts.
+    """
+    async with CodeSession(sandbox) as session:
+        loaded = await session.execute(source, LOAD_WALL_S)
+    if loaded.error is None:
+        return None
+    return loaded.error, [int(line) for line in re.findall(r'File "<execute 1>", line (\d+)', loaded.text)]

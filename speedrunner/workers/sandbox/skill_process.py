@@ -1,0 +1,253 @@
+"""Runs skills in a child. The world outside grants their requests, or ends the child."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+import msgspec
+
+from speedrunner.workers.sandbox.channel import (
+    STOP_S,
+    ChannelClosed,
+    ChannelError,
+    ChannelTimeout,
+    Count,
+    InvalidMessage,
+    Said,
+    new_number,
+)
+from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.child_process import Child
+
+START_S = 2.0
+"""Seconds that starting a call's process may add to the call's limit; a slower start uses up the limit."""
+
+UNWIND_S = 1.0
+"""Seconds that a call has to end after it learns that the episode is over."""
+
+LOAD_LIMIT_S = 30.0
+"""Seconds that a child may take to load a library."""
+
+_REPLACED = "a new process replaces it, and values stored in the module are lost"
+_KILLED = f"the skill process was killed; {_REPLACED}"
+
+Name = Annotated[str, msgspec.Meta(max_length=1_000)]
+Line = Annotated[int, msgspec.Meta(ge=1, le=10**6)] | None
+
+
+class Call(Said, tag="call"):
+    """A skill asks for a primitive in this line of the skill."""
+
+    name: str
+    args: list[Any]
+    kwargs: dict[Name, Any]
+    line: Line = None
+
+
+class Enter(Said, tag="enter"):
+    """One skill called another, in this line of the caller."""
+
+    name: str
+    arguments: Annotated[dict[Name, Any], msgspec.Meta(max_length=255)]
+    line: Line = None
+
+
+class Leave(Said, tag="leave"):
+    """The skill at this depth has ended, and all below it; `omitted` of its calls were not reported."""
+
+    depth: Annotated[int, msgspec.Meta(ge=1)]
+    omitted: Count
+    result: Any
+    error: str | None
+
+
+class Loaded(Said, tag="loaded"):
+    """The module was loaded, or it cannot be; calls of its skills then report the error."""
+
+
+class End(Said, tag="end"):
+    """The skill that the actor called has ended."""
+
+    omitted: Count
+    result: Any
+    error: str | None
+
+
+_LOADED: msgspec.json.Decoder[Loaded] = msgspec.json.Decoder(Loaded)
+_SAID: msgspec.json.Decoder[Call | Enter | Leave | End] = msgspec.json.Decoder(Call | Enter | Leave | End)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillModule:
+    """The module that a child loads.
+
+    Attributes:
+        source: Python source.
+        skills: names of its functions; their calls are recorded.
+        primitives: documentation by name.
+        seed: seed of the module `random`.
+    """
+
+    source: str
+    skills: Sequence[str]
+    primitives: Mapping[str, str]
+    seed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A primitive was run."""
+
+    result: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A primitive was not run: `kind` is the name of the exception that the skill gets.
+
+    Attributes:
+        final: whether every skill has to end now.
+    """
+
+    kind: str
+    text: str
+    final: bool = False
+
+
+class World(Protocol):
+    """The world that skills act upon; it also records their calls. If it raises an exception, the child is
+    ended."""
+
+    def call(
+        self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any], line: int | None
+    ) -> Granted | Refused:
+        """Run a primitive, which the running skill calls in this line."""
+
+    def enter(self, name: str, arguments: Mapping[str, Any], line: int | None) -> None:
+        """Record that the running skill called another one in this line."""
+
+    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
+        """Record how the skill at a depth (from 1) ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a tool call ended."""
+
+    result: Any
+    error: str | None
+    omitted: int = 0
+
+
+class Skills:
+    """A library's skills for one episode, in a separate child; a killed one is replaced.
+
+    Args:
+        pool: source of the children.
+        module: the module that they load.
+        world: what the skills act upon.
+
+    Raises:
+        SandboxError: no child starts.
+    """
+
+    def __init__(self, pool: ChildPool, module: SkillModule, world: World) -> None:
+        self._pool = pool
+        self._module = module
+        self._world = world
+        self._child: Child | None = None
+        try:
+            self._load()
+        except ChannelError:  # it will happen again, and each call of a skill reports it
+            self.close()
+
+    def run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
+        """Run a skill as one tool call. Its mistakes are in the result.
+
+        Raises:
+            SandboxError: no child starts.
+            Exception: an exception of the world.
+        """
+        began = time.monotonic()
+        refusal: Refused | None = None
+        stopped = Refused("TimeLimitReached", f"stopped at the time limit of {limit_s:g} s", final=True)
+        try:
+            if self._child is None:
+                self._load(began + START_S + limit_s)
+            child = self._child
+            assert child is not None
+            due = min(time.monotonic(), began + START_S) + limit_s
+            deadline = due + STOP_S
+            child.channel.check_quiet()
+            child.resume()
+            number = new_number()
+            message = ("run", number, name, arguments, limit_s, due - time.monotonic())
+            child.channel.send(message, deadline)
+            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), End):
+                match said:
+                    case Call():
+                        in_time = time.monotonic() < due
+                        answer = (
+                            self._world.call(said.name, said.args, said.kwargs, said.line)
+                            if in_time
+                            else stopped
+                        )
+                        child.channel.send(_words(answer), deadline)
+                        if isinstance(answer, Refused) and answer.final and refusal is None:
+                            refusal, deadline = answer, min(deadline, time.monotonic() + UNWIND_S)
+                    case Enter():
+                        if said.name not in self._module.skills:
+                            raise InvalidMessage(f"the call of a skill that is none ({said.name[:80]!r})")
+                        self._world.enter(said.name, said.arguments, said.line)
+                    case Leave():
+                        self._world.leave(said.depth, said.omitted, said.result, said.error)
+            child.pause()  # it may report that it has ended, and continue
+            return Ended(said.result, said.error, said.omitted)
+        except ChannelTimeout:
+            refusal = refusal or stopped
+            error = f"{refusal.kind}: {refusal.text}; {_KILLED}"
+        except ChannelClosed:
+            assert self._child is not None
+            error = f"SkillProcessEnded: the process of the skills ended ({self._child.death()}); {_REPLACED}"
+        except InvalidMessage as forged:
+            error = f"InvalidMessage: the process of the skills sent {forged}; {_KILLED}"
+        except BaseException:
+            self.close()
+            raise
+        self.close()
+        return Ended(None, error)
+
+    def close(self) -> None:
+        """End the child. The skills can run again, in a new one."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _load(self, deadline: float | None = None) -> None:
+        """Let a new child load the module, and stop it until a skill is called.
+
+        Args:
+            deadline: time on the monotonic clock, for start and loading. `None`: the start has its usual
+                number of tries, and loading has `LOAD_LIMIT_S`.
+
+        Raises:
+            SandboxError: no child starts.
+            ChannelError: it does not load the module in time, or ends.
+        """
+        self._child = self._pool.take(math.inf if deadline is None else deadline)
+        module, number = self._module, new_number()
+        deadline = time.monotonic() + LOAD_LIMIT_S if deadline is None else deadline
+        message = ("load", number, module.source, module.skills, module.primitives, module.seed)
+        self._child.channel.send(message, deadline)
+        self._child.channel.receive_about(number, _LOADED, deadline)
+        self._child.pause()
+
+
+def _words(answer: Granted | Refused) -> tuple[str, ...] | tuple[str, str | None]:
+    if isinstance(answer, Granted):
+        return "return", answer.result
+    return "refuse", answer.kind, answer.text

@@ -1,0 +1,202 @@
+"""Files of models, and the installed engine."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import sys
+import threading
+from collections.abc import Callable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from serving.errors import ServerFailed
+from serving.model_configs import CHECKOUT
+from speedrunner.config.findings import Finding
+from speedrunner.experiments.cluster.cluster_subject import subject_of
+from speedrunner.experiments.cluster.doctor import models
+from speedrunner.experiments.cluster.doctor.models import files, flags, installation, servers
+from tests.golden_tables import Golden, table
+from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
+from tests.stand_in_smi import H100
+
+Stamp = Callable[..., None]
+
+
+def the(check: object, *given: str) -> Finding:
+    (found,) = check(subject_of(given))  # type: ignore[operator]
+    assert isinstance(found, Finding)
+    return found
+
+
+class OneModel(BaseHTTPRequestHandler):
+    """Says that it serves `tiny`."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"data": [{"id": "tiny"}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class TestServers:
+    """That runs elsewhere; a stand-in answers here."""
+
+    def test_none_is_asked_where_one_will_be_started(self) -> None:
+        assert list(servers(subject_of(["model=tiny"]))) == []
+
+    def test_nothing_answers(self) -> None:
+        found = the(servers, "model=tiny", "serving.url=http://127.0.0.1:1")
+        assert (found.name, found.level) == ("server of tiny", "failed")
+        assert found.text.startswith("nothing answers at http://127.0.0.1:1/v1 (")
+        assert "correct serving.url" in found.remedy
+
+    def test_it_serves_the_model_or_another(self) -> None:
+        with ThreadingHTTPServer(("127.0.0.1", 0), OneModel) as server:
+            threading.Thread(target=server.serve_forever).start()
+            try:
+                url = f"http://127.0.0.1:{server.server_port}/v1"
+                found = the(servers, "model=tiny", f"serving.url={url}")
+                other = the(servers, "model=tiny-random", f"serving.url={url}")
+            finally:
+                server.shutdown()
+        assert (found.level, found.text) == ("ok", f"{url} serves it with a context of 16,384 tokens")
+        assert other.level == "failed"
+        assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
+
+
+def lines_of(check: object, *given: str) -> str:
+    return "\n".join(the(check, *given).lines())
+
+
+class TestFiles:
+    """Of every model that a role has."""
+
+    def test_what_is_there_or_missing_is_named_with_the_remedy(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, golden: Golden
+    ) -> None:
+        tiny = (CHECKOUT / "models/tiny.yaml").read_text()
+        found = {"a bundled model": lines_of(files, "model=tiny")}
+        with monkeypatch.context() as patch:
+            patch.setattr(models, "model_path", lambda model_config: tmp_path / "none")
+            found["a recipe that was never followed"] = lines_of(files)
+
+        for name, weights in (("missing", "/nowhere"), ("bare", str(tmp_path / "weights"))):
+            (tmp_path / f"{name}.yaml").write_text(tiny.replace("models/tiny/weights", weights))
+        found["a folder that is missing"] = lines_of(files, f"model.name={tmp_path}/missing.yaml")
+        shutil.copytree(CHECKOUT / "models/tiny/weights", tmp_path / "weights")
+        (tmp_path / "weights/tokenizer.json").unlink()
+        found["a folder without a tokenizer"] = lines_of(files, f"model.name={tmp_path}/bare.yaml")
+
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        found["a hub model that was never fetched"] = lines_of(files, "model=qwen3-8b")
+        hub_model_config(tmp_path)
+        folder = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / COMMIT
+        folder.mkdir(parents=True)
+        for name, content in BUNDLED.items():
+            (folder / name).write_bytes(content)
+        given = f"model.name={tmp_path / 'model.yaml'}"
+        found["a hub model"] = lines_of(files, given)
+        (folder / "model.safetensors").unlink()
+        found["a hub model without its weights"] = lines_of(files, given)
+
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        found["a hosted model without its key"] = lines_of(files, "model=gpt-5.4-mini")
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+        found["a hosted model with its key"] = lines_of(files, "model=gpt-5.4-mini")
+        text = table(found, HERE=tmp_path, CHECKOUT=CHECKOUT, COMMIT=COMMIT)
+        golden("doctor/model_files.txt", re.sub(r"[\d.]+ GB", "N GB", text))
+
+    def test_random_weights_are_not_looked_for(self) -> None:
+        given = ["model=qwen3-8b", "model.load_format=dummy"]
+        found = the(files, *given)  # whether or not somebody has made the shape's folder already
+        assert found.level == "ok" or found.text.endswith("qwen3-8b-shape is created at the first start")
+
+    def test_runs_that_share_a_model_are_told_of_it_once(self) -> None:
+        assert len(list(files(subject_of(["experiment=main", "model=tiny"])))) == 1
+
+
+@pytest.fixture
+def stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stamp:
+    """Write what `make venv` leaves behind, in the place of this environment's own."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+    def stamp(kind: str, lock: str = "") -> None:
+        (tmp_path / "installed.json").write_text(json.dumps({"kind": kind, "lock": lock}))
+
+    return stamp
+
+
+@pytest.mark.usefixtures("stamp")
+class TestInstallation:
+    """By the stamp that `make venv` leaves."""
+
+    def test_each_is_named_with_the_command_that_fits(
+        self,
+        stamp: Stamp,
+        smi: Callable[..., None],
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        golden: Golden,
+    ) -> None:
+        found = {"no lock": lines_of(installation, "model=tiny")}
+        stamp("cpu")
+        found["the CPU build and a model for GPUs"] = lines_of(installation, "model=qwen3-8b")
+        stamp("cpu", "another")
+        found["a lock that has changed since"] = lines_of(installation, "model=tiny")
+        stamp("gpu")
+        smi(H100)
+        found["the GPU build and a model for the CPU"] = lines_of(installation, "model=tiny")
+        monkeypatch.setenv("PATH", "/nowhere")
+        found["the GPU build without a GPU"] = lines_of(installation, "model=tiny")
+        golden("doctor/installations.txt", table(found, HERE=tmp_path))
+
+
+class TestFlags:
+    """The engine's parser is asked only where the engine can be imported and could serve the model."""
+
+    @pytest.fixture(autouse=True)
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The names of the models that the parser is asked about; it has no complaint."""
+        asked: list[str] = []
+
+        def flag_problems(lines: dict[str, list[str]]) -> dict[str, list[str]]:
+            asked.extend(lines)
+            return {}
+
+        monkeypatch.setattr("speedrunner.experiments.cluster.doctor.models.flag_problems", flag_problems)
+        return asked
+
+    def test_the_gpu_build_cannot_be_imported_without_a_gpu(
+        self, stamp: Stamp, asked: list[str], smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stamp("gpu")
+        smi(H100)
+        assert the(flags, "model=qwen3.5-27b").level == "ok"
+        monkeypatch.setenv("PATH", "/nowhere")
+        assert list(flags(subject_of(["model=qwen3.5-27b"]))) == []
+        assert asked == ["0 qwen3.5-27b"]
+
+    def test_the_cpu_build_serves_no_model_for_gpus(self, stamp: Stamp, asked: list[str]) -> None:
+        stamp("cpu")
+        assert list(flags(subject_of(["model=qwen3.5-27b"]))) == []
+        assert the(flags, "model=tiny", "model.inducer_name=qwen3.5-4b").name == "engine flags of tiny"
+        assert asked == ["0 tiny"]
+
+    def test_an_engine_that_cannot_be_imported_is_named_with_its_build(
+        self, stamp: Stamp, smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def flag_problems(lines: dict[str, list[str]]) -> dict[str, list[str]]:
+            raise ServerFailed("vLLM cannot be imported: ImportError: libcudart.so.13")
+
+        monkeypatch.setattr("speedrunner.experiments.cluster.doctor.models.flag_problems", flag_problems)
+        stamp("gpu")
+        smi(H100)
+        found = the(flags, "model=qwen3.5-27b")
+        assert (found.name, found.level) == ("engine", "failed")
+        assert found.remedy.endswith("; make venv KIND=gpu installs the engine again")

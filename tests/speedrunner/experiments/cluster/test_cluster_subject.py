@@ -1,0 +1,72 @@
+"""What a command of the cluster is about."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.model_configs import load_model_config
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.experiments.cluster.cluster_subject import subject_of
+
+
+def test_a_run_has_one_model_for_all_roles() -> None:
+    found = subject_of(["model=tiny", "env=babyai", "run.dir=somewhere/one", "serving.port=8000"])
+    assert found.model_configs == [load_model_config("tiny")]
+    assert found.served == [(load_model_config("tiny"), 8000)]
+    assert [each.name for each in found.environments] == ["babyai"]
+    assert (found.folders, found.gpus) == ([Path("somewhere").absolute()], 0)
+
+
+def test_another_inducer_takes_gpus_of_its_own() -> None:
+    found = subject_of(["model=qwen3.5-27b-2gpu", "model.inducer_name=qwen3-8b", "model.replicas=2"])
+    assert [model_config.name for model_config, _ in found.served] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
+    assert found.gpus == 2 * 2 + 1
+
+
+def test_nothing_is_started_for_what_runs_elsewhere() -> None:
+    assert subject_of(["model=gpt-5.4-mini"]).served == []
+    attached = subject_of(["model=qwen3-8b", "serving.url=http://127.0.0.1:8000/v1"])
+    assert (attached.served, attached.gpus) == ([], 0)
+    (reached,) = attached.attached
+    assert (reached[0].name, reached[1].url) == ("qwen3-8b", "http://127.0.0.1:8000/v1")
+    assert attached.model_configs == [load_model_config("qwen3-8b")]  # whose tokenizer is needed here
+
+
+def test_a_list_of_runs_names_each_thing_once(tmp_path: Path) -> None:
+    found = subject_of(["experiment=main", "scale=smoke"], tmp_path)
+    assert len(found.configs) > 10
+    assert [model_config.name for model_config in found.model_configs] == ["tiny-random"]
+    assert {each.name for each in found.environments} == {"babyai", "scienceworld", "crafter"}
+    assert found.folders == [tmp_path]
+    assert found.words == "experiment=main scale=smoke"
+    assert found.doctor == f"srun speedrunner doctor experiment=main scale=smoke --dir={tmp_path}"
+
+
+@pytest.mark.parametrize("given", [[], ["model=tiny"]])
+def test_a_folder_of_runs_is_for_lists(given: list[str], tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"--dir works only with a list of runs .*; .* run\.dir=PATH"):
+        subject_of(given, tmp_path)
+
+
+def test_a_file_may_come_first(tmp_path: Path) -> None:
+    file = tmp_path / "runs.yaml"
+    file.write_text("- model: [tiny, tiny-random]\n")
+    assert [model_config.name for model_config in subject_of([str(file)]).model_configs] == [
+        "tiny",
+        "tiny-random",
+    ]
+
+
+def test_the_words_of_submit_will_do() -> None:
+    found = subject_of(["model=tiny", "cluster=gpu", "cluster.minutes=60"])
+    assert (found.words, [model_config.name for model_config in found.model_configs]) == (
+        "model=tiny",
+        ["tiny"],
+    )
+
+
+def test_what_does_not_exist_is_refused() -> None:
+    with pytest.raises(InvalidConfig, match=r"unknown key `run\.rollout`"):
+        subject_of(["run.rollout=3"])

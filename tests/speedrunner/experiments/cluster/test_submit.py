@@ -1,0 +1,346 @@
+"""Sweeps as batch scripts; tests/slurm hands them to a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import yaml
+
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT, MODELS
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.experiments.cluster.job_size import job_size
+from speedrunner.experiments.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
+from speedrunner.experiments.grid import grid_of
+from speedrunner.experiments.sweep_members import members
+from speedrunner.workers.sandbox.isolation import find_isolation
+from speedrunner.workers.sandbox.settings import SandboxUnavailable
+from tests.golden_tables import Golden, table
+from tests.scripted_engine import ScriptedEngine
+from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
+from tests.speedrunner.experiments.kept_forecasts import keep_forecasts
+from tests.stand_in_slurm import last_call, stand_in
+
+pytestmark = pytest.mark.process
+
+GPU = ("cluster=gpu", "--dry-run")
+CPU = ("cluster=cpu", "--dry-run")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the commands are called, with a list of two runs, and no command of a Slurm on the PATH."""
+    with suppress(SandboxUnavailable):
+        find_isolation(
+            "isolated"
+        )  # once in each process: without bubblewrap on the PATH, later tests would have none
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path(sys.executable).parent}")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs.yaml").write_text("- {env: babyai, method: react, run.seed: [0, 1]}\n")
+    return tmp_path
+
+
+def printed(*given: str) -> str:
+    """What `speedrunner submit` prints for the list of runs."""
+    done = in_process("submit", "runs.yaml", *given)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def options(text: str) -> dict[str, str]:
+    """What a script asks Slurm for."""
+    pairs = (
+        line.removeprefix("#SBATCH --").partition("=") for line in text.splitlines() if "#SBATCH" in line
+    )
+    return {name: value for name, _, value in pairs}
+
+
+def command(text: str) -> str:
+    (line,) = re.findall(r" sweep (.*)$", text, re.MULTILINE)
+    return str(line)
+
+
+def write_spread_model(file: Path, nodes: int, name: str = "tiny-random") -> None:
+    """Write the configuration of a model over several nodes."""
+    content = yaml.safe_load((MODELS / "tiny-random.yaml").read_text()) | {"nodes": nodes, "name": name}
+    content["server"]["flags"] |= {"tensor-parallel-size": nodes, "distributed-executor-backend": "mp"}
+    file.write_text(yaml.safe_dump(content))
+
+
+def refused(*given: str) -> str:
+    return complaint(in_process("submit", "runs.yaml", *given))
+
+
+class TestAScript:
+    def test_asks_for_what_the_site_and_the_model_say(self) -> None:
+        site = ["cluster.partition=a100", "cluster.account=lab", "cluster.options=[--qos=long]"]
+        site += ["cluster.cpus=16", "cluster.memory_gb=128"]
+        assert options(printed("model=qwen3.5-27b", *site, *GPU)) == {
+            "job-name": "speedrunner-runs",
+            **{"partition": "a100", "account": "lab", "nodes": "1", "ntasks-per-node": "1"},
+            **{"cpus-per-task": "16", "mem": "128G", "gpus-per-node": "1", "time": "1440"},
+            **{"array": "1", "qos": "long", "requeue": "", "open-mode": "append"},
+            "output": f"{Path.cwd()}/runs/jobs/%A_%a.log",
+        }
+
+    @pytest.mark.parametrize(
+        ("model", "gpus"),
+        [
+            (["model=qwen3.5-27b"], "1"),
+            (["model=qwen3.5-27b-2gpu"], "2"),
+            (["model=qwen3.5-27b-4x48gb"], "4"),
+            (["model=qwen3.5-27b-2gpu", "model.replicas=3"], "6"),
+            (["model=qwen3.5-27b", "model.inducer_name=qwen3-8b"], "2"),
+            (["model=qwen3.5-27b", "serving.url=http://127.0.0.1:8000"], None),
+            (["model=tiny"], None),
+        ],
+    )
+    def test_asks_for_the_gpus_of_its_servers(self, model: list[str], gpus: str | None) -> None:
+        assert options(printed(*model, *GPU)).get("gpus-per-node") == gpus
+
+    def test_asks_for_the_cores_and_the_memory_of_its_runs(self) -> None:
+        size = job_size([members(grid_of(["runs.yaml", "model=tiny"]).runs(), plays_here=False)], 64)
+        asked = options(printed("model=tiny", *CPU))
+        assert (asked["cpus-per-task"], asked["mem"]) == (f"{size.cpus}", f"{size.memory_gb}G")
+        asked = options(printed("model=tiny", "cluster.cpus=3", *CPU))
+        assert (asked["cpus-per-task"], asked["mem"]) == ("3", f"{size.memory_gb}G")
+
+    def test_leaves_out_what_the_site_leaves_open(self) -> None:
+        asked = options(printed("model=tiny", *CPU))
+        assert {"partition", "account", "gpus-per-node"}.isdisjoint(asked)
+
+    def test_plays_its_part_with_the_sweep_s_own_words(self) -> None:
+        given = ["model=tiny", "run.seed=0,1", "--dir=some where", "--in-flight=8", "--jobs=2"]
+        text = printed(*given, *CPU)
+        words = "runs.yaml model=tiny run.seed=0,1 '--dir=some where' --in-flight=8"
+        assert command(text) == f'{words} --part="$SLURM_ARRAY_TASK_ID/2"'
+        assert options(text)["array"] == "1,2"
+        assert f"cd {Path.cwd()} || exit 1\n" in text
+
+    def test_runs_the_site_s_lines_before_all_else(self) -> None:
+        (Path.cwd() / "site.yaml").write_text(
+            "gpus: 0\ncpus: 1\nmemory_gb: 1\nminutes: 9\nsetup: |\n  module load java\n  module load cuda\n"
+        )
+        text = printed("model=tiny", "cluster=site.yaml", "--dry-run")
+        assert "umask 077\nmodule load java\nmodule load cuda\nset -uo pipefail\n" in text
+
+    def test_plays_inside_a_container_where_one_is_named(self) -> None:
+        text = printed("model=tiny", "cluster.container=apptainer exec --nv /images/mine.sif", *CPU)
+        assert "\n    apptainer exec --nv /images/mine.sif speedrunner sweep runs.yaml " in text
+        assert sys.executable not in text
+
+    def test_puts_caches_and_sockets_where_the_site_says(self) -> None:
+        assert "\nbase=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}\n" in printed("model=tiny", *CPU)
+        assert '\nbase="/local/$USER"\n' in printed("model=tiny", "cluster.scratch=/local/$USER", *CPU)
+
+    @pytest.mark.parametrize("more", [[], ["cluster.setup=module load cuda", "cluster.scratch=/local/$USER"]])
+    def test_is_one_that_bash_reads(self, more: list[str]) -> None:
+        text = printed("model=tiny", *more, *CPU)
+        shell = shutil.which("bash", path="/bin:/usr/bin")
+        assert shell is not None
+        read = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
+        assert (read.returncode, read.stderr) == (0, "")
+
+    def test_of_several_nodes_starts_the_same_command_on_the_others(self, folder: Path) -> None:
+        write_spread_model(folder / "model.yaml", nodes=3)
+        text = printed("model=model.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
+        assert options(text)["nodes"] == "3"
+        assert "exec srun --relative=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 " in text
+        parts, run = re.findall(r"^    (apptainer exec mine.sif speedrunner sweep .*)$", text, re.MULTILINE)
+        assert parts.removesuffix(" --worker-node)") == run.removesuffix(" </dev/null {wanted}>&- &")
+
+    def test_of_several_nodes_stops_the_run_when_a_part_ends(self, folder: Path) -> None:
+        write_spread_model(folder / "model.yaml", nodes=2)
+        (folder / "job.sbatch").write_text(printed("model=model.yaml", f"cluster.scratch={folder}", *CPU))
+        programs = folder / "bin"
+        programs.mkdir()
+        stop = folder / "stop"  # a pipe, by which the run hears of scancel
+        os.mkfifo(stop)
+        for name, text in {
+            "srun": f'case "$*" in *--worker-node*) exit 1;; esac\nread -r _ < {stop}\nexit 130',
+            "scancel": f'echo "scancel $*"; echo > {stop}',
+        }.items():
+            (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+            (programs / name).chmod(0o755)
+        job = {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
+        done = subprocess.run(
+            ["bash", "job.sbatch"],
+            cwd=folder,
+            env={"PATH": f"{programs}:/usr/bin:/bin", "SLURM_CPUS_PER_TASK": "1", **job},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        error, cancelled = done.stdout.splitlines()
+        assert error.startswith("error: a part of the model on another node has ended ")
+        assert (cancelled, done.returncode) == ("scancel --signal=INT 7_1", 130)
+
+    def test_of_one_node_starts_nothing_else(self) -> None:
+        text = printed("model=tiny", *CPU)
+        assert text.count("\nsrun ") == 1
+        assert "--worker-node" not in text
+
+    def test_asks_for_the_nodes_of_the_bundled_model_that_needs_two(self) -> None:
+        asked = options(printed("model=llama-3.1-405b-instruct", "cluster.gpus=8", *GPU))
+        assert (asked["nodes"], asked["gpus-per-node"]) == ("2", "8")
+
+    def test_writes_nothing(self, folder: Path) -> None:
+        printed("model=tiny", *CPU)
+        assert [file.name for file in folder.iterdir()] == ["runs.yaml"]
+
+
+def test_models_that_need_other_machines_are_arrays_of_their_own() -> None:
+    Path("runs.yaml").write_text("- {env: babyai, method: react, model: [qwen3.5-27b, qwen3.5-27b-2gpu]}\n")
+    scripts = re.split(r"^(?=#!)", printed(*GPU), flags=re.MULTILINE)[1:]
+    assert [(options(each)["array"], options(each)["gpus-per-node"]) for each in scripts] == [
+        ("1", "1"),
+        ("2", "2"),
+    ]
+    assert all(command(each).endswith('--part="$SLURM_ARRAY_TASK_ID/2"') for each in scripts)
+
+
+def test_a_name_that_is_not_utf_8_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (odd := folder / os.fsdecode(b"\xff")).mkdir()
+    shutil.copy(folder / "runs.yaml", odd)
+    monkeypatch.chdir(odd)
+    assert refused("model=tiny", "cluster=cpu").startswith("a name must be UTF-8 for Slurm: ")
+
+
+def test_what_cannot_be_asked_for_is_one_line(folder: Path, golden: Golden) -> None:
+    for name in ("one", "other"):
+        write_spread_model(folder / f"{name}.yaml", nodes=2, name=name)
+    cases = {
+        "no cluster": ["model=tiny", "--dry-run"],
+        "an unknown key": ["cluster=cpu", "cluster.minuets=9"],
+        "an unknown model": ["cluster=cpu", "model=tyni"],
+        "GPUs of a cluster without": ["cluster=cpu", "model=qwen3.5-27b"],
+        "more GPUs than a node has": ["cluster=gpu", "cluster.gpus=3", "model=qwen3.5-27b-4x48gb"],
+        "two models over several nodes": ["model=one.yaml", "model.inducer_name=other.yaml", *CPU],
+        "more jobs than runs": ["cluster=cpu", "model=tiny", "--jobs=3"],
+        **{
+            f"{option!r}": ["model=tiny", "cluster=cpu", option]
+            for option in (
+                *(f"--dir={name}" for name in ("back\\slash", "two\nlines", "re\rturn", "b\x07ll")),
+                *("cluster.partition=a#b", "cluster.account='\"lab\"'", "cluster.options=[--qos=very long]"),
+                *("cluster.options=['--qos=a\\b']", 'cluster.options=["--qos=a\\n"]'),
+            )
+        },
+    }
+    golden(
+        "cluster/refused_jobs.txt",
+        table({case: refused(*given) for case, given in cases.items()}, HERE=folder, CHECKOUT=CHECKOUT),
+    )
+
+
+class TestWhatIsFinished:
+    @pytest.fixture
+    def given(self, folder: Path, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> list[str]:
+        """A list of two runs as two parts, of which the first was played."""
+        with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
+            shared = ScriptedRun(folder, roomy(tiny_model_config), engine).arguments
+            given = [*SCHEDULE, *shared, f"--dir={folder / 'done'}"]
+            done = in_process("sweep", "runs.yaml", *given, "--part=1/2")
+            assert done.returncode == 0, done.stderr
+        return given
+
+    def test_is_left_out_and_nothing_to_submit_when_it_is_all(self, given: list[str]) -> None:
+        assert options(printed(*given, "--jobs=2", *CPU))["array"] == "2"
+        one = "run.seed=0"
+        assert refused(*given, one, *CPU) == "all 1 runs are finished: there is nothing to submit"
+
+
+class TestADryRun:
+    SITE = ("cluster.minutes=90", "cluster.cpus=16", "cluster.memory_gb=128")
+    GIVEN = ("model=qwen3.5-27b-2gpu", "--jobs=2", *SITE, *GPU)
+
+    def test_prints_the_jobs_apart_from_their_script(self) -> None:
+        done = in_process("submit", "runs.yaml", *self.GIVEN)
+        assert done.stdout.startswith("#!")
+        lines = done.stderr.splitlines()
+        assert lines[0] == f"site: {CHECKOUT}/configs/cluster/gpu.yaml, default partition"
+        rows = [line.split() for line in lines[1:5]]
+        assert rows[0] == ["job", "runs", "nodes", "CPUs", "GB", "GPUs", "hours", "GPU-hours", "forecast"]
+        assert rows[1] == ["speedrunner-runs", "1", "1", "1", "16", "128", "2", "1.5", "3", "-"]
+        assert rows[3] == ["all", "2", "6", "-"]
+
+    def test_fits_a_narrow_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("COLUMNS", "60")
+        table = in_process("submit", "runs.yaml", *self.GIVEN).stderr.splitlines()[1:6]
+        assert [line.split()[-1] for line in table[:4]] == ["forecast", "-", "-", "-"]
+        assert "no room for" in table[4]
+        assert all(len(line) <= 60 for line in table)
+
+    def test_uses_a_forecast_of_its_runs(self) -> None:
+        words = ["runs.yaml", "model=qwen3.5-27b-2gpu"]
+        keep_forecasts(members(grid_of(words).runs(), plays_here=False), engine_s=1800.0)
+        lines = in_process("submit", "runs.yaml", *self.GIVEN).stderr.splitlines()
+        assert [line.split()[-1] for line in lines[2:5]] == ["1", "1", "2"]  # half an hour of two GPUs each
+
+    def test_says_what_no_node_can_give(self, folder: Path) -> None:
+        done = in_process("submit", "runs.yaml", "model=tiny", *CPU)
+        assert "warning: the partition was not checked: `sinfo` is not installed here" in done.stderr
+        stand_in(folder, "sinfo", "main*|2|8000|(null)\n")
+        site = ["model=tiny", "cluster.cpus=8", "cluster.memory_gb=32", *CPU]
+        done = in_process("submit", "runs.yaml", *site)
+        assert (
+            "warning: a job asks for 8 CPUs and 32 GB; the largest node of main has 2 CPUs and 7.81 GB. Set"
+            " cluster.cpus=2 cluster.memory_gb=7" in done.stderr
+        )
+        found = json.loads(printed("--json", *site))
+        assert found["cluster"].endswith("cpu.yaml")
+        assert found["arrays"][0]["machines"] == {"nodes": 1, "gpus": 0, "cpus": 8, "memory_gb": 32}
+        assert len(found["warnings"]) == 1
+
+
+class TestSubmitting:
+    GIVEN = ("model=tiny", "cluster=cpu", "--dir=out", "--jobs=2")
+
+    def test_hands_over_what_it_would_print_and_notes_the_jobs(self, folder: Path) -> None:
+        dry = printed(*self.GIVEN, "--dry-run")
+        stand_in(folder, "sbatch", "12;cluster\n")
+        told = printed(*self.GIVEN)
+        assert last_call(folder, "sbatch") == (["--parsable"], dry)
+        log = folder / "out" / "jobs" / "12_1.log"
+        assert told.splitlines()[0] == f"job 12_1: babyai-react-tiny-seed0 (log: {log})"
+        assert log.parent.stat().st_mode & 0o777 == 0o700
+        noted = json.loads((folder / "out" / JOBS).read_text())
+        assert [job["job"] for job in noted["jobs"]] == ["12_1", "12_2"]
+
+    def test_tells_scripts_the_numbers(self, folder: Path) -> None:
+        stand_in(folder, "sbatch", "12\n")
+        jobs = json.loads(printed(*self.GIVEN, "--json"))["jobs"]
+        assert [(job["job"], len(job["runs"])) for job in jobs] == [("12_1", 1), ("12_2", 1)]
+
+    def test_is_refused_with_the_reason(self, folder: Path, golden: Golden) -> None:
+        reasons = {"no sbatch": refused(*self.GIVEN)}
+        stand_in(folder, "sbatch", refuses="invalid partition specified: a100")
+        reasons["sbatch refuses"] = refused(*self.GIVEN)
+        assert not (folder / "out" / JOBS).exists()
+        shutil.rmtree(folder / "out", ignore_errors=True)
+        stand_in(folder, "sbatch", "12\n")
+        stand_in(folder, "sinfo", "main*|2|8000|(null)\n")
+        size = ("cluster.cpus=8", "cluster.memory_gb=32")
+        reasons["no node is large enough"] = refused(*self.GIVEN, *size)
+        assert not (folder / "out").exists()
+        golden("cluster/refused_submissions.txt", table(reasons))
+
+    def test_is_refused_while_a_job_has_one_of_the_runs(self, folder: Path) -> None:
+        run = str(folder / "out" / "babyai-react-tiny-seed1")
+        (folder / "out").mkdir()
+        note_jobs(folder / "out", Submitted([JobPart("7_2", "7_2.log", [run])]))
+        stand_in(folder, "squeue", "7_2|PENDING||0|Priority|\n")
+        assert refused(*self.GIVEN) == (
+            "job 7_2, which is pending, plays babyai-react-tiny-seed1: wait for it, or cancel it with"
+            " `scancel 7_2`"
+        )
+        stand_in(folder, "squeue", "")
+        stand_in(folder, "sbatch", "12\n")
+        assert "job 12_2: babyai-react-tiny-seed1" in printed(*self.GIVEN)

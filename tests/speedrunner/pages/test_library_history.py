@@ -1,0 +1,97 @@
+"""Versions of a library as columns, skills as rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from speedrunner.pages.library_history import Row, history_page, list_rows
+from speedrunner.pages.site import Site
+from speedrunner.results.skill_table import skill_history
+from speedrunner.store.records import Policy, Skill
+from speedrunner.store.run_data import load
+from speedrunner.store.rundir import RunDirectory
+from tests.page_elements import Elements
+from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
+
+
+def rows(path: Path) -> list[Row]:
+    run = load(path)
+    return list_rows(run, skill_history(run))
+
+
+def cells(row: Row) -> list[tuple[str, int, int, int]]:
+    return [(each.kind, each.version, each.span, each.calls) for each in row.cells]
+
+
+def test_a_row_has_what_each_sleep_did_and_the_calls_with_each_version(tmp_path: Path) -> None:
+    home, step = rows(learnt(tmp_path / "run").path)
+    assert cells(home) == [("absent", 0, 1, 0), ("new", 1, 1, 4), ("edited", 2, 1, 2)]
+    assert [each.score for each in home.cells] == [None, 0.875, 1.0]
+    assert cells(step) == [("absent", 0, 1, 0), ("new", 1, 1, 2), ("deleted", 2, 1, 0)]
+    assert (step.public, step.version) == (False, 1)
+
+
+def test_skills_that_the_actor_sees_come_first(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {"_step": "return walk()", "home": "return _step()"})
+    run.train(0, [skill("home", 4, None, skill("_step"), skill("_step"))])
+    data = load(run.path)
+    assert [row.name for row in history_page(data, skill_history(data))["used"]] == ["home", "_step"]
+
+
+def test_a_renamed_skill_has_one_row(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {"go": "return walk()"})
+    run.train(0, [skill("go"), skill("go")])
+    run.policy(1, {"walk_far": "return walk()"}, {"walk_far": 0})
+    run.train(1, [skill("walk_far")])
+    (row,) = rows(run.path)
+    assert (row.name, row.earlier) == ("walk_far", ["go"])
+    assert cells(row) == [("new", 0, 1, 2), ("renamed", 1, 1, 1)]
+
+
+def test_a_skill_that_was_removed_and_written_again_has_one_row(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    for version, sources in enumerate(({"go": "return walk()"}, {}, {"go": "return look()"})):
+        run.policy(version, sources)
+        run.train(version, [skill("go")] if sources else [None])
+    (row,) = rows(run.path)
+    assert cells(row) == [("new", 0, 1, 1), ("deleted", 1, 1, 0), ("new", 2, 1, 1)]
+
+
+def test_versions_in_a_row_without_change_and_calls_are_one_cell(tmp_path: Path) -> None:
+    path = SmallRun(tmp_path / "run").path
+    skills = (Skill(name="go", public=True, created=3, edited=3),)
+    with RunDirectory.open_for_writing(path) as run:
+        for version in range(7):
+            there = {"module": "def go() -> str:\n    return walk()", "skills": skills} if version > 2 else {}
+            run.write_policy(Policy(version=version, **there))
+    (row,) = rows(path)
+    assert cells(row) == [("absent", 0, 3, 0), ("new", 3, 1, 0), ("kept", 4, 3, 0)]
+
+
+def test_each_version_has_its_changes_and_the_mean_score_of_its_episodes(tmp_path: Path) -> None:
+    data = load(learnt(tmp_path / "run").path)
+    page = history_page(data, skill_history(data))
+    timeline = page["timeline"]
+    assert page["kinds"] == ["new", "edited", "deleted"]
+    assert [(each.version, each.skills) for each in timeline] == [(0, 0), (1, 2), (2, 1)]
+    assert [[each.changes[kind] for kind in page["kinds"]] for each in timeline] == [
+        [0, 0, 0], [2, 0, 0], [0, 1, 1],
+    ]  # fmt: skip
+    for each in timeline:
+        scores = [row.score for row in data.rows if row.policy == each.version and row.score is not None]
+        assert each.score == sum(scores) / len(scores)
+
+
+def test_the_page_leads_to_differences_and_folds_many_skills_that_no_one_called(tmp_path: Path) -> None:
+    run = learnt(tmp_path / "run")
+    run.policy(3, {"home": "return walk()", **{f"more_{n}": "return look()" for n in range(30)}}, {"home": 1})
+    site = Site(tmp_path)
+    text = site.answer("runs/run/library.html", {}).content.decode()
+    assert '<a href="library/0002.html#change-home" title="edited, version 2">edited</a>' in text
+    assert '<a href="library/0002.html#change-_step" title="deleted, version 2">deleted</a>' in text
+    assert '<span class="use">4× 0.88</span>' in text
+    assert "<details" in text.partition("30 skills that were never called")[2]
+    library = Elements(site.answer("runs/run/library/0002.html", {}).content.decode())
+    assert {"change-home", "change-_step"} <= set(library.ids)

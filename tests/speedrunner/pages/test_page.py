@@ -1,0 +1,201 @@
+"""The page: all of it in one file, and nothing in it does what its text says."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterable
+from dataclasses import replace
+from hashlib import sha256
+
+import msgspec
+import pytest
+
+from speedrunner.pages.drawn_figure import DrawnFigure
+from speedrunner.pages.facts import Facts, Shared
+from speedrunner.pages.figures import figures
+from speedrunner.pages.inline import draw_inline
+from speedrunner.pages.page import ROWS, page
+from speedrunner.pages.panels import Figure
+from speedrunner.pages.summary import summarize
+from speedrunner.results.claim_tables import claim_tables
+from speedrunner.results.claims import judge_claims
+from speedrunner.results.conditions import group_runs
+from speedrunner.results.paper_claims import CLAIMS
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.tables import make_tables
+from speedrunner.results.writing import Table
+from tests.page_elements import HOSTILE, Elements
+from tests.speedrunner.results.summaries import EMPTY, checkpoint, summary
+
+
+def facts(text: str = "babyai") -> Facts:
+    run = replace(summary(text, text, model=text), path=text)
+    return Facts([run], [Shared("Hardware", text, [text])], {"success": 1}, [text])
+
+
+def inline(made: Iterable[Figure]) -> list[DrawnFigure]:
+    return [DrawnFigure(each, draw_inline(each), {}) for each in made]
+
+
+def whole(text: str = "Aside") -> str:
+    point = checkpoint(0, [{"score": 0.5}])
+    runs = [summary(env, method, 0, point, model=text) for env, method in (("babyai", "react"), (text, text))]
+    groups, _ = group_runs(runs)
+    tables = [
+        *make_tables(groups, prices=text, corrected=False),
+        Table("some", text, (text,), [(text,)] * (ROWS + 1)),
+    ]
+    judged = judge_claims(CLAIMS, groups, text)
+    made = inline(figures(groups, text))
+    return page(text, summarize(groups), made, judged, tables, facts(text), [text], [text], {text: [text]})
+
+
+def page_of(*runs: RunResult) -> str:
+    groups, _ = group_runs(runs)
+    judged = judge_claims(CLAIMS, groups)
+    tables = claim_tables(judged)
+    return page("", summarize(groups), inline(figures(groups)), judged, tables, facts(), [], [], {})
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Elements:
+    return Elements(whole(HOSTILE))
+
+
+def test_no_text_becomes_markup_or_script(hostile: Elements) -> None:
+    made, plain = (
+        # A long name of a bar takes several lines, each a `text`.
+        [name for name in elements.names if name not in ("text", "g")]
+        for elements in (hostile, Elements(whole()))
+    )
+    assert made == plain
+    assert "alert" not in "".join(hostile.scripts)
+    assert not any(name.startswith("on") for _, attributes in hostile.elements for name in attributes)
+
+
+def test_control_characters_are_written_out(hostile: Elements) -> None:
+    assert "\x1b" not in hostile.text
+    assert "\u202e" not in hostile.text
+    assert "\\x1b[31m\\u202e" in hostile.text
+    assert "{{ 7 * 7 }}" in hostile.text
+
+
+def test_names_are_text_in_figures(hostile: Elements) -> None:
+    assert "svg" in hostile.names
+    assert "<img src=x onerror=alert(2)>\\x1b[31m\\u202e" in hostile.text
+
+
+def test_a_policy_lets_the_page_s_own_scripts_run_and_no_other() -> None:
+    text = whole()
+    (policy,) = (str(attrs["content"]) for _, attrs in Elements(text).elements if "http-equiv" in attrs)
+    scripts = re.findall("<script>(.*?)</script>", text, re.S)
+    digests = [base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
+    assert len(digests) == 1
+    assert f"script-src 'sha256-{digests[0]}';" in policy
+
+
+def test_nothing_is_loaded_from_anywhere() -> None:
+    elements = Elements(whole())
+    policy = next(
+        attributes for name, attributes in elements.elements if name == "meta" and "http-equiv" in attributes
+    )
+    assert str(policy["content"]).startswith("default-src 'none';")
+    for name, attributes in elements.elements:
+        assert name not in ("link", "iframe", "object", "embed", "base", "form")
+        assert "src" not in attributes
+        assert str(attributes.get("href", "#")).startswith("#")
+
+
+def test_links_within_the_page_lead_somewhere_and_landmarks_differ() -> None:
+    elements = Elements(whole())
+    ids = [str(attributes["id"]) for _, attributes in elements.elements if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    labels = [attributes["aria-label"] for _, attributes in elements.elements if "aria-label" in attributes]
+    assert len(labels) == len(set(labels))
+    links = {str(attributes["href"])[1:] for name, attributes in elements.elements if name == "a"}
+    assert links <= set(ids)
+
+
+def test_long_tables_say_that_there_is_more() -> None:
+    assert f"The first {ROWS} of {ROWS + 1} rows" in whole()
+
+
+def test_a_figure_s_numbers_stand_below_it() -> None:
+    assert (
+        "<td>BabyAI</td><td>score</td><td>react</td>"
+        '<td class="number">0</td><td class="number">0.5</td><td>–</td>'
+    ) in whole()
+
+
+def test_claims_have_their_verdicts_and_those_without_a_run_are_left_out() -> None:
+    runs = [summary("babyai", "react", seed, checkpoint(0, [{"score": 0.7}])) for seed in range(3)]
+    text = page_of(*runs)
+    decided, _, undecided = text.partition('id="claims"')[2].partition("<details")
+    assert '<span class="badge good">supported</span>' in decided
+    assert "3 seeds</p>" in decided
+    assert '<span class="badge plain">undecided</span>' in undecided
+    assert "zombies" not in undecided.partition("</details>")[0]
+
+
+def test_tables_of_the_paper_have_only_what_a_run_measured() -> None:
+    columns = ("method", "paper", "ours", "missing")
+    table = Table(
+        "prose", "Values.", columns, [("react", 0.6, 0.7, "2 of 3 seeds"), ("opo", 0.5, None, "no run")]
+    )
+    empty = Table("zombies", "Values.", columns, [("react", 0.6, None, "no run")])
+    groups, _ = group_runs([summary("babyai", "react", 0, checkpoint(0, [{"score": 0.7}]))])
+    text = page("", summarize(groups), [], [], [table, empty], facts(), [], [], {})
+    assert "Values. Rows without a run here (1) are only in tables/prose.csv." in text
+    assert "2 of 3 seeds" not in text
+    assert "opo" not in text
+    assert "zombies" not in text
+
+
+def test_missing_parts_are_listed_once_and_only_for_experiments_that_have_a_run() -> None:
+    text = page_of(summary("babyai", "react", 0, checkpoint(0, [{}])))
+    before, _, missing = text.partition('id="missing"')
+    assert "sweep experiment=" not in before.partition("<main")[2].partition('id="claims"')[0]
+    assert missing.count("<code>speedrunner sweep experiment=main model=tiny-random</code>") == 1
+    assert missing.count("speedrunner on babyai") == 1
+    assert "experiment=zombies" not in text
+
+
+def test_the_page_opens_with_headline_numbers_from_the_first_to_the_last_checkpoint() -> None:
+    first, last = ({"score": 0.25, "output": 100.0}, {"score": 0.75, "output": 50.0, "usd": 0.0002})
+    points = checkpoint(0, [first]), checkpoint(10, [last])
+    text = page_of(summary("babyai", "speedrunner", 0, *points))
+    tiles = text.partition('class="tiles"')[2].partition("</ul>")[0]
+    assert re.findall('class="value">(.*?)<', tiles) == ["0.750", "50", "$0.0002", "90%"]
+    assert "0.250 before training, +0.500" in tiles
+    assert "100 before training, −50%" in tiles
+    assert tiles.count('class="spark"') == 4
+    assert text.index('class="tiles"') < text.index("<figure")
+
+
+def test_several_conditions_are_compared_in_a_table() -> None:
+    runs = [summary("babyai", method, 0, checkpoint(0, [{}])) for method in ("react", "speedrunner")]
+    text = page_of(*runs)
+    assert text.count('class="tiles"') == 1
+    assert "Headline numbers of speedrunner on babyai" in text
+    assert "<tr><td>babyai</td><td>react</td>" in text
+
+
+def test_tables_are_folded_and_small_costs_have_no_unit_prefix() -> None:
+    table = Table("costs", "", ("cost_usd",), [(0.0002,), (0.00000012,)])
+    text = page("", summarize([]), [], [], [table], facts(), [], [], {})
+    assert '<details class="fold" id="table-costs">' in text
+    assert '<td class="number">$0.0002</td>' in text
+    assert '<td class="number">$0.00000012</td>' in text
+
+
+def test_combat_stands_among_the_numbers_as_what_it_is() -> None:
+    library = msgspec.structs.replace(EMPTY, combat=0.25)
+    point = checkpoint(0, [{"score": 0.5}], library=library)
+    envs = ("crafter", "crafter-zombie_frequency0")
+    text = page_of(*(summary(env, "speedrunner", 0, point) for env in envs))
+    for measure, number in (("score", "0.5"), ("share of functions about combat", "0.25")):
+        assert (
+            f"<td>Crafter</td><td>{measure}</td><td>speedrunner</td>"
+            f'<td>1x</td><td class="number">{number}</td>'
+        ) in text

@@ -1,0 +1,132 @@
+"""Pictures of worlds: their parts, tiles and descriptions. Whether they are pleasant is for people to see."""
+
+from __future__ import annotations
+
+import base64
+import re
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+import envs
+from envs import Task
+from envs.crafter import Crafter
+from speedrunner.pages.pictures import Picture, draw_babyai, draw_crafter
+from speedrunner.pages.tile_images import tile_image, tile_symbols
+
+EVIL = '<script>"&\u202e'
+
+
+@pytest.fixture(scope="module")
+def crafter() -> tuple[dict[str, Any], list[list[str]]]:
+    """Snapshot and textures of a world's first moment."""
+    env = envs.make("crafter")
+    env.reset(Task("crafter", "default", 5))
+    assert isinstance(env, Crafter)
+    return env.snapshot() or {}, env.textures()
+
+
+def grid(**changes: Any) -> dict[str, Any]:
+    return {
+        "width": 8, "height": 8, "agent_pos": [2, 3], "agent_dir": 0, "carrying": None, "objects": [],
+    } | changes  # fmt: skip
+
+
+def describe(picture: Picture) -> str:
+    """Return what a screen reader says. The picture is well-formed and has no style attribute."""
+    drawn = picture.draw()
+    root = ElementTree.fromstring(drawn)
+    assert " style=" not in drawn
+    assert root.get("role") == "img"
+    assert len(root) == len(picture.parts) == len(picture.places)
+    return root.get("aria-label") or ""
+
+
+class TestBabyAI:
+    def test_the_label_says_what_is_where_and_what_is_carried(self) -> None:
+        things = [
+            {"type": "ball", "color": "red", "pos": [3, 4]},
+            {"type": "door", "color": "blue", "pos": [7, 2], "open": False, "locked": True},
+        ]
+        picture = draw_babyai(grid(objects=things, agent_dir=3, carrying=["key", "blue"]))
+        assert describe(picture) == (
+            "A grid of 8 by 8 cells. The agent in column 2, row 3 looks north and carries a blue key. There "
+            "is a red ball in column 3, row 4 and a locked blue door in column 7, row 2."
+        )
+        assert picture.tiles == {
+            *("wall-grey", "floor", "ball-red", "door-blue-locked", "floor.agent-3", "key-blue"),
+        }
+
+    def test_a_cell_has_the_tile_of_its_thing_and_of_the_agent_on_it(self) -> None:
+        door = {"type": "door", "color": "red", "pos": [2, 3], "open": True, "locked": False}
+        picture = draw_babyai(grid(objects=[door]))
+        place = picture.places.index((20, 30))
+        assert 'href="#w-door-red-open.agent-0"' in picture.parts[place]
+
+    def test_a_wall_separates_two_rooms(self) -> None:
+        picture = draw_babyai(grid(width=15))
+        assert "wall-grey" in picture.parts[picture.places.index((70, 30))]
+
+    def test_the_picture_of_the_next_moment_has_the_same_places_and_few_other_parts(self) -> None:
+        env = envs.make("babyai")
+        env.reset(Task("babyai", "putnext", 3))
+        before = draw_babyai(env.snapshot() or {})
+        env.call("turn_left")
+        after = draw_babyai(env.snapshot() or {})
+        assert before.places == after.places
+        assert sum(old != new for old, new in zip(before.parts, after.parts, strict=True)) == 1
+
+
+class TestCrafter:
+    def test_the_label_says_what_is_faced_had_and_seen(self, crafter: tuple[dict[str, Any], Any]) -> None:
+        seen = crafter[0] | {"window": ["grass,tree,out", "cow,player,water", "grass,grass,grass"]}
+        seen |= {"facing": [1, 0], "facing_target": "water", "inventory": {"wood": 2}, "food": 4}
+        textures = [["grass", "tree", "out"], ["grass.cow", "grass.player-right", "water"], ["grass"] * 3]
+        picture = draw_crafter(seen, textures)
+        assert describe(picture) == (
+            "Crafter by day, step 0. The player stands, facing water in the east, with 2 wood; health 9, "
+            "food 4, drink 9 and energy 9 of 9. In sight: grass, tree, cow and water."
+        )
+        assert {"grass.cow", "grass.player-right", "health", "food", "wood"} <= picture.tiles
+
+    def test_night_sleep_and_death(self, crafter: tuple[dict[str, Any], list[list[str]]]) -> None:
+        seen, textures = crafter
+        night = draw_crafter(seen | {"daylight": 0.0, "sleeping": True}, textures)
+        assert describe(night).startswith("Crafter by night, step 0. The player sleeps")
+        assert 'opacity="0.6"' in night.draw()
+        assert "The player is dead" in describe(draw_crafter(seen | {"health": 0}, textures))
+
+    def test_text_from_the_world_stays_text(self, crafter: tuple[dict[str, Any], Any]) -> None:
+        picture = draw_crafter(crafter[0] | {"facing_target": EVIL, "inventory": {EVIL: 1}}, crafter[1])
+        assert '<script>"&\\u202e in the' in describe(picture)
+
+    def test_a_picture_is_small(self, crafter: tuple[dict[str, Any], list[list[str]]]) -> None:
+        assert len(draw_crafter(*crafter).draw()) < 8_000
+
+
+class TestTiles:
+    @pytest.mark.parametrize(
+        ("env", "name"),
+        [
+            *(("babyai", name) for name in ("floor", "wall-grey", "box-purple", "door-red-open.agent-2")),
+            *(("crafter", name) for name in ("grass", "grass.cow", "out", "path.arrow-up", "iron_pickaxe")),
+        ],
+    )
+    def test_a_tile_is_the_library_s_image(self, env: str, name: str) -> None:
+        kind, _, content = tile_image(env, name).partition(",")
+        assert kind == "data:image/png;base64"
+        assert base64.b64decode(content).startswith(b"\x89PNG")
+        assert len(content) < 2_000
+
+    def test_things_that_differ_have_different_tiles(self) -> None:
+        names = ["floor", "floor.agent-0", "floor.agent-1", "key-red", "key-blue", "door-red-closed"]
+        assert len({tile_image("babyai", name) for name in names}) == len(names)
+
+    def test_each_tile_becomes_one_symbol(self) -> None:
+        symbols = tile_symbols("crafter", ["grass", "sand", "grass"])
+        assert re.findall(r'id="([^"]+)"', symbols) == ["w-grass", "w-sand"]
+
+    def test_an_unknown_tile_is_an_error(self) -> None:
+        with pytest.raises(KeyError):
+            tile_image("crafter", "grass.dragon")

@@ -1,0 +1,412 @@
+"""All pages: what they show, where their links lead, and that nothing in a run can steer them."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from urllib.parse import urldefrag, urlsplit
+
+import pytest
+
+from envs import Outcome
+from speedrunner.pages.pages import TURNS
+from speedrunner.pages.site import HTML, Site
+from speedrunner.pages.static import pages
+from speedrunner.store.records import CallNode, EpisodeRow, Policy, Termination
+from speedrunner.store.rundir import RunDirectory
+from tests.page_elements import HOSTILE, Elements
+from tests.scripted_runs import ScriptedRun
+from tests.speedrunner.pages.runs import CONFIG, append, break_line, hostile_run, long_run
+from tests.speedrunner.results.small_runs import SmallRun
+from tests.speedrunner.results.small_runs import learnt as write_learnt
+from tests.speedrunner.run_samples import trajectory
+
+
+def page(site: Site, path: str, **query: str) -> str:
+    found = site.answer(path, query)
+    assert found.status == 200, found.content
+    return found.content.decode()
+
+
+def problem(site: Site, path: str, **query: str) -> tuple[int, str]:
+    found = site.answer(path, query)
+    text = found.content.decode()
+    return found.status, text.partition('class="problem">')[2].partition("<")[0]
+
+
+@pytest.fixture(scope="module")
+def site(learnt: ScriptedRun) -> Site:
+    return Site(learnt.dir)
+
+
+@pytest.fixture(scope="module")
+def base(learnt: ScriptedRun) -> str:
+    return f"runs/{learnt.dir.name}"
+
+
+def test_every_link_of_every_page_leads_to_a_page_and_a_place_on_it(site: Site) -> None:
+    found = {path: answer for path, answer in pages(site) if answer.kind == HTML}
+    assert {answer.status for answer in found.values()} == {200}
+    ids = {path: Elements(answer.content.decode()).ids for path, answer in found.items()}
+    assert len(ids) > 10
+    for path in ids:
+        for link in Elements(page(site, path)).links:
+            address, place = urldefrag(urlsplit(link)._replace(query="").geturl())
+            target = normpath(join(dirname(path), address)) if address else path
+            assert target in ids, (path, link)
+            assert not place or place in ids[target], (path, link)
+        assert len(ids[path]) == len(set(ids[path])), path
+
+
+def test_a_run_has_its_curve_its_sleeps_and_its_endings(site: Site, base: str) -> None:
+    text = page(site, f"{base}/index.html")
+    assert 'aria-label="Score over training rollouts. 1.000 (1.000 to 1.000) after 0 rollouts, ' in text
+    assert "write to_flag" in text
+    assert 'href="episodes.html?phase=train&amp;termination=success">' in text
+
+
+def test_a_run_without_evaluations_is_finished_after_its_last_sleep(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run", run={"rollouts": 2, "sleep_every": 2, "test_episodes": 0})
+    run.policy(0, {})
+    run.train(0, [None], [None])
+    site = Site(run.path)
+    assert '<span class="badge warn">stopped</span>' in page(site, "index.html")
+    run.sleep(1)
+    run.policy(1, {})
+    assert '<span class="badge good">finished</span>' in page(Site(run.path), "index.html")
+
+
+def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
+    site: Site, base: str, learnt: ScriptedRun
+) -> None:
+    text = page(site, f"{base}/index.html")
+    (tiles,) = re.findall('<ul class="tiles".*?</ul>', text, re.S)
+    assert re.findall('class="label">(.*?)<', tiles) == [
+        *("Score", "Output tokens", "USD per episode", "Prompt cached"),
+        *("Skills", "Spent on training"),
+    ]
+    assert "0 before training, +1; 1 public" in tiles
+    (table,) = re.findall('<table class="checkpoints">.*?</table>', text, re.S)
+    for heading in ("score", "LLM calls", "actions", "cached share", "public skills"):
+        assert f'class="number">{heading}</th>' in table
+    rows = re.findall('<tr><td class="number"><a href="episodes.html', table)
+    assert len(rows) == len(learnt.data.checkpoints)
+
+
+def test_a_badge_has_the_status_of_a_run(site: Site, base: str, tmp_path: Path) -> None:
+    assert '<span class="badge good">finished</span>' in page(site, f"{base}/index.html")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        assert '<span class="badge plain">running</span>' in page(Site(tmp_path), "runs/run/index.html")
+    assert '<span class="badge warn">not started</span>' in page(Site(tmp_path), "index.html")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        append(run, trajectory())
+    assert '<span class="badge warn">stopped</span>' in page(Site(tmp_path), "runs/run/index.html")
+
+
+def test_sparklines_of_runs_of_one_environment_share_a_scale(tmp_path: Path) -> None:
+    for name, score in (("high", 1.0), ("low", 0.5)):
+        run = SmallRun(tmp_path / name)
+        for point in (0, 2):
+            run.test(point, 0, [score])
+    text = page(Site(tmp_path), "index.html")
+    assert text.count('points="0.0,0.0 80.0,0.0"') == 3  # the high score, and equal tokens of both
+    assert text.count('points="0.0,14.0 80.0,14.0"') == 1
+
+
+def test_a_run_without_a_readable_ledger_shows_its_scores_and_says_why_costs_are_unknown(
+    learnt: ScriptedRun, tmp_path: Path
+) -> None:
+    shutil.copytree(learnt.dir, tmp_path / "run")
+    (tmp_path / "run/requests.jsonl").unlink()
+    text = page(Site(tmp_path), "runs/run/index.html")
+    assert "Costs are unknown: " in text
+    assert "is requests.jsonl missing?" in text
+    assert ">1.000<" in text
+
+
+def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "runs/run") as run:
+        run.write_config(CONFIG)
+        run.write_policy(Policy(version=0))
+        limits = Termination.CALL_LIMIT, Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW
+        for number, termination in enumerate((*limits, Termination.SUBMITTED)):
+            key = f"test/0000/{number:04d}"
+            played = trajectory(key, termination=termination, outcome=Outcome(0.5, False, {}))
+            run.append_trajectory("test", 0, played)
+            run.append_episode(EpisodeRow.of(played, "test", 0))
+    site = Site(tmp_path / "runs")
+    shown = page(site, "runs/run/index.html")
+    assert '<td class="number">75% (call limit 50%, context overflow 25%)</td>' in shown
+    failed = '<a href="./test/0000/0000/1.html">test/0000/0000</a> <span class="note">call limit</span>, '
+    assert f"after 0 rollouts: {failed}" in shown
+    listed = page(site, "index.html")
+    assert '<td class="number">0.500 after 0</td>' in listed
+    assert '<td class="number">75%</td>' in listed
+
+
+def test_a_turn_has_what_was_told_written_called_and_what_it_took(
+    site: Site, base: str, learnt: ScriptedRun
+) -> None:
+    text = page(site, f"{base}/test/0002/0000/1.html")
+    (turn,) = learnt.data.trajectory("test/2/0").turns
+    seen = "You are at field 0. The flag is at field 7."
+    assert f'<code>look()</code> <span class="came">→ {seen}</span>' in text
+    assert "<code>walk(steps=7)</code>" in text
+    assert 'href="../../../library/0001.html#skill-to_flag"' in text
+    assert f"{turn.usage.uncached:,} uncached, {turn.usage.cached:,} cached, 0 reasoning" in text
+    assert turn.messages[1].content.splitlines()[0] in text
+
+
+def test_a_library_shows_its_source_what_changed_and_what_calls_what(site: Site, base: str) -> None:
+    text = page(site, f"{base}/library/0001.html")
+    plain = Elements(text).text
+    assert "def to_flag() -> str:" in plain
+    assert "+def to_flag() -> str:" in plain
+    assert 'href="#skill-to_flag"' in text
+    assert "Call graph of 1 skills" in text
+    assert "The library is empty" in page(site, f"{base}/library/0000.html")
+
+
+def test_a_skill_has_its_history(site: Site, base: str) -> None:
+    text = page(site, f"{base}/skills.html")
+    assert "written in sleep 1, after train/0000 to train/0001: called " in text
+
+
+def test_long_episodes_are_spread_over_pages(tmp_path: Path) -> None:
+    site = Site(long_run(tmp_path / "run", 2 * TURNS + 1))
+    last = page(site, "runs/run/train/0000/3.html")
+    assert Elements(last).ids.count(f"turn-{2 * TURNS + 1}") == 1
+    assert last.count('<article class="turn" id=') == 1
+    assert problem(site, "runs/run/train/0000/4.html") == (404, "it has 3 pages")
+
+
+def test_a_search_leads_to_the_turn_that_it_found(tmp_path: Path) -> None:
+    site = Site(long_run(tmp_path / "run", TURNS + 1))
+    found = page(site, "runs/run/episodes.html", text="needle")
+    assert f'href="./train/0000/2.html#turn-{TURNS + 1}"' in found
+    assert "1 of 1 episodes" in found
+    assert "0 of 1 episodes" in page(site, "runs/run/episodes.html", text="no such text")
+    assert problem(site, "runs/run/episodes.html", least="high")[0] == 400
+
+
+def test_of_an_episode_that_was_played_again_the_newest_attempt_is_shown(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        append(run, trajectory(attempt=1, text="the first"))
+        site = Site(tmp_path / "run")
+        assert "the first" in page(site, "runs/run/train/0000/1.html")
+        append(run, trajectory(attempt=2, text="the second"))
+        assert "the second" in page(site, "runs/run/train/0000/1.html")
+
+
+def test_a_run_that_took_the_place_of_another_is_shown_instead_of_it(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    assert "thought 1" in page(site, f"runs/{long_run(tmp_path / 'run', 1).name}/train/0000/1.html")
+    shutil.rmtree(tmp_path / "run")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        append(run, trajectory(text="another run"))
+    assert "another run" in page(site, "runs/run/train/0000/1.html")
+
+
+def test_a_page_asks_for_news_often_while_somebody_plays_the_run_and_in_files_never(tmp_path: Path) -> None:
+    site = Site(tmp_path / "run")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        assert 'data-growing="4"' in page(site, "runs/run/index.html")
+        append(run, trajectory())
+        assert "termination=success" in page(site, "runs/run/index.html")
+        assert "data-growing" not in page(Site(tmp_path / "run", static=True), "runs/run/index.html")
+        assert "data-growing" not in page(site, "runs/run/episodes.html", text="seen")
+    assert 'data-growing="30"' in page(site, "runs/run/index.html")
+
+
+def test_pictures_come_by_themselves_and_stand_in_pages_that_are_files(tmp_path: Path) -> None:
+    folder = long_run(tmp_path / "run", 2)
+    path = "runs/run/train/0000/1.html"
+    assert 'data-pictures="pictures-1.json"' in page(Site(folder), path)
+    drawn = json.loads(Site(folder).answer("runs/run/train/0000/pictures-1.json", {}).content)
+    assert [*drawn["pictures"]] == ["1", "2", "3"]
+    assert drawn["pictures"]["1"].startswith("<svg")
+    assert drawn["tiles"]["floor"].startswith("data:image/png;base64,")
+    written = page(Site(folder, static=True), path)
+    assert "data-pictures" not in written
+    assert drawn["pictures"]["3"] in written
+    assert drawn["tiles"]["floor"] in written
+    assert "Tiles drawn by minigrid (Apache-2.0)" in written
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(hostile_run(tmp_path_factory.mktemp("hostile") / "run"))
+
+
+class TestHostileText:
+    def test_it_becomes_neither_markup_nor_script(self, hostile: Site) -> None:
+        for path, answer in pages(hostile):
+            if answer.kind != HTML:
+                continue
+            found = Elements(answer.content.decode())
+            sources = [own.get("src") or "" for name, own in found.elements if name == "script"]
+            assert {source.rpartition("/")[2] for source in sources} <= {"view.js", "playback.js"}, path
+            assert "".join(found.scripts).split() == [], path
+            assert "img" not in found.names, path
+            attributes = [name for _, own in found.elements for name in own]
+            assert not any(name.startswith("on") or name == "style" for name in attributes), path
+
+    def test_control_characters_are_written_out(self, hostile: Site) -> None:
+        for path in ("train/0000/1", "sleep/0001/1", "library/0001", "episodes", "index"):
+            text = page(hostile, f"runs/run/{path}.html")
+            assert "\x1b" not in text
+            assert "\u202e" not in text
+        shown = Elements(page(hostile, "runs/run/train/0000/1.html")).text
+        assert "\\x1b[31m\\u202e{{ 7 * 7 }}" in shown
+        assert shown.count("alert(1)") >= 8
+
+    def test_what_somebody_searches_for_is_text_too(self, hostile: Site) -> None:
+        found = Elements(page(hostile, "runs/run/episodes.html", text=HOSTILE, skill=HOSTILE))
+        assert found.names.count("script") == 1
+        assert "1 of 1 episodes" in found.text
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            *("", "nope", "../config.yaml", "runs/run/config.yaml", "runs/../run/index.html", "view.py"),
+            *("runs/run/train/7/1.html", "runs/run/train/0007/1.html", "runs/run/library/0009.html"),
+            *("runs/run/sleep/0009/1.html", "runs/run/train/0000/0.html", "runs/none/index.html"),
+        ],
+    )
+    def test_an_address_of_nothing_says_so(self, tmp_path: Path, path: str) -> None:
+        status, told = problem(Site(long_run(tmp_path / "run", 1)), path)
+        assert status == 404
+        assert told
+
+    def test_repeated_calls_are_counted_in_the_list_of_episodes_and_on_the_page_of_each(
+        self, tmp_path: Path
+    ) -> None:
+        long_run(tmp_path / "run", 1)
+        site = Site(tmp_path / "run")
+        assert '<th scope="col">repeated</th>' in page(site, "runs/run/episodes.html")
+        assert re.search(r"\d+ invalid, \d+ repeated", page(site, "runs/run/train/0000/1.html"))
+
+    def test_a_damaged_run_is_told_in_its_row_and_the_others_are_shown(self, tmp_path: Path) -> None:
+        long_run(tmp_path / "good", 1)
+        (long_run(tmp_path / "bad", 1) / "episodes.jsonl").write_text('{"format": 2}\n{}\n')
+        site = Site(tmp_path)
+        text = page(site, "index.html")
+        assert 'href="runs/good/index.html"' in text
+        assert "is not a valid EpisodeRow" in text
+        (tmp_path / "bad/config.yaml").write_text("[")
+        status, told = problem(site, "runs/bad/index.html")
+        assert (status, told.count("\n")) == (500, 0)
+        assert "config.yaml" in told
+
+    @pytest.mark.parametrize(
+        ("file", "hidden"),
+        [
+            ("episodes.jsonl", []),  # no page links to its episode
+            ("evaluations/0002.jsonl", ["test/0002/0000"]),
+            ("trajectories/batch_0001.jsonl", ["train/0002"]),
+            ("sleeps/0001.json", []),
+        ],
+    )
+    def test_a_broken_line_is_named_and_hides_only_its_record(
+        self, tmp_path: Path, file: str, hidden: list[str]
+    ) -> None:
+        write_learnt(tmp_path / "run")
+        break_line(tmp_path / "run" / file)
+        site = Site(tmp_path)
+        assert file in page(site, "runs/run/index.html").partition("(this record is left out)")[0]
+        shown = {path: answer for path, answer in pages(site) if answer.kind == HTML}
+        failed = [path for path, answer in shown.items() if answer.status != 200]
+        assert failed == [f"runs/run/{key}/1.html" for key in hidden]
+        for path in failed:
+            assert file in problem(site, path)[1]
+        assert len(shown) > 15
+
+    def test_a_damaged_library_is_named_and_hides_only_its_version(self, tmp_path: Path) -> None:
+        run = write_learnt(tmp_path / "run")
+        (run.path / "policies" / "v0001" / "library.json").write_bytes(b"{\xff")
+        for address in ("task/0001.html", "library.html", "skills.html", "library/0002.html"):
+            text = page(Site(tmp_path), f"runs/run/{address}")
+            assert "policies/v0001/library.json is not a valid" in text, address
+            assert "home" in text
+
+    def test_records_nested_beyond_all_measure_are_told_as_damaged(self, tmp_path: Path) -> None:
+        deep = CallNode("walk", "skill", {})
+        for _ in range(400):
+            deep = CallNode("walk", "skill", {}, calls=[deep])
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            run.write_config(CONFIG)
+            played = trajectory()
+            played.turns[0].executed = deep
+            append(run, played)
+        assert problem(Site(tmp_path), "runs/run/train/0000/1.html")[0] == 500
+
+    def test_a_run_that_is_deleted_while_it_is_viewed_is_not_there_any_more(self, tmp_path: Path) -> None:
+        site = Site(tmp_path)
+        shutil.rmtree(long_run(tmp_path / "run", 1))
+        assert problem(site, "runs/run/index.html") == (404, "the folder does not have run run now")
+        assert "There is no run here" in page(site, "index.html")
+        tmp_path.rmdir()
+        assert problem(site, "index.html")[0] == 500
+
+    def test_a_link_in_place_of_a_file_is_not_followed(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("the secret\n")
+        file = long_run(tmp_path / "run", 1) / "trajectories" / "batch_0000.jsonl"
+        file.unlink()
+        file.symlink_to(secret)
+        status, told = problem(Site(tmp_path / "run"), "runs/run/train/0000/1.html")
+        assert status == 500
+        assert "is not followed" in told
+
+    def test_folders_with_odd_names_have_addresses_of_their_own(self, tmp_path: Path) -> None:
+        for name in ("a b", "a-b", "a<b>", "..x", "a/b", "日本", "中文"):
+            long_run(tmp_path / name, 1)
+        site = Site(tmp_path)
+        slugs = [*site.runs()]
+        assert len(slugs) == 7
+        for slug in slugs:
+            assert "turn-1" in page(site, f"runs/{slug}/train/0000/1.html")
+
+
+def test_an_episode_shows_its_result_and_its_first_error(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        lost = {"termination": Termination.CALL_LIMIT, "outcome": Outcome(0.25, False, {})}
+        append(run, trajectory())
+        append(run, trajectory("train/0001", **lost))
+        append(
+            run, trajectory("train/0002", termination=Termination.ENGINE_ERROR, outcome=None, error="gone")
+        )
+    site = Site(tmp_path)
+    won, failed, broken = (page(site, f"runs/run/train/{number:04d}/1.html") for number in range(3))
+    assert '<span class="badge good">success, score 1</span>' in won
+    assert '<span class="badge bad">call limit, score 0.25</span>' in failed
+    assert '<span class="badge warn">engine error</span>' in broken
+    assert "Reached the limit of LLM calls after 2" in Elements(failed).text
+    assert '<a href="1.html#turn-2">First error: turn 2</a>' in failed
+    assert 'data-key="p" href="../../train/0000/1.html"' in failed
+    assert 'data-key="n" href="../../train/0002/1.html"' in failed
+
+
+def test_a_long_episode_s_playback_starts_at_the_page_s_first_turn(tmp_path: Path) -> None:
+    turns = [trajectory().turns[0]] * (TURNS + 1)
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        append(run, trajectory(turns=turns))
+    site = Site(tmp_path)
+    assert 'data-start="0"' in page(site, "runs/run/train/0000/1.html")
+    last = page(site, "runs/run/train/0000/2.html")
+    assert f'data-start="{3 * TURNS + 1}"' in last
+    assert f'data-last="{3 * TURNS + 3}"' in last
+    piece = site.answer("runs/run/train/0000/playback-2.js", {})
+    assert (piece.status, piece.content[:15]) == (200, b"addPlayback(2, ")
+    assert problem(site, "runs/run/train/0000/playback-3.js") == (404, "its playback has 2 pieces")

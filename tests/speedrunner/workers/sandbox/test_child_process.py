@@ -1,0 +1,223 @@
+"""Sandboxed processes: where they cannot run, how they are started ahead, and how they end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import shutil
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from speedrunner.workers.sandbox import bubblewrap, child_process, code_session
+from speedrunner.workers.sandbox.channel import ChannelTimeout
+from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.child_process import Child, require
+from speedrunner.workers.sandbox.code_session import CodeSession
+from speedrunner.workers.sandbox.settings import MIB, Level, Sandbox, SandboxError, SandboxUnavailable
+from tests.processes import HANGS_S, marked
+
+pytestmark = pytest.mark.process
+
+ISOLATING = ("bubblewrap", "namespaces")
+KINDS = (*ISOLATING, "rlimits")
+
+
+@pytest.fixture(autouse=True)
+def _untried() -> None:
+    """No kind of sandbox has been tried before."""
+    require.cache_clear()
+
+
+@pytest.fixture
+def fresh_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The only folder in which bubblewrap is looked for."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    bubblewrap.executable.cache_clear()
+    yield tmp_path
+    bubblewrap.executable.cache_clear()
+
+
+class TestWhereItCannotRun:
+    def test_where_the_kernel_filters_no_system_calls_nothing_runs(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        code = shutil.copytree(child_process.CODE, tmp_path / "child")
+        seccomp = code / "seccomp.py"
+        seccomp.write_text(
+            seccomp.read_text().replace("_MODE_FILTER = 22, 38, 2", "_MODE_FILTER = 22, 38, 99")
+        )
+        monkeypatch.setattr(child_process, "CODE", code)
+        monkeypatch.setattr(child_process, "START_PAUSES_S", (None,))
+        with pytest.raises(SandboxUnavailable, match="refuses the filter of system calls: Invalid argument"):
+            require(Sandbox())
+
+    def test_rlimits_warns(self, caplog: pytest.LogCaptureFixture) -> None:
+        require(Sandbox("rlimits"))
+        assert "NOT isolated" in caplog.text
+
+
+class TestGroup:
+    @pytest.mark.parametrize(
+        "first", [lambda child: None, lambda child: child.death()], ids=["kill", "death"]
+    )
+    def test_what_is_left_of_a_dead_first_process_ends_with_the_rest(
+        self, monkeypatch: pytest.MonkeyPatch, first: Callable[[Child], object]
+    ) -> None:
+        """As of bubblewrap, if its first process is killed before the other one is tied to it."""
+
+        def start(*_: object) -> subprocess.Popen[bytes]:
+            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            script = "sleep 100000 & echo $!; kill -KILL $$"
+            return subprocess.Popen(["/bin/sh", "-c", script], bufsize=0, start_new_session=True, **pipes)
+
+        monkeypatch.setattr(Child, "_start", start)
+        child = Child(Sandbox("rlimits"), "skills")
+        assert child._process.stdout is not None
+        select.select([child._process.stdout], [], [])
+        left = int(os.read(child._process.stdout.fileno(), 100))
+        os.waitid(os.P_PID, child._process.pid, os.WEXITED | os.WNOWAIT)
+        assert psutil.Process(left).status() != psutil.STATUS_ZOMBIE
+        first(child)
+        child.kill()
+        with suppress(psutil.NoSuchProcess):
+            psutil.Process(left).wait(HANGS_S)
+        assert not psutil.pid_exists(left)
+
+
+class TestProcesses:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_killing_ends_it_and_can_be_repeated(self, kind: Level) -> None:
+        child = Child(Sandbox(kind), "skills")
+        child.wait()
+        child.kill()
+        child.kill()
+        assert not Path(f"/proc/{child._process.pid}").exists()
+
+    @pytest.mark.parametrize("kind", ISOLATING)
+    def test_one_that_is_still_starting_can_be_killed(self, kind: Level) -> None:
+        memory_mb = 1_500 + os.getpid() % 400  # stands in the command line of these processes only
+        for _ in range(20):
+            Child(Sandbox(kind, memory_mb), "skills").kill()
+        assert marked(f'"AS": {memory_mb * MIB},') == {}
+
+    @pytest.mark.parametrize("kind", ISOLATING)
+    def test_a_mounted_folder_stands_under_its_name(self, kind: Level, tmp_path: Path) -> None:
+        child = Child(Sandbox(kind), "code", {"draft": tmp_path})
+        child.kill()
+        assert child.place("draft") == "/data/draft"
+
+    def test_nobody_waits_for_ever(self) -> None:
+        child = Child(Sandbox(), "skills")
+        try:
+            child.wait()
+            with pytest.raises(ChannelTimeout):
+                child.channel.receive(None, time.monotonic() + 0.05)  # type: ignore[arg-type]
+        finally:
+            child.kill()
+
+
+def open_files() -> set[str]:
+    return {each.name for each in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture
+def full_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the next starts of processes fail, so many of them."""
+    for module in (child_process, code_session):
+        monkeypatch.setattr(module, "START_PAUSES_S", (0.0, 0.0, None))
+    start = subprocess.Popen
+
+    def fill(times: int) -> None:
+        left = iter(range(times))
+
+        def refuse(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+            if next(left, None) is not None:
+                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            return start(*arguments, **options)
+
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+
+    return fill
+
+
+class TestWhereTheMachineIsFull:
+    @pytest.mark.parametrize("kind", KINDS)
+    def test_nothing_is_started_ahead_and_who_needs_one_is_told(
+        self, kind: Level, full_machine: Callable[[int], None]
+    ) -> None:
+        full_machine(1 + 3)
+        pool = ChildPool(Sandbox(kind))
+        before = open_files()
+        pool.refill()
+        with pytest.raises(
+            SandboxError, match=r"cannot start a sandboxed process: .*temporarily unavailable"
+        ):
+            pool.take()
+        pool.close()
+        assert open_files() == before
+
+    def test_skills_get_the_third_process_that_is_tried(self, full_machine: Callable[[int], None]) -> None:
+        full_machine(2)
+        pool = ChildPool(Sandbox())
+        pool.take().kill()
+
+    async def test_a_code_session_too(self, full_machine: Callable[[int], None]) -> None:
+        full_machine(2)
+        async with CodeSession(Sandbox()) as session:
+            assert (await session.execute("1 + 1", 30.0)).text == "2"
+        full_machine(3)
+        with pytest.raises(SandboxError, match="temporarily unavailable"):
+            await CodeSession(Sandbox()).__aenter__()
+
+    def test_a_process_that_dies_while_it_starts_is_followed_by_another(
+        self, full_machine: Callable[[int], None], fresh_path: Path, tmp_path: Path
+    ) -> None:
+        full_machine(0)
+        bwrap = fresh_path / "bwrap"
+        bwrap.write_text(f"#!/bin/sh\necho x >> {tmp_path}/tries\necho 'bwrap: no memory' >&2\nexit 1\n")
+        bwrap.chmod(0o755)
+        with pytest.raises(SandboxError, match="did not start: bwrap: no memory"):
+            ChildPool(Sandbox("bubblewrap")).take()
+        assert (tmp_path / "tries").read_text() == "x\n" * 3
+
+    def test_a_sandbox_is_not_available(self, full_machine: Callable[[int], None]) -> None:
+        full_machine(3)
+        with pytest.raises(SandboxUnavailable, match="temporarily unavailable"):
+            require(Sandbox())
+
+
+class TestPool:
+    def test_each_taker_gets_a_process_of_its_own(self) -> None:
+        pool = ChildPool(Sandbox())
+        pool.refill()
+        taken = [pool.take() for _ in range(2)]  # one more than there are
+        assert len({child._process.pid for child in taken}) == 2
+        pool.refill()
+        pool.close()
+        for child in taken:
+            child.kill()
+
+    def test_a_spare_that_died_is_passed_over(self) -> None:
+        pool = ChildPool(Sandbox())
+        pool.refill()
+        spare = pool._spare
+        assert spare is not None
+        poll = select.poll()
+        assert spare._process.stdout is not None
+        poll.register(spare._process.stdout)
+        poll.poll(30_000)  # it is ready,
+        spare.strike()
+        while not any(event & select.POLLHUP for _, event in poll.poll(30_000)):  # and has died
+            pass
+        child = pool.take()
+        assert child is not spare
+        child.kill()
+        pool.close()

@@ -1,0 +1,311 @@
+"""A Python session in the sandbox: what is printed, what lasts, and what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from speedrunner.workers.sandbox.child.bounds import ALLOWED_MODULES, ERROR_CHARS
+from speedrunner.workers.sandbox.code_session import CodeSession
+from speedrunner.workers.sandbox.settings import Level, Sandbox, SandboxError
+from tests.processes import GROWING_S, HANGS_S
+
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
+
+CHARS = 400
+KINDS = ("bubblewrap", "namespaces", "rlimits")
+
+
+async def told(session: CodeSession, code: str, limit_s: float = HANGS_S) -> str:
+    return (await session.execute(code, limit_s)).text
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("mounted")
+    (path / "a.txt").write_text("hello")
+    (path / "drafted.py").write_text("def double(x):\n    return 2 * x\n")
+    return path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
+async def session(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[CodeSession]:
+    bootstrap = """if True:
+        import sys
+        sys.path.insert(0, MOUNTS['draft'])
+        def load(): return open(MOUNTS['draft'] + '/a.txt').read()
+    """
+    async with CodeSession(
+        Sandbox(request.param), mounts={"draft": folder}, bootstrap=bootstrap, output_chars=CHARS
+    ) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("1 + 1", "2"),
+        ("None", ""),
+        ("x = 5", ""),
+        ("print('a')\n'b'", "a\n'b'"),
+        ("import sys\nprint('a', file=sys.stderr)", "a"),
+        ("load()", "'hello'"),
+        ("import drafted\ndrafted.double(4)", "8"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def f():\n    raise ValueError('no')\nf()", '  File "<execute'),
+        ("1 +", "SyntaxError: invalid syntax"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("print('\\ud800')", "\\ud800"),
+        ("input()", "EOFError"),
+        ("from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\nA(3)", "A(x=3)"),
+    ],
+)
+async def test_code_answers_as_at_a_prompt(session: CodeSession, code: str, output: str) -> None:
+    answer = await told(session, code)
+    assert answer == output if output in ("", "2", "a") else output in answer
+    assert "/child/" not in answer  # none of our frames
+
+
+async def test_confined_code_can_import_what_skills_may_import(session: CodeSession) -> None:
+    assert await told(session, f"import {', '.join(ALLOWED_MODULES)}\nstatistics.mean([1, 2])") == "1.5"
+
+
+async def test_variables_last(session: CodeSession) -> None:
+    await session.execute("kept = [1]", HANGS_S)
+    assert await told(session, "kept") == "[1]"
+
+
+async def test_long_output_is_cut_in_its_middle_and_says_so(session: CodeSession) -> None:
+    answer = await told(session, "print('a' * 5_000 + 'b' * 5_000)\nraise ValueError('the end')")
+    assert answer.startswith("a" * (CHARS // 2) + "\n[cut here: ")
+    assert "characters are not shown]" in answer
+    assert answer.endswith("ValueError: the end")
+    assert len(answer) < CHARS + 100
+
+
+async def test_output_that_fits_is_whole(session: CodeSession) -> None:
+    assert await told(session, f"print('x' * {CHARS - 1})") == "x" * (CHARS - 1)
+
+
+async def test_code_that_stops_in_time_costs_no_variable(
+    session: CodeSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speedrunner.workers.sandbox.code_session.STOP_S", HANGS_S)
+    await session.execute("kept = 3", HANGS_S)
+    for limit_s in GROWING_S:
+        answer = await told(session, "print('begun')\nwhile True:\n    len('')", limit_s)
+        if answer.startswith("begun\n"):
+            break
+    assert answer.startswith("begun\n")
+    assert answer.endswith(f"TimeLimitReached: stopped at the time limit of {limit_s:g} s")
+    assert await told(session, "kept") == "3"
+
+
+@pytest.mark.parametrize(
+    ("code", "limits_s", "reason"),
+    [
+        ("print('begun')\nsum(iter(int, 1))", GROWING_S, "stopped at the time limit of "),
+        ("print('begun')\nimport os\nos._exit(3)", [HANGS_S], "the process ended: exit status 3"),
+        (
+            "print('begun')\nimport os\nos.kill(os.getpid(), 9)",
+            [HANGS_S],
+            "the process ended: killed by SIGKILL",
+        ),
+        (
+            "print('begun')\nimport gc, os\nos.write(next(o for o in gc.get_objects()"
+            " if type(o).__name__ == 'Wire')._out, b'x' * 100)",
+            [HANGS_S],
+            "the process sent a message of",
+        ),
+    ],
+)
+async def test_a_lost_process_is_replaced_and_the_answer_says_so(
+    session: CodeSession, code: str, limits_s: Sequence[float], reason: str
+) -> None:
+    for limit_s in limits_s:
+        await session.execute("lost = 3", HANGS_S)
+        answer = await session.execute(code, limit_s)
+        if answer.text.startswith("begun"):
+            break
+    assert answer.text.startswith(f"begun\n\n[{reason}")
+    assert answer.text.endswith("; the session was restarted and all its variables are lost]")
+    assert answer.lost is not None
+    assert answer.lost.startswith(str(answer.error))
+    assert "NameError" in await told(session, "lost")
+    assert await told(session, "load()") == "'hello'"  # the bootstrap code ran again
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("print('said')", None),
+        ("'a' is 'b'", None),  # Python warns of it
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise ValueError('one\\ntwo')", "ValueError: one"),
+        ("1 +", "SyntaxError: invalid syntax"),
+        ("'\ud800'", "UnicodeEncodeError: 'utf-8' codec can't encode character '\\ud800' in position 1"),
+    ],
+)
+async def test_what_is_an_error_is_told_apart_from_output(
+    session: CodeSession, code: str, error: str | None
+) -> None:
+    answer = await session.execute(code, HANGS_S)
+    assert answer.lost is None
+    assert (answer.error or "").startswith(error or "")
+    assert (answer.error is None) == (error is None)
+
+
+FIND = """
+import gc, sys
+wire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')
+number = sys.stdout._number
+"""
+"""Statements that find the pipe, and the number of the piece of code."""
+
+END = """wire.send(b'["done",%d,0,"",null]' % number)\n"""
+
+
+async def test_a_forged_end_ends_the_process(session: CodeSession) -> None:
+    answer = await session.execute(FIND + "number = 1\n" + END, HANGS_S)
+    assert answer.error == "the process sent a message about what it had not been given to run and was killed"
+    assert await told(session, "1 + 1") == "2"
+
+
+async def test_after_an_end_that_came_too_early_no_answer_is_that_of_another_piece(
+    session: CodeSession,
+) -> None:
+    await session.execute(FIND + END + "'first'", HANGS_S)
+    second = await session.execute("'second'", HANGS_S)
+    assert "first" not in second.text
+    assert "the process sent a message " in str(second.lost)
+    assert await told(session, "'third'") == "'third'"
+
+
+async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afresh(
+    session: CodeSession,
+) -> None:
+    assert await told(session, "kept = 3") == ""
+    assert session._child is not None
+    session._child.strike()
+    session._child.channel.drain(time.monotonic() + HANGS_S)  # until it is gone
+    answer = await session.execute("'kept' in globals()", HANGS_S)
+    assert answer.text == f"[{answer.lost}]\nFalse"
+    assert answer.lost == (
+        "the process ended: killed by SIGKILL; the session was restarted and all its variables are lost"
+    )
+    assert answer.error is None
+
+
+LONG = {
+    "an error": 'wire.send(b\'["done",%d,0,"","\' % number + b"x" * 10**6 + b\'"]\')',
+    "an error of several lines": 'wire.send(b\'["done",%d,0,"","a\' % number + b"\\\\n" * 10**5 + b\'"]\')',
+    "an unknown word": "wire.send(b'[\"' + b\"x\" * 10**6 + b'\",%d]' % number)",
+    "an unknown word of several lines": "wire.send(b'[\"a\\\\nb\",%d]' % number)",
+    "output": 'wire.send(b\'["print",%d,"\' % number + b"x" * 10**6 + b\'"]\')',
+    "output kept for the end": 'wire.send(b\'["done",%d,0,"\' % number + b"x" * 10**6 + b\'",null]\')',
+}
+"""Statements after `FIND` that send more than an answer may hold."""
+
+
+@pytest.mark.parametrize("sent", LONG)
+async def test_whatever_the_process_sends_the_answer_stays_short(session: CodeSession, sent: str) -> None:
+    answer = await session.execute(FIND + LONG[sent], HANGS_S)
+    assert len(answer.error or "") <= ERROR_CHARS
+    assert "\n" not in (answer.error or "")
+    assert len(answer.text) < CHARS + 2 * ERROR_CHARS
+    await session.execute("'the next answer'", HANGS_S)  # which finds what followed, and once
+
+
+async def test_files_that_change_outside_are_seen(session: CodeSession, folder: Path) -> None:
+    (folder / "new.txt").write_text("new")
+    assert await told(session, "open(MOUNTS['draft'] + '/new.txt').read()") == "'new'"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_a_relative_folder_counts_from_the_current_one(
+    kind: Level, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    async with CodeSession(Sandbox(kind), mounts={"draft": Path(folder.name)}) as session:
+        assert await told(session, "open(MOUNTS['draft'] + '/a.txt').read()") == "'hello'"
+
+
+async def test_mounted_folders_cannot_be_written_to(folder: Path) -> None:
+    async with CodeSession(Sandbox(), mounts={"draft": folder}) as session:
+        answer = await told(session, "open(MOUNTS['draft'] + '/b.txt', 'w')")
+    assert "PermissionError: [Errno 1] Operation not permitted" in answer
+    assert not (folder / "b.txt").exists()
+
+
+async def test_a_socket_in_a_mounted_folder_is_seen_and_cannot_be_called(tmp_path: Path) -> None:
+    """The mount shows it; what keeps the code from it is the filter of system calls."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        listener.setblocking(False)
+        code = "import os, socket\npath = MOUNTS['draft'] + '/s'\nprint(os.path.exists(path))\n"
+        async with CodeSession(Sandbox(), mounts={"draft": tmp_path}) as session:
+            answer = await told(session, code + "socket.socket(socket.AF_UNIX).connect(path)")
+        assert answer.startswith("True\n")
+        assert answer.endswith("PermissionError: [Errno 1] Operation not permitted")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+async def test_signals_to_the_whole_group_change_nothing(session: CodeSession) -> None:
+    """A terminal, or a batch system before it takes the node back; what it ends is for us to decide."""
+    await session.execute("kept = 2", HANGS_S)
+    assert session._child is not None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        os.killpg(session._child._process.pid, number)
+    assert await told(session, "kept") == "2"
+
+
+async def test_a_time_limit_may_be_as_long_as_it_likes(session: CodeSession) -> None:
+    assert await told(session, "import time\ntime.sleep(0.01)\n5", 3e6) == "5"
+
+
+async def test_bootstrap_code_that_fails_is_our_mistake() -> None:
+    with pytest.raises(SandboxError, match="ZeroDivisionError"):
+        async with CodeSession(Sandbox(), bootstrap="1 / 0"):
+            pass
+
+
+async def test_cancelling_leaves_no_process() -> None:
+    session = CodeSession(Sandbox())
+    await session.__aenter__()
+    child = session._child
+    assert child is not None
+    running = asyncio.create_task(session.execute("while True: pass", HANGS_S))
+    await asyncio.sleep(0.05)  # into its thread; what is tested holds before and after that
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert child._process.returncode is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"),
+    [
+        ("open(PATH).read()", False),
+        ("open(PATH, 'w')", True),
+        ("import socket\nsocket.socket()", True),
+        ("import os\nos.fork()", True),
+        ("import os\nos.kill(os.getppid(), 0)", True),
+    ],
+)
+async def test_without_namespaces_code_reads_files_and_the_filter_refuses_the_rest(
+    folder: Path, code: str, refused: bool
+) -> None:
+    async with CodeSession(Sandbox("rlimits"), bootstrap=f"PATH = {str(folder / 'a.txt')!r}") as session:
+        answer = await session.execute(code, HANGS_S)
+    assert (answer.error or "").startswith("PermissionError: [Errno 1]") == refused
+    assert refused or answer.text == "'hello'"

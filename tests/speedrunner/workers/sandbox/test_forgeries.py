@@ -1,0 +1,206 @@
+"""What a child says that it must not say, or not now: each forgery ends its process, or does nothing.
+
+The world outside is as if it had not been said: no primitive runs that was not called by its name.
+"""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import AsyncIterator, Iterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.code_session import CodeSession
+from speedrunner.workers.sandbox.settings import Sandbox
+from speedrunner.workers.sandbox.skill_process import SkillModule, Skills
+from tests.processes import HANGS_S
+from tests.speedrunner.workers.sandbox.attacks import GONE, KILLED, PRELUDE, TIME
+from tests.speedrunner.workers.sandbox.still_world import StillWorld
+
+pytestmark = pytest.mark.process
+
+END = """
+def end(value):
+    return b'["end",%d,0,' % mine() + value + b',null]'
+"""
+
+SHORT_S = 0.3
+
+NO_MESSAGE = {
+    "no bytes": "raw(frame(body=b''))",
+    "no JSON": "raw(frame(body=b'{{{'))",
+    "a number": "raw(frame(body=b'1'))",
+    "nothing": "raw(frame(body=b'null'))",
+    "a text": "raw(frame('end'))",
+    "an object": 'raw(frame(body=b\'{"type": "end"}\'))',
+    "an empty list": "raw(frame())",
+    "two messages in one": "raw(frame(body=end(b'1') + end(b'1')))",
+    "something behind a message": "raw(frame(body=end(b'1') + b' x'))",
+    "bytes that are no UTF-8": "raw(frame(body=end(b'\"\\xff\"')))",
+    "a lone surrogate": "raw(frame(body=end(b'\"\\\\ud800\"')))",
+    "a byte order mark": "raw(frame(body=b'\\xef\\xbb\\xbf' + end(b'1')))",
+    "a number that is none": "raw(frame(body=end(b'NaN')))",
+    "a number beyond all": "raw(frame(body=end(b'1e999')))",
+    "an integer of a million digits": "raw(frame(body=end(b'9' * 10**6)))",
+    "an unknown word": "say('bribe', 1)",
+    "a word that is no text": "say(1, 2, 3, 4)",
+    "what was said at the start": "raw(frame('confined', None))",
+    "a number of another call": "raw(frame('end', mine() ^ 1, 0, 'won', None))",
+    "a number that is a text": "raw(frame('end', str(mine()), 0, 'won', None))",
+    "a number that is a fraction": "raw(frame('end', mine() + 0.5, 0, 'won', None))",
+    "a megabyte of brackets": "raw(frame(body=b'[' * 10**6))",
+    "levels below levels": "raw(frame(body=end(b'[' * 500 + b']' * 500)))",
+    "objects below objects": "raw(frame(body=end(b'{\"a\":' * 500 + b'1' + b'}' * 500)))",
+    "values that take long to decode": "raw(frame(body=end(b'[' + b'{},' * 500_000 + b'1]')))",
+    "strings that take long to decode": "raw(frame(body=end(b'[' + b'\"\",' * 500_000 + b'1]')))",
+    "a length beyond the limit": "raw(struct.pack('>I', 2**21 + 1))",
+    "the greatest length": "raw(b'\\xff' * 8)",
+}
+"""Statements, for skills and code sessions alike."""
+
+UNTIMELY = {
+    "half a length": "raw(b'\\0\\0')\nwhile True: pass",
+    "half a message": "raw(b'\\0\\0\\0\\x64[')\nwhile True: pass",
+    "a byte now and then": "import time\nwhile True: raw(b'\\0'); time.sleep(0.05)",
+}
+"""The same, of what never becomes a message."""
+
+TO_SKILLS = {
+    "too little in a message": ("say('end', 0)\nlook()", KILLED),
+    "too much in a message": ("say('end', 0, 1, None, 2)\nlook()", KILLED),
+    "a negative count": ("say('end', -1, 1, None)\nlook()", KILLED),
+    "a count beyond all": ("say('end', 2**60, 1, None)\nlook()", KILLED),
+    "an error that is no text": ("say('end', 0, 1, 2)\nlook()", KILLED),
+    "a depth that is the tool call's": ("say('leave', 0, 0, 1, None)\nlook()", KILLED),
+    "a skill that is none": ("say('enter', 'solve', {})\nlook()", KILLED),
+    "a skill that is a primitive": ("say('enter', 'look', {})\nlook()", KILLED),
+    "arguments that are a list": ("say('enter', 'helper', [])\nlook()", KILLED),
+    "too many arguments": ("say('enter', 'helper', {str(i): i for i in range(256)})\nlook()", KILLED),
+    "an argument of a very long name": ("say('enter', 'helper', {'x' * 1_001: 1})\nlook()", KILLED),
+    "a primitive that is none": ("say('call', 'win', [], {})\nlook()", KILLED),
+    "an attribute of the environment": ("say('call', '__init__', [], {})\nlook()", KILLED),
+    "a primitive without a name": ("say('call', '', [], {})\nlook()", KILLED),
+    "a primitive whose name is no text": ("say('call', None, [], {})\nlook()", KILLED),
+    "arguments by position that are none": ("say('call', 'look', {}, {})\nlook()", KILLED),
+    "what a code session says": ("say('done', 1, 0, '', None)\nlook()", KILLED),
+    "an answer for itself": ("say('return', 'won')\nlook()", KILLED),
+    "an end that is not the last word": ("say('end', 0, 'early', None)\nsay('end', 0, 'late', None)", None),
+    "the end of a skill that never began": ("say('leave', 7, 0, 1, None)\nreturn 'early'", None),
+    "a skill that never ends": ("say('enter', 'helper', {})\nreturn 'early'", None),
+    "messages that are split": (
+        "for byte in frame('end', mine(), 0, 'early', None): raw(bytes([byte]))\nwhile True: pass",
+        None,
+    ),
+    "a closed pipe": ("os.close(of_its_worker('Wire')._out)\nlook()", GONE),
+}
+"""A skill's body, and how the call ends; `None`: it returns `early`."""
+
+TO_SESSIONS = {
+    "a negative length": ("say('done', -1, '', None)", KILLED),
+    "a length beyond all": ("say('done', 2**60, '', None)", KILLED),
+    "output that is no text": ("say('print', 1)", KILLED),
+    "an end without an error": ("say('done', 0, '')", KILLED),
+    "what a skill says": ("say('call', 'look', [], {})", KILLED),
+    "output without end": ("while True: say('print', 'x' * 10**6)", TIME),
+    "an end that is not the last word": ("say('done', 5, 'early', None)", None),
+    "an end of an invented length": ("say('done', 2**53, 'early', None)", None),
+}
+"""A piece of code, and how it ends; `None`: it prints `early`."""
+
+
+SKILLS = """
+def helper(x):
+    return x
+
+def honest():
+    return look()
+
+"""
+
+
+@pytest.fixture(scope="module")
+def children() -> Iterator[ChildPool]:
+    pool = ChildPool(Sandbox())
+    yield pool
+    pool.close()
+
+
+def played(children: ChildPool, body: str, limit_s: float) -> tuple[str | None, Any, list[str]]:
+    """Error and result of a skill, and what it did to the world; afterwards, an honest call goes well."""
+    source = f"{PRELUDE}{END}{SKILLS}def attack():\n{textwrap.indent(body, '    ')}"
+    world = StillWorld()
+    children.refill()
+    module = SkillModule(source, ("helper", "honest", "attack"), {"look": ""}, "")
+    skills = Skills(children, module, world)
+    try:
+        children.refill()
+        ended = skills.run("attack", {}, limit_s)
+        after, world.calls = world.calls, []
+        honest = skills.run("honest", {}, SHORT_S)
+        if honest.error is not None:  # what it goes on to do is found now, and once
+            assert re.search(f"{KILLED}|{TIME}", honest.error)
+            honest = skills.run("honest", {}, HANGS_S)
+        assert (honest.result, world.calls) == ("a wall", ["look"])
+    finally:
+        skills.close()
+    return ended.error, ended.result, after
+
+
+@pytest.mark.parametrize("name", [*NO_MESSAGE, *UNTIMELY])
+def test_what_is_no_message_of_a_skill_ends_its_process(children: ChildPool, name: str) -> None:
+    body, never = {**NO_MESSAGE, **UNTIMELY}[name], name in UNTIMELY
+    error, _, calls = played(children, f"{body}\nlook()", SHORT_S if never else HANGS_S)
+    assert re.search(f"{TIME}|{KILLED}" if never else KILLED, error or "")
+    assert calls == []
+
+
+@pytest.mark.parametrize("name", TO_SKILLS)
+def test_what_a_skill_forges_does_nothing(children: ChildPool, name: str) -> None:
+    body, expected = TO_SKILLS[name]
+    error, result, calls = played(children, body, HANGS_S)
+    if expected is None:
+        assert (error, result) == (None, "early")
+    else:
+        assert re.search(expected, error or ""), (error, result)
+    assert calls == []
+
+
+pytest_session = pytest_asyncio.fixture(scope="module", loop_scope="module")
+
+
+@pytest_session
+async def session() -> AsyncIterator[CodeSession]:
+    async with CodeSession(Sandbox(), bootstrap=PRELUDE + END) as started:
+        yield started
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", [*NO_MESSAGE, *UNTIMELY])
+async def test_what_is_no_message_of_a_session_ends_its_process(session: CodeSession, name: str) -> None:
+    body, never = {**NO_MESSAGE, **UNTIMELY}[name], name in UNTIMELY
+    executed = await session.execute(f"{body}\nprint()", SHORT_S if never else HANGS_S)
+    assert re.search(f"{TIME}|{KILLED}" if never else KILLED, executed.error or "")
+    assert executed.lost
+
+
+@pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.parametrize("name", TO_SESSIONS)
+async def test_what_a_session_forges_is_no_answer_of_another_piece(session: CodeSession, name: str) -> None:
+    body, expected = TO_SESSIONS[name]
+    limit_s = SHORT_S if expected == TIME else HANGS_S
+    executed = await session.execute(body, limit_s)
+    if expected is None:
+        assert executed.error is None
+        assert executed.text.endswith("early")
+    else:
+        assert re.search(expected, executed.error or ""), executed
+    honest = await session.execute("'honest'", SHORT_S)
+    if honest.error is not None:  # what it goes on to do is found now, and once
+        assert re.search(f"{KILLED}|{TIME}", honest.error)
+        honest = await session.execute("'honest'", HANGS_S)
+    assert honest.text.endswith("'honest'")
+    assert "early" not in honest.text

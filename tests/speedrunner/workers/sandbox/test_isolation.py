@@ -1,0 +1,108 @@
+"""Which way to isolate is taken, and what is said where there is none."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from speedrunner.config.schema import SandboxConfig
+from speedrunner.runs.machine import confinement
+from speedrunner.workers.sandbox import bubblewrap, isolation, namespaces
+from speedrunner.workers.sandbox.child_process import require
+from speedrunner.workers.sandbox.isolation import find_isolation
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxUnavailable
+
+pytestmark = pytest.mark.process
+
+
+@pytest.fixture
+def bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The only place where bubblewrap is looked for; what was found before is forgotten."""
+    caches: list[Callable[[], None]] = [
+        each.cache_clear for each in (bubblewrap.executable, isolation._find_level, confinement, require)
+    ]
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for forget in caches:
+        forget()
+    yield tmp_path / "bwrap"
+    for forget in caches:
+        forget()
+
+
+def test_bubblewrap_comes_first(bwrap: Path) -> None:
+    bwrap.symlink_to(shutil.which("bwrap", path=os.defpath) or "nowhere")
+    assert find_isolation("isolated") == "bubblewrap"
+    assert confinement(Sandbox()).startswith("bubblewrap ")
+
+
+def test_where_it_is_not_installed_user_namespaces_take_its_place(bwrap: Path) -> None:
+    require(Sandbox())
+    assert confinement(Sandbox()).startswith("user namespaces: no network, system read-only")
+    assert SandboxConfig().limits.kind == "namespaces"  # what workers are told
+
+
+def test_where_it_cannot_start_they_do_too(bwrap: Path) -> None:
+    bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+    bwrap.chmod(0o755)
+    assert find_isolation("isolated") == "namespaces"
+
+
+def test_it_is_found_once(bwrap: Path) -> None:
+    assert find_isolation("isolated") == "namespaces"
+    bwrap.symlink_to("nowhere")
+    assert find_isolation("isolated") == "namespaces"
+
+
+REQUIRE = """
+from speedrunner.workers.sandbox.child_process import require
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxUnavailable
+try:
+    require(Sandbox())
+except SandboxUnavailable as error:
+    print(error)
+"""
+
+
+def test_where_neither_can_be_used_one_line_says_what_to_ask_for() -> None:
+    """In a user namespace that is limited to no further ones, which limits nobody else."""
+    limit = "echo 0 > /proc/sys/user/max_user_namespaces"
+    shell = ("sh", "-c", f'{limit}; exec "$0" -c "$1"', sys.executable, REQUIRE)
+    tried = subprocess.run(("unshare", "--user", "--map-root-user", *shell), capture_output=True, text=True)
+    (line,) = tried.stdout.splitlines()
+    assert "bubblewrap cannot be used (bwrap: Creating new namespace failed" in line
+    assert "user namespaces cannot be used (unshare: No space left on device)" in line
+    assert "ask the administrators to set the sysctl user.max_user_namespaces to 15000 (it is 0)" in line
+    assert "set sandbox.kind=rlimits to run skills without isolation" in line
+
+
+@pytest.mark.parametrize(
+    ("condition_name", "value", "advice"),
+    [
+        ("user/max_user_namespaces", 0, "sysctl user.max_user_namespaces to 15000 (it is 0)"),
+        ("kernel/unprivileged_userns_clone", 0, "sysctl kernel.unprivileged_userns_clone to 1 (it is 0)"),
+        (
+            "kernel/apparmor_restrict_unprivileged_userns",
+            1,
+            "sysctl kernel.apparmor_restrict_unprivileged_userns to 0 (it is 1), or to install bubblewrap",
+        ),
+        ("kernel/unprivileged_userns_clone", 1, "to install bubblewrap, or to allow user namespaces"),
+    ],
+)
+def test_advice_names_the_setting_that_is_in_the_way(
+    condition_name: str, value: int, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / condition_name).parent.mkdir()
+    (tmp_path / condition_name).write_text(f"{value}\n")
+    monkeypatch.setattr(namespaces, "SETTINGS", tmp_path)
+    assert advice in namespaces.advice()
+
+
+def test_a_way_that_was_not_found_is_said_in_its_own_words(bwrap: Path) -> None:
+    with pytest.raises(SandboxUnavailable, match="bubblewrap is not installed"):
+        require(Sandbox("bubblewrap"))
