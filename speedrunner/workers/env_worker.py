@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from pathlib import Path
 
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.store.records import Module
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S
 from speedrunner.workers.worker_messages import Execute, Executed, Fault, Load, Opened, Reply, Reset
 
 RESET_LIMIT_S = 180.0
@@ -58,6 +60,7 @@ class EnvWorker(ABC):
     """
 
     outcome: Outcome | None = None
+    _skills: Collection[str] = ()
 
     async def reset(self, task: Task, module: Module, action_limit: int | None, seed: str = "") -> Opening:
         """Start an episode.
@@ -72,6 +75,7 @@ class EnvWorker(ABC):
             WorkerFault: the environment, or the process of the skills, could not be started.
             WorkerDied: the process ended or hangs.
         """
+        self._skills = module.public
         reply = await self.request(Reset(task, module, action_limit, seed), RESET_LIMIT_S)
         assert isinstance(reply, Opened)
         self.outcome = reply.outcome
@@ -87,6 +91,7 @@ class EnvWorker(ABC):
             WorkerFault: the process of the skills could not be started.
             WorkerDied: the process ended or hangs.
         """
+        self._skills = module.public
         await self.request(Load(module), LOAD_LIMIT_S)
 
     async def execute(self, call: ToolCall, time_limit_s: float, action_limit: int | None = None) -> Executed:
@@ -94,7 +99,7 @@ class EnvWorker(ABC):
 
         Args:
             call: the call to run.
-            time_limit_s: seconds after which the call is stopped.
+            time_limit_s: seconds after which the call is stopped. A skill's begin when its process is ready.
             action_limit: primitive calls that advance the world after which a skill is stopped; `None` for no
                 limit.
 
@@ -103,9 +108,9 @@ class EnvWorker(ABC):
             WorkerTimedOut: the environment hangs and the worker was killed.
             WorkerDied: the process ended.
         """
-        reply = await self.request(
-            Execute(call, time_limit_s, action_limit), max(time_limit_s, 0.0) + GRACE_S
-        )
+        start_s = START_LIMIT_S if call.name in self._skills else 0.0
+        limit_s = start_s + max(time_limit_s, 0.0) + GRACE_S
+        reply = await self.request(Execute(call, time_limit_s, action_limit), limit_s)
         assert isinstance(reply, Executed)
         self.outcome = reply.outcome
         return reply

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
+import time
 from contextlib import suppress
 
-from speedrunner.workers.sandbox.child_process import Child, start_process
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S, Child, start_process
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
 
@@ -29,16 +29,14 @@ class ChildPool:
             with suppress(SandboxError):
                 self._spare = Child(self._sandbox, "skills")
 
-    def take(self, deadline: float = math.inf) -> Child:
+    def take(self) -> Child:
         """Return a process that is ready. The caller owns and ends it. If the machine is full, starts are
         tried again.
 
-        Args:
-            deadline: time on the monotonic clock after which nothing is tried.
-
         Raises:
-            SandboxError: none starts.
+            SandboxError: none starts within `START_LIMIT_S`.
         """
+        deadline = time.monotonic() + START_LIMIT_S
         spare, self._spare = self._spare, None
         if spare is not None:
             with suppress(SandboxNotStarted):  # it may have been killed since, e.g. for lack of memory

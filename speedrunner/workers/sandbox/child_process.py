@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import json
 import logging
-import math
 import os
 import signal
 import subprocess
@@ -24,8 +23,8 @@ from speedrunner.workers.sandbox.isolation import ISOLATING, find_isolation
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxNotStarted, SandboxUnavailable
 from speedrunner.workers.sandbox.view import interpreter
 
-START_LIMIT_S = 45.0
-"""Seconds that a process may take until it is ready. Three such starts end before a worker's own limit."""
+START_LIMIT_S = 60.0
+"""Seconds within which a process must be ready, all tries included. No skill's time counts before that."""
 
 START_PAUSES_S = (1.0, 4.0, None)
 """Seconds between each failed start and the next one; `None`: no further start."""
@@ -82,15 +81,18 @@ class Child:
         """Return the path at which the process sees a folder of `mounts`."""
         return str(self._mounts[name]) if self._level == "rlimits" else f"/data/{name}"
 
-    def wait(self, deadline: float = math.inf) -> None:
-        """Wait until the process is ready, at most `START_LIMIT_S` and until the deadline of the monotonic
-        clock.
+    def wait(self, deadline: float | None = None) -> None:
+        """Wait until the process is ready.
+
+        Args:
+            deadline: time on the monotonic clock; `None`: `START_LIMIT_S` from now.
 
         Raises:
             SandboxNotStarted: it will never be ready.
         """
         try:
-            why = self.channel.receive(_CONFINED, min(time.monotonic() + START_LIMIT_S, deadline)).problem
+            deadline = time.monotonic() + START_LIMIT_S if deadline is None else deadline
+            why = self.channel.receive(_CONFINED, deadline).problem
             if why is None:
                 self.channel.check_quiet()  # it may have been ready, and have died since
                 return
@@ -181,16 +183,17 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def start_process(sandbox: Sandbox, deadline: float = math.inf) -> Child:
+def start_process(sandbox: Sandbox, deadline: float | None = None) -> Child:
     """Start a process for skills, and wait for it. If the machine is full, the start is tried again.
 
     Args:
-        deadline: time on the monotonic clock after which nothing is tried.
+        deadline: time on the monotonic clock after which nothing is tried; `None`: `START_LIMIT_S` from now.
 
     Raises:
         SandboxUnavailable: this kind of sandbox cannot run here.
         SandboxNotStarted: none starts.
     """
+    deadline = time.monotonic() + START_LIMIT_S if deadline is None else deadline
     pauses_s = iter(START_PAUSES_S)
     while True:
         try:

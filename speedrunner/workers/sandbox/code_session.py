@@ -23,7 +23,7 @@ from speedrunner.workers.sandbox.channel import (
     new_number,
 )
 from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
-from speedrunner.workers.sandbox.child_process import START_PAUSES_S, Child
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S, START_PAUSES_S, Child
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
 BOOTSTRAP_LIMIT_S = 60.0
@@ -142,11 +142,12 @@ class CodeSession:
     async def _ensure_process(self) -> Child:
         """Return the process, started if there is none. If the machine is full, the start is tried again."""
         pauses_s = iter(START_PAUSES_S)
+        deadline = time.monotonic() + START_LIMIT_S
         while self._child is None:
             try:
                 # Started in this thread, since the kernel ends it with the thread that started it.
                 child = self._child = Child(self._sandbox, "code", self._mounts)
-                await self._in_thread(child, self._prepare, child)
+                await self._in_thread(child, self._prepare, child, deadline)
             except SandboxNotStarted:
                 if (pause_s := next(pauses_s)) is None:
                     raise
@@ -172,8 +173,8 @@ class CodeSession:
             self._end()
             raise
 
-    def _prepare(self, child: Child) -> None:
-        child.wait()
+    def _prepare(self, child: Child, deadline: float) -> None:
+        child.wait(deadline)
         deadline = time.monotonic() + BOOTSTRAP_LIMIT_S
         places = {name: child.place(name) for name in self._mounts}
         try:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -22,9 +21,6 @@ from speedrunner.workers.sandbox.channel import (
 )
 from speedrunner.workers.sandbox.child_pool import ChildPool
 from speedrunner.workers.sandbox.child_process import Child
-
-START_S = 2.0
-"""Seconds that starting a call's process may add to the call's limit; a slower start uses up the limit."""
 
 UNWIND_S = 1.0
 """Seconds that a call has to end after it learns that the episode is over."""
@@ -160,28 +156,30 @@ class Skills:
         self._module = module
         self._world = world
         self._child: Child | None = None
+        child = self._start()
         try:
-            self._load()
+            self._load(child, time.monotonic() + LOAD_LIMIT_S)
         except ChannelError:  # it will happen again, and each call of a skill reports it
             self.close()
 
     def run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
         """Run a skill as one tool call. Its mistakes are in the result.
 
+        The limit begins when the skill's process is ready. If that is a new one, it includes the time to load
+        the module, which is the library's own code.
+
         Raises:
             SandboxError: no child starts.
             Exception: an exception of the world.
         """
-        began = time.monotonic()
         refusal: Refused | None = None
         stopped = Refused("TimeLimitReached", f"stopped at the time limit of {limit_s:g} s", final=True)
+        child, is_loaded = (self._start(), False) if self._child is None else (self._child, True)
+        due = time.monotonic() + limit_s
+        deadline = due + STOP_S
         try:
-            if self._child is None:
-                self._load(began + START_S + limit_s)
-            child = self._child
-            assert child is not None
-            due = min(time.monotonic(), began + START_S) + limit_s
-            deadline = due + STOP_S
+            if not is_loaded:
+                self._load(child, deadline)
             child.channel.check_quiet()
             child.resume()
             number = new_number()
@@ -211,8 +209,7 @@ class Skills:
             refusal = refusal or stopped
             error = f"{refusal.kind}: {refusal.text}; {_KILLED}"
         except ChannelClosed:
-            assert self._child is not None
-            error = f"SkillProcessEnded: the process of the skills ended ({self._child.death()}); {_REPLACED}"
+            error = f"SkillProcessEnded: the process of the skills ended ({child.death()}); {_REPLACED}"
         except InvalidMessage as forged:
             error = f"InvalidMessage: the process of the skills sent {forged}; {_KILLED}"
         except BaseException:
@@ -227,24 +224,19 @@ class Skills:
             self._child.kill()
             self._child = None
 
-    def _load(self, deadline: float | None = None) -> None:
-        """Let a new child load the module, and stop it until a skill is called.
+    def _start(self) -> Child:
+        """Return a new child that is ready. Raises `SandboxError`."""
+        self._child = self._pool.take()
+        return self._child
 
-        Args:
-            deadline: time on the monotonic clock, for start and loading. `None`: the start has its usual
-                number of tries, and loading has `LOAD_LIMIT_S`.
-
-        Raises:
-            SandboxError: no child starts.
-            ChannelError: it does not load the module in time, or ends.
-        """
-        self._child = self._pool.take(math.inf if deadline is None else deadline)
+    def _load(self, child: Child, deadline: float) -> None:
+        """Let a child load the module, and stop it until a skill is called. Raises `ChannelError`: it does
+        not load the module by the `deadline` of the monotonic clock, or ends."""
         module, number = self._module, new_number()
-        deadline = time.monotonic() + LOAD_LIMIT_S if deadline is None else deadline
         message = ("load", number, module.source, module.skills, module.primitives, module.seed)
-        self._child.channel.send(message, deadline)
-        self._child.channel.receive_about(number, _LOADED, deadline)
-        self._child.pause()
+        child.channel.send(message, deadline)
+        child.channel.receive_about(number, _LOADED, deadline)
+        child.pause()
 
 
 def _words(answer: Granted | Refused) -> tuple[str, ...] | tuple[str, str | None]:

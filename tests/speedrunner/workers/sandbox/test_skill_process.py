@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator
 from contextlib import closing
@@ -11,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from speedrunner.workers.sandbox.child_pool import ChildPool
-from speedrunner.workers.sandbox.child_process import Child
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S, Child
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
 from speedrunner.workers.sandbox.skill_process import SkillModule, Skills
 from tests.processes import HANGS_S, states
@@ -29,44 +28,34 @@ def endless():
 """
 
 
-class SlowPool(ChildPool):
-    """The machine is busy: a process may take its time to start."""
-
-    pause_s = 0.0
-
-    def take(self, deadline: float = math.inf) -> Child:
-        time.sleep(self.pause_s)
-        return super().take()
+@pytest.fixture
+def pool() -> Iterator[ChildPool]:
+    pool = ChildPool(Sandbox())
+    yield pool
+    pool.close()
 
 
 @pytest.fixture
-def pool() -> SlowPool:
-    return SlowPool(Sandbox())
-
-
-@pytest.fixture
-def skills(pool: SlowPool) -> Iterator[Skills]:
+def skills(pool: ChildPool) -> Iterator[Skills]:
     module = SkillModule(SOURCE, ("harmless", "endless"), {"look": "Look."}, "seed")
     skills = Skills(pool, module, StillWorld())
     skills.close()  # as after a call that had to be killed
     yield skills
     skills.close()
-    pool.close()
 
 
 def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(
-    skills: Skills, pool: SlowPool, monkeypatch: pytest.MonkeyPatch
+    skills: Skills, pool: ChildPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passed_s = 0.0
 
-    def take(deadline: float) -> Child:
+    def take() -> Child:
         nonlocal passed_s
-        passed_s = HANGS_S
+        passed_s = START_LIMIT_S - 1
         return ChildPool.take(pool)
 
     clock = SimpleNamespace(monotonic=lambda: time.monotonic() + passed_s)
     monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.time", clock)
-    monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.START_S", HANGS_S)
     monkeypatch.setattr(pool, "take", take)
     ended = skills.run("harmless", {}, HANGS_S / 2)
     assert (ended.result, ended.error) == ("a wall", None)
@@ -79,16 +68,6 @@ def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(
     error = skills.run("endless", {}, 0.2).error or ""
     assert error.startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
     assert "killed" not in error
-
-
-def test_a_start_that_takes_for_ever_uses_the_calls_time_up(
-    skills: Skills, pool: SlowPool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So that the call ends when its worker promises it."""
-    monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.START_S", 0.1)
-    pool.pause_s = 0.7
-    ended = skills.run("endless", {}, 0.2)
-    assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
 
 
 def test_a_library_of_four_million_characters_reaches_its_child() -> None:
@@ -106,12 +85,12 @@ def test_a_library_of_four_million_characters_reaches_its_child() -> None:
 
 def test_where_no_process_starts_in_three_tries_the_episode_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speedrunner.workers.sandbox.child_process.START_PAUSES_S", (0.0, 0.0, None))
-    monkeypatch.setattr("speedrunner.workers.sandbox.child_process.START_LIMIT_S", 0.0)
+    monkeypatch.setattr("speedrunner.workers.sandbox.child_process.PROGRAM", "raise SystemExit(1)")
     with pytest.raises(SandboxError, match="did not start"):
         Skills(ChildPool(Sandbox()), SkillModule(SOURCE, ("harmless",), {}, "seed"), StillWorld())
 
 
-def test_a_process_that_starts_for_ever_uses_the_calls_time_up_and_is_the_machines_fault(
+def test_a_process_that_starts_for_ever_is_the_machines_fault(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     pool = ChildPool(Sandbox())
@@ -119,13 +98,12 @@ def test_a_process_that_starts_for_ever_uses_the_calls_time_up_and_is_the_machin
     with closing(Skills(pool, module, StillWorld())) as skills:
         skills.close()
         pool.close()
-        monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.START_S", 0.1)
-        monkeypatch.setattr("speedrunner.workers.sandbox.child_process.START_PAUSES_S", (60.0, None))
+        monkeypatch.setattr("speedrunner.workers.sandbox.child_pool.START_LIMIT_S", 0.1)
         monkeypatch.setattr(
             "speedrunner.workers.sandbox.child_process.PROGRAM", "import time; time.sleep(60)"
         )
         with pytest.raises(SandboxError, match="did not start"):
-            skills.run("harmless", {}, 0.2)  # the pause before the next try would be a minute
+            skills.run("harmless", {}, HANGS_S)
 
 
 BURNS = """
@@ -145,7 +123,6 @@ def test_a_module_that_does_not_end_to_load_is_ended_and_each_call_says_so(
     module = SkillModule(BURNS.replace("BURNING", "True"), ("harmless",), {"look": "Look."}, "seed")
     with closing(Skills(pool, module, StillWorld())) as skills:
         assert skills._child is None
-        monkeypatch.setattr("speedrunner.workers.sandbox.skill_process.START_S", 0.1)
         ended = skills.run("harmless", {}, 0.2)
         assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
         assert skills._child is None
