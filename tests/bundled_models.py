@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from serving.model_configs import load_model_config
 from serving.weights import prepare
-from tests.process_guard import guard
 
 
 def bundled_folder(name: str) -> str:
-    """Return the folder of a bundled model, built on first use, also for a test that may start no process."""
-    with guard.paused():
-        return prepare(load_model_config(name), lambda line: None)
+    """Return the folder of a bundled model, built on first use."""
+    return prepare(load_model_config(name), lambda line: None)

@@ -6,7 +6,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,7 +22,6 @@ from speedrunner.results import processes
 from tests.bundled_demo import Demo, play_demo
 from tests.bundled_models import bundled_folder
 from tests.digested_once import digest_once
-from tests.process_guard import StartsProcess, guard
 from tests.stand_in_smi import write_smi
 from tests.tiers import is_outside, names_slow
 
@@ -69,26 +68,6 @@ STARTS_PROCESSES = frozenset(
     )
 )
 """Shared fixtures that start processes: a test that needs one has the marker `process` by itself."""
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a test and its fixtures start processes only if it has the marker `process` or `slow`."""
-    free = any(map(item.get_closest_marker, ("process", "slow")))
-    guard.watch(None if free else item.nodeid)
-    try:
-        return (yield)
-    finally:
-        guard.watch(None)
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_teardown() -> Generator[None, object, object]:
-    """Fail a test that tried to start a process, also where the code under test caught the exception."""
-    result = yield
-    if guard.started:
-        raise StartsProcess(guard.complaint())
-    return result
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

@@ -127,6 +127,5 @@ MOVED = {
     "bench client": "python -m tests.bench client",
     "bench hosts": "python -m tests.bench workers",
     "bench sandbox": "python -m tests.bench sandbox",
-    "bench envs": "python -m tests.upstream_envs",
 }
 """Old commands with their replacements: a command, or a developers' check in a checkout."""

@@ -13,7 +13,6 @@ import pytest
 
 from envs import (
     EpisodeOver,
-    Limits,
     Task,
     TextEnv,
     make,
@@ -111,15 +110,6 @@ class TestRecordingsOfTheOriginal:
 
 
 class TestActing:
-    def test_17_primitives_advance_and_return_nothing_one_reads(self) -> None:
-        env = make("crafter")
-        assert [primitive.name for primitive in env.primitives] == PRIMITIVES
-        *acting, reading = env.primitives
-        assert {f"{each.signature}" for each in acting} == {"() -> None"}
-        assert all(each.advances for each in acting)
-        assert f"{reading.name}{reading.signature}" == "get_current_observation() -> str"
-        assert not reading.advances
-
     def test_each_advancing_primitive_takes_one_tick_and_reading_none(self) -> None:
         env = start()
         for tick, name in enumerate(PRIMITIVES[:-1], start=1):
@@ -128,22 +118,6 @@ class TestActing:
         env.call("get_current_observation")
         assert env.outcome().detail["steps"] == len(PRIMITIVES) - 1
 
-    def test_the_opening_shows_what_reading_shows(self) -> None:
-        env = make("crafter")
-        opening = env.reset(Task("crafter", "default", 3))
-        assert opening.observation == env.call("get_current_observation")
-        assert "22 achievements" in opening.instruction
-
-    def test_moving_faces_and_goes_the_way_it_says(self) -> None:
-        env = start()
-        for name, facing in [("north", [0, -1]), ("east", [1, 0]), ("south", [0, 1]), ("west", [-1, 0])]:
-            x, y = env.snapshot()["pos"]
-            env.call(f"move_{name}")
-            assert env.snapshot()["facing"] == facing
-            assert env.snapshot()["pos"] in ([x, y], [x + facing[0], y + facing[1]])
-        env.call("move_south")
-        assert env.snapshot()["pos"] != [32, 32] or env.snapshot()["window"][5].split(",")[4] != "grass"
-
     def test_views_differ_in_what_they_list(self) -> None:
         nearest, every = (start(view=view).call("get_current_observation") for view in ("nearest", "all"))
         listed = every.count("\n- ") - 4
@@ -151,22 +125,8 @@ class TestActing:
         assert listed == 80
         assert nearest.count("\n- ") - 4 == len(kinds)
 
-    def test_textures_name_what_is_drawn_on_each_cell_of_the_window(self) -> None:
-        env = start()
-        env.call("move_east")
-        cells = [row.split(",") for row in env.snapshot()["window"]]
-        assert env.textures()[4][4].endswith(".player-right")
-        for names, textures in zip(cells, env.textures(), strict=True):
-            for name, texture in zip(names, textures, strict=True):
-                lowest, _, thing = texture.partition(".")
-                assert name == (thing.partition("-")[0] or lowest)
-
 
 class TestEnding:
-    def test_limits_are_the_papers(self) -> None:
-        assert make("crafter").limits == Limits(llm_calls=2000, actions=2000)
-        assert not make("crafter").submits
-
     def test_the_player_s_death_ends_it_scored_as_it_stands(self) -> None:
         episode = next(each for each in BY_DAY + BY_NIGHT if each["states"][-1]["done"])
         env = start(episode["seed"])
@@ -209,14 +169,6 @@ class TestEnding:
             "Defeat Skeleton, Make Stone Pickaxe, Make Stone Sword, Wake Up, Place Furnace, Collect Coal, "
             "Collect Iron, Make Iron Pickaxe, Make Iron Sword, Collect Diamond"
         )
-
-
-class TestTasksAndOptions:
-    def test_the_highest_zombie_frequency_can_be_played(self) -> None:
-        env = start(zombie_frequency=100)
-        for _ in range(30):
-            if not env.done:
-                env.call("noop")
 
 
 class TestSplits:

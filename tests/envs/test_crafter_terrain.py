@@ -70,11 +70,6 @@ class TestTheCacheFolder:
         monkeypatch.delitem(sys.modules, "numba", raising=False)  # so that its settings stay as they are
         monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def test_a_folder_that_the_user_names_is_kept(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("NUMBA_CACHE_DIR", "mine")
-        numba_cache.prepare()
-        assert os.environ["NUMBA_CACHE_DIR"] == "mine"
-
     def test_a_folder_that_others_could_write_to_is_not_used(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:

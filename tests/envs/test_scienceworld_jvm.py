@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
 import pytest
 
-from envs.java_process import SimulatorFailed
 from envs.scienceworld_jvm import Simulator
 
 pytestmark = pytest.mark.process
@@ -61,15 +59,3 @@ class TestRecordingsOfTheOriginal:
 
     def test_they_use_no_more_than_480_megabytes(self, simulator: Simulator) -> None:
         assert 50_000_000 < simulator.resident_bytes() <= 480_000_000
-
-    def test_no_file_is_written(self, simulator: Simulator) -> None:
-        """The simulator keeps a table of types in its working folder, and writes what it misses there."""
-        from scienceworld.constants import BASEPATH
-
-        assert Path(psutil.Process(simulator.pid).cwd()) == Path(BASEPATH)
-        table = Path(BASEPATH, "object_type_ids.tsv")
-        assert table.stat().st_mtime < psutil.Process(simulator.pid).create_time()
-
-    def test_an_unknown_world_is_refused_by_the_simulator_too(self, simulator: Simulator) -> None:
-        with pytest.raises(SimulatorFailed, match=r"cannot load fly, variation 0: ERROR: .*Unknown task"):
-            simulator.load("fly", 0)

@@ -6,9 +6,7 @@ import inspect
 from functools import partial
 from typing import Any, Literal
 
-import pytest
-
-from envs import InvalidPrimitiveCall, Limits, Opening, Outcome, Primitive, Task, TextEnv, UnknownTask
+from envs import InvalidPrimitiveCall, Limits, Opening, Outcome, Primitive, Task, TextEnv
 from tests.golden_tables import Golden, refusals
 
 
@@ -56,24 +54,3 @@ def test_a_call_against_its_signature_is_refused_with_the_signature(golden: Gold
     calls = [("fly", {}), *(("move", arguments) for arguments in moves), ("rest", {"long": True})]
     tries = [((name, given), partial(Walker().call, name, **given)) for name, given in calls]
     golden("primitive_calls.txt", refusals(tries, InvalidPrimitiveCall))
-
-
-@pytest.mark.parametrize(
-    ("name", "arguments"),
-    [
-        ("move", {"steps": "1" * 10_000}),
-        ("move", {"steps": 1, "x" * 10_000: 1}),
-        ("fly" * 10_000, {}),
-    ],
-)
-def test_what_is_long_is_cut_in_the_message(name: str, arguments: dict[str, Any]) -> None:
-    with pytest.raises(InvalidPrimitiveCall) as raised:
-        Walker().call(name, **arguments)
-    assert len(str(raised.value)) < 300
-
-
-@pytest.mark.parametrize("task", [Task("x" * 10_000, "go", 0), Task(Walker.name, "x" * 10_000, 0)])
-def test_so_is_a_long_task(task: Task) -> None:
-    with pytest.raises(UnknownTask) as raised:
-        Walker().check_task(task, ["go"])
-    assert len(str(raised.value)) < 300

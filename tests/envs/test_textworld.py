@@ -5,17 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from envs import EpisodeOver, InvalidOption, InvalidPrimitiveCall, Opening, Task, make, splits
+from envs import EpisodeOver, InvalidPrimitiveCall, Opening, Task, make, splits
 from envs.conformance import check_env
-from envs.java_process import NoJava, SimulatorFailed
-from envs.phrases import MAX_ARGUMENT_CHARS
-from envs.random_play import trace
+from envs.java_process import SimulatorFailed
 from envs.textworld import FOLDS, GAMES, TextWorld
 from envs.textworld_phrases import PHRASES
 from tests.envs.env_processes import check_plays
@@ -23,25 +20,6 @@ from tests.golden_tables import Golden, refusals
 
 pytestmark = pytest.mark.process
 
-PRIMITIVES = {
-    "look_around": "()",
-    "inventory": "()",
-    "examine": "(obj: str)",
-    "read": "(obj: str)",
-    "move": "(direction: Literal['north', 'south', 'east', 'west'])",
-    "open_door": "(direction: Literal['north', 'south', 'east', 'west'])",
-    "close_door": "(direction: Literal['north', 'south', 'east', 'west'])",
-    "open": "(obj: str)",
-    "close": "(obj: str)",
-    "take": "(obj: str)",
-    "put": "(obj: str, target: str)",
-    "slice": "(obj: str)",
-    "dice": "(obj: str)",
-    "chop": "(obj: str)",
-    "cook": "(obj: str, target: str)",
-    "prepare_meal": "()",
-    "eat": "(obj: str)",
-}
 KITCHEN = Task("textworld", "cookingworld", 0)
 UNKNOWN = "Unknown action: I'm not sure what you mean."
 
@@ -90,24 +68,7 @@ def test_it_keeps_the_contract(game: str) -> None:
     assert list(check_env(make("textworld"), splits("textworld", game=game), calls=60)) == []
 
 
-def test_primitives_have_types_and_one_line_of_documentation() -> None:
-    found = {
-        each.name: str(each.signature).replace("typing.", "").removesuffix(" -> str")
-        for each in TextWorld.primitives
-    }
-    assert found == PRIMITIVES
-    assert all(each.doc and "\n" not in each.doc for each in TextWorld.primitives)
-
-
 class TestSplits:
-    @pytest.mark.parametrize("game", GAMES)
-    def test_they_come_from_the_simulator_s_folds(self, game: str) -> None:
-        split = splits("textworld", game=game)
-        assert (len(split.train), len(split.test)) == (200, 30)
-        assert {each.name for each in (*split.train, *split.test)} == {game}
-        assert all(each.index in FOLDS["train"] for each in split.train)
-        assert all(each.index in FOLDS["test"] for each in split.test)
-
     def test_they_are_always_the_same(self) -> None:
         split = splits("textworld")
         assert [each.index for each in split.train[:5]] == [654, 114, 25, 759, 281]
@@ -175,20 +136,6 @@ class TestEnds:
             kitchen.call("look_around")
         assert kitchen.outcome() == lost
 
-    def test_nothing_of_an_episode_is_left_in_the_next(self, shared: TextWorld) -> None:
-        opening, start = shared.reset(KITCHEN), shared.outcome()
-        for phrase in ("take knife", "open fridge", "take block of cheese", "eat block of cheese"):
-            act(shared, phrase)
-        assert shared.reset(KITCHEN) == opening
-        assert (shared.outcome(), shared.done) == (start, False)
-        assert act(shared, "inventory").endswith("Your inventory is currently empty.\n")
-
-    def test_before_the_first_there_is_no_episode(self) -> None:
-        env = make("textworld")
-        for action in (lambda: env.call("look_around"), env.outcome):
-            with pytest.raises(EpisodeOver):
-                action()
-
 
 class TestBadInput:
     def test_it_is_refused_before_the_simulator_reads_it(self, kitchen: TextWorld, golden: Golden) -> None:
@@ -207,18 +154,6 @@ class TestBadInput:
         golden("textworld_calls.txt", refusals(tries, InvalidPrimitiveCall))
         assert kitchen.outcome() == before
 
-    @pytest.mark.parametrize("obj", ["x" * MAX_ARGUMENT_CHARS, "crème brûlée", "電池", "*", "(", '"', "{0}"])
-    def test_odd_names_match_nothing(self, kitchen: TextWorld, obj: str) -> None:
-        assert kitchen.call("take", obj=obj) == UNKNOWN
-
-    def test_options_are_checked(self) -> None:
-        with pytest.raises(
-            InvalidOption, match="game' of textworld must be cookingworld or twc or coin, not 'chess'"
-        ):
-            splits("textworld", game="chess")
-        with pytest.raises(NoJava, match="no Java runtime at '/no/java'"):
-            make("textworld", java="/no/java").reset(KITCHEN)
-
 
 @pytest.mark.slow
 class TestProcess:
@@ -234,13 +169,6 @@ class TestProcess:
         assert env.reset(KITCHEN) == opening
         env.close()
         assert env.outcome() == before
-
-    def test_it_reads_its_tables_and_writes_no_file(self, kitchen: TextWorld) -> None:
-        assert kitchen._simulator is not None
-        process = psutil.Process(kitchen._simulator.pid)
-        folder = Path(process.cwd())
-        assert (folder / "twc_objects.folds.json").exists()
-        assert max(each.stat().st_mtime for each in folder.iterdir()) < process.create_time()
 
     def test_it_stays_within_its_memory_over_many_games(self, shared: TextWorld) -> None:
         for seed in range(60):
@@ -270,8 +198,3 @@ env.close()
 @pytest.mark.slow
 def test_plays_are_the_same_in_every_process_and_order() -> None:
     check_plays(PROGRAM, plays=6)
-
-
-def test_a_play_repeats_within_a_process(shared: TextWorld) -> None:
-    task = Task("textworld", "twc", 3)
-    assert trace(shared, task, calls=80) == trace(shared, task, calls=80)
