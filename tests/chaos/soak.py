@@ -1,10 +1,10 @@
 """Play many episodes in one process, and measure whether anything grows: `make soak N=10000`.
 
-    python -m tests.chaos.soak --episodes 10000 [--figure docs/images]
+    python -m tests.chaos.soak --episodes 10000
 
 The process plays one short run after another, as a sweep does: it opens and closes workers, code sessions,
 clients and run directories, and measures after each run what is left. The scripted engine runs in another
-process, so its memory does not count. Exit status 1: something other than the time grows.
+process, so its memory does not count. Exit status 1: objects, descriptors, threads or processes have grown.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 import msgspec
-import numpy
 import psutil
 import yaml
 from rich.console import Console
@@ -34,8 +33,6 @@ from rich.console import Console
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
-from speedrunner.pages.panels import Figure, Line, Panel
-from speedrunner.pages.printing import print_figure
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up
@@ -47,13 +44,10 @@ ROLLOUTS, SLEEP_EVERY = 100, 25
 """Episodes of one run, and episodes between two of its sleeps."""
 
 WARM_UP = 0.2
-"""Share of the runs that does not count for slopes: caches fill, and memory is divided up."""
+"""Share of the runs before the first sample that counts: caches fill, and memory is divided up."""
 
-DIGITS = 6
-"""Digits of a slope; a constant has one of 1e-15."""
-
-RESAMPLES, BLOCK = 2_000, 3
-"""Samples of the bootstrap, and how many runs in a row it draws together."""
+MORE_OBJECTS = 1_000
+"""Objects that may be added; one leaked object per episode is more."""
 
 INDUCER = (call("execute_code", code="len(load_trajectories())"), *LEARN)
 
@@ -88,22 +82,6 @@ QUANTITIES = {
 }
 
 
-DRAWN = (("memory", "objects", "cpu"), ("descriptors", "threads", "processes"))
-"""Rows of the figure."""
-
-
-POINTS = 20
-"""Most points of a line of the figure."""
-
-
-class Slope(msgspec.Struct, frozen=True):
-    """Growth per 1,000 episodes with its 95% interval, which includes 0 if nothing grows."""
-
-    value: float
-    low: float
-    high: float
-
-
 THREADS = 8
 
 
@@ -129,43 +107,23 @@ async def _start_threads() -> None:
     await asyncio.gather(*(asyncio.to_thread(barrier.wait) for _ in range(THREADS)))
 
 
-def slope(samples: list[Sample], quantity: str) -> Slope:
-    """Fit a line after the warm-up; its interval is a bootstrap of blocks of deviations from the line."""
-    kept = samples[int(len(samples) * WARM_UP) :]
-    x = numpy.array([sample.episodes / 1_000 for sample in kept])
-    y = numpy.array([float(getattr(sample, quantity)) for sample in kept])
-    value, level = numpy.polyfit(x, y, 1)
-    rest, rng = y - (value * x + level), numpy.random.default_rng(0)
-    starts = rng.integers(0, len(x), (RESAMPLES, -(-len(x) // BLOCK)))
-    places = (starts[..., None] + numpy.arange(BLOCK)).reshape(RESAMPLES, -1)[:, : len(x)] % len(x)
-    found = numpy.polyfit(x, rest[places].T, 1)[0]
-    low, high = value + numpy.quantile(found, [0.025, 0.975])
-    return Slope(*(round(float(each), DIGITS) for each in (value, low, high)))
-
-
-def table(samples: list[Sample]) -> str:
-    """Return first and last value, slope and interval of each quantity, as a Markdown table."""
-    first, last = samples[int(len(samples) * WARM_UP)], samples[-1]
+def table(first: Sample, last: Sample) -> str:
+    """Return each quantity after two runs, and its growth per 1,000 episodes, as a Markdown table."""
+    thousands = max(last.episodes - first.episodes, 1) / 1_000
     rows = [
-        f"| {name} | {getattr(first, key):,.6g} | {getattr(last, key):,.6g} | {found.value:+.3g} |"
-        f" {found.low:+.3g} to {found.high:+.3g} |"
+        f"| {name} | {before:,.6g} | {after:,.6g} | {(after - before) / thousands:+.3g} |"
         for key, name in QUANTITIES.items()
-        for found in [slope(samples, key)]
+        for before, after in [(getattr(first, key), getattr(last, key))]
     ]
-    head = f"| | after {first.episodes:,} | after {last.episodes:,} | per 1,000 episodes | 95% interval |"
-    return "\n".join([head, "|---|---|---|---|---|", *rows])
+    head = f"| | after {first.episodes:,} | after {last.episodes:,} | per 1,000 episodes |"
+    return "\n".join([head, "|---|---|---|---|", *rows])
 
 
-def figure(samples: list[Sample]) -> Figure:
-    """Return each quantity over episodes, at most `POINTS` of them."""
-    shown = samples[:: -max(len(samples) // POINTS, 1)][::-1]
-    x: list[float | str] = [sample.episodes for sample in shown]
-
-    def panel(key: str) -> Panel:
-        line = Line("speedrunner", x, [getattr(each, key) for each in shown], [None] * len(x), 1)
-        return Panel(QUANTITIES[key], "episodes", "", [line])
-
-    return Figure("soak", "Soak", "", [[*map(panel, row)] for row in DRAWN], [], {})
+def has_grown(first: Sample, last: Sample) -> bool:
+    """Return whether the process has more descriptors, threads or processes, or many more objects."""
+    kinds = ("descriptors", "threads", "processes")
+    more = any(getattr(last, kind) > getattr(first, kind) for kind in kinds)
+    return more or last.objects - first.objects > MORE_OBJECTS
 
 
 async def _play_run(path: Path, endpoint: str, seed: int) -> None:
@@ -233,14 +191,12 @@ def main() -> int:
     """Play the episodes that the command line asks for."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos.soak")
     parser.add_argument("--episodes", type=int, default=1_000)
-    parser.add_argument("--figure", type=Path, help="folder that gets soak.svg")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         samples = asyncio.run(play(given.episodes, Path(folder)))
-    print(table(samples))
-    if given.figure is not None:
-        (given.figure / "soak.svg").write_bytes(print_figure(figure(samples))["soak.svg"])
-    return 1 if any(slope(samples, key).low > 0 for key in QUANTITIES if key != "cpu") else 0
+    first, last = samples[int(len(samples) * WARM_UP)], samples[-1]
+    print(table(first, last))
+    return int(has_grown(first, last))
 
 
 if __name__ == "__main__":
