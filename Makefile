@@ -11,7 +11,7 @@ PYTEST = .venv/bin/python -m pytest --no-loadscope-reorder
 NEW_ENOUGH = $(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { echo "error: SpeedRunner \
 needs Python 3.11 or newer, not $(PYTHON). Name one: make $@ PYTHON=python3.12" >&2; exit 1; }
 
-.PHONY: help venv demo demo-full tiny paper-smoke docs check test test-slow chaos soak check-gpu sbom lint clean
+.PHONY: help venv demo demo-full tiny paper-smoke check test test-slow chaos soak check-gpu lint clean
 .DEFAULT_GOAL := help
 
 help:  ## list the targets
@@ -38,11 +38,6 @@ paper-smoke: venv  ## the paper's main comparison with the bundled model, on the
 	@.venv/bin/speedrunner sweep experiment=main scale=smoke
 	@.venv/bin/speedrunner report runs/smoke
 
-docs:  ## build the documentation and API reference in build/docs, with tools in .cache/docs-venv
-	@$(NEW_ENOUGH)
-	@$(PYTHON) requirements/install.py docs
-	@.cache/docs-venv/bin/python docs/site/build_site.py
-
 check: lint  ## lint, types, and the tests that start no process: run it while developing
 	@$(PYTEST) -n 2 -m "not slow and not process"
 
@@ -60,11 +55,6 @@ soak: venv  ## play N episodes in one process, and measure whether anything grow
 
 check-gpu: venv  ## test the GPU lock and the GPU configurations without a GPU, in an environment of 10 GB
 	@.venv/bin/python requirements/check_gpu.py
-
-sbom: venv  ## list the packages of .venv in build/sbom.json (CycloneDX)
-	@mkdir -p build
-	@.venv/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom.json .venv/bin/python
-	@echo "build/sbom.json is written"
 
 lint: venv  ## ruff and mypy
 	@.venv/bin/ruff check

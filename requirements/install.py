@@ -1,11 +1,11 @@
 """Builds `.venv` from a full lock, unless the existing one was built from it.
 
-    python3 requirements/install.py [cpu|gpu|docs]
+    python3 requirements/install.py [cpu|gpu]
 
 `make` calls it, with a Python that is new enough. Without an argument, the kind of the existing `.venv`
-stays, or `cpu` is built. `docs` builds `.cache/docs-venv`, which `make docs` uses. Only the standard library
-is used, since this runs before anything is installed. A virtual environment is complete if it has the stamp,
-which is written last. An interrupted set-up has no stamp and is started over, from uv's cache.
+stays, or `cpu` is built. Only the standard library is used, since this runs before anything is installed. A
+virtual environment is complete if it has the stamp, which is written last. An interrupted set-up has no stamp
+and is started over, from uv's cache.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-DOCS_VENV = ROOT / ".cache" / "docs-venv"
 LOG = ROOT / ".cache" / "install.log"
 PYPI = "https://pypi.org/simple"
 PYTORCH_CPU = "https://download.pytorch.org/whl/cpu"
 SILENT_S = 15.0
 """Maximum seconds without output on a standard output that is not a terminal."""
 
-NEEDED_GB = {"cpu": 5, "gpu": 16, "docs": 0.5}
+NEEDED_GB = {"cpu": 5, "gpu": 16}
 
 
 class CannotInstall(Exception):
@@ -52,7 +51,7 @@ UNREACHABLE = (
 
 
 def lock_of(kind: str) -> Path:
-    """Return the lock file of a kind of installation, `cpu`, `gpu` or `docs`."""
+    """Return the lock file of a kind of installation, `cpu` or `gpu`."""
     return ROOT / "requirements" / f"{kind}.lock"
 
 
@@ -303,7 +302,7 @@ def install(kind: str | None, venv: Path = VENV) -> None:
     Usually there is nothing to do.
 
     Args:
-        kind: `cpu`, `gpu` or `docs`; without it the installed kind stays, or `cpu`.
+        kind: `cpu` or `gpu`; without it the installed kind stays, or `cpu`.
 
     Raises:
         CannotInstall: packages cannot be installed; `NotPossibleHere` for lack of disk space or of a package.
@@ -320,19 +319,17 @@ def install(kind: str | None, venv: Path = VENV) -> None:
     LOG.parent.mkdir(exist_ok=True)
     if stamp != wanted:
         LOG.unlink(missing_ok=True)
-    with_project = kind != "docs"
-    if with_project:
-        install_bubblewrap()
+    install_bubblewrap()
     if stamp == wanted:
         return
     stamp_file.unlink(missing_ok=True)
     if {**stamp, "project": wanted["project"]} != wanted:
         check_machine(kind)
         install_packages(kind, venv)
-    if with_project:  # editable: the checkout is the code that runs
-        pip = (venv / "bin" / "python", "-m", "pip", "install")
-        offline = ("--no-index", "--no-deps", "--no-build-isolation")
-        must("the project itself cannot be installed", *pip, *offline, "-e", ".")
+    pip = (venv / "bin" / "python", "-m", "pip", "install")
+    offline = ("--no-index", "--no-deps", "--no-build-isolation")
+    # Editable: the checkout is the code that runs.
+    must("the project itself cannot be installed", *pip, *offline, "-e", ".")
     unfinished = stamp_file.with_suffix(".tmp")
     unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
     unfinished.rename(stamp_file)
@@ -348,7 +345,7 @@ def main() -> None:
     os.environ.pop("PYTHONPATH", None)
     kind = parser.parse_args().kind
     try:
-        install(kind, DOCS_VENV if kind == "docs" else VENV)
+        install(kind)
     except CannotInstall as error:
         sys.exit(f"error: {error}")
     except OSError as error:

@@ -1,10 +1,10 @@
-"""Regenerates `cpu.lock`, `gpu.lock` and `docs.lock` from pyproject.toml, for Python 3.11 on Linux x86_64.
+"""Regenerates `cpu.lock` and `gpu.lock` from pyproject.toml, for Python 3.11 on Linux x86_64.
 
     .venv/bin/python requirements/lock.py [--upgrade]
 
 Pins that still fit are kept; with `--upgrade` every package gets its newest version that fits. Only metadata
-is downloaded. The first two locks also have the development tools, the packages that train the bundled model,
-and those for exporting runs. `docs.lock` has only what builds the documentation.
+is downloaded. The locks also have the development tools, the packages that train the bundled model, and those
+for exporting runs.
 """
 
 from __future__ import annotations
@@ -20,11 +20,8 @@ from install import PYTORCH_CPU, ROOT, VENV, lock_of, pip_settings, pip_sources
 def compile_lock(kind: str, *options: str) -> bool:
     """Resolve one lock with uv, printing uv's messages on the terminal. Returns whether that worked."""
     command: list[str | Path] = [VENV / "bin" / "uv", "pip", "compile"]
-    if kind == "docs":
-        command += ["--group", "docs"]
-    else:
-        command += ["pyproject.toml"]
-        command += [option for extra in (kind, "export", "train", "dev") for option in ("--extra", extra)]
+    command += ["pyproject.toml"]
+    command += [option for extra in (kind, "export", "train", "dev") for option in ("--extra", extra)]
     command += [
         "--python-version",
         "3.11",
@@ -46,9 +43,8 @@ def main() -> None:
     cpu = [*upgrade, *pip_sources("cpu", settings), "--excludes", "requirements/cpu.excludes"]
     if not compile_lock("cpu", *cpu) and not compile_lock("cpu", *cpu, "--extra-index-url", PYTORCH_CPU):
         sys.exit("error: requirements/cpu.lock cannot be resolved")
-    for kind in ("gpu", "docs"):
-        if not compile_lock(kind, *upgrade, *pip_sources(kind, settings)):
-            sys.exit(f"error: requirements/{kind}.lock cannot be resolved")
+    if not compile_lock("gpu", *upgrade, *pip_sources("gpu", settings)):
+        sys.exit("error: requirements/gpu.lock cannot be resolved")
 
 
 if __name__ == "__main__":

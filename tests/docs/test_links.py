@@ -9,14 +9,27 @@ from pathlib import Path
 
 import pytest
 
-from docs.site.build_site import list_texts, relative_links
 from serving.model_configs import CHECKOUT
 
-PAGES = [path.relative_to(CHECKOUT).as_posix() for path in list_texts()]
+TEXTS = (
+    *("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/*.md"),
+    *("slurm/README.md", "models/tiny/weights/README.md"),
+)
+"""The pages, as patterns relative to the checkout."""
+
+PAGES = [
+    path.relative_to(CHECKOUT).as_posix() for pattern in TEXTS for path in sorted(CHECKOUT.glob(pattern))
+]
+
+
+def relative_links(text: str) -> list[str]:
+    """Return the targets of a page's links and images, with their anchors, except addresses of websites."""
+    prose = re.sub(r"^( *)```.*?^\1```|`[^`\n]+`(?!\])", "", text, flags=re.DOTALL | re.MULTILINE)
+    return [target for target in re.findall(r"\]\(([^)\s]+)\)", prose) if not re.match(r"\w+:", target)]
 
 
 def anchors(text: str) -> set[str]:
-    """Return the anchors of a page's headings, as GitHub and the site name them."""
+    """Return the anchors of a page's headings, as GitHub names them."""
     prose = re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)
     seen: Counter[str] = Counter()
     found = set()
