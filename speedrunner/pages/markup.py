@@ -1,4 +1,4 @@
-"""The look of all pages: templates, one stylesheet, and parts that report and viewer share.
+"""Templates and stylesheet of all pages.
 
 Templates escape every text and remove control characters.
 """
@@ -27,5 +27,5 @@ def templates() -> jinja2.Environment:
 
 
 def stylesheet() -> str:
-    """Return the CSS that every page starts with: colors, type, spacing and shared classes."""
-    return (files(__package__) / "templates" / "shared.css").read_text(encoding="utf-8")
+    """Return the CSS of all pages."""
+    return (files(__package__) / "templates" / "style.css").read_text(encoding="utf-8")

@@ -84,7 +84,7 @@ def page(
         problems=problems,
         missing=_merge([*(drawn.figure.missing for drawn in figures), gaps]),
         policy=_digest(script),
-        style=Markup(stylesheet() + palette_css() + (here / "report.css").read_text(encoding="utf-8")),
+        style=Markup(stylesheet() + palette_css()),
         script=Markup(script),
     )
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.pages.plots import draw_spark
 from speedrunner.pages.search import Query, search
-from speedrunner.pages.tiles import draw_spark
 from speedrunner.results.checkpoints import list_test_points
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats

@@ -18,7 +18,7 @@ from speedrunner.pages.comparable import Comparable
 from speedrunner.pages.episode_page import episode_page, pictures_data
 from speedrunner.pages.library_history import history_page
 from speedrunner.pages.library_page import library_page
-from speedrunner.pages.markup import stylesheet, templates
+from speedrunner.pages.markup import templates
 from speedrunner.pages.number_texts import dollars
 from speedrunner.pages.pages import Context, NotFound
 from speedrunner.pages.run_page import run_page
@@ -38,7 +38,7 @@ STATIC_EPISODES = 5_000
 """Maximum episodes of a run for static pages: each page reads its episode's file to the end."""
 
 HTML, JSON, SCRIPT = "text/html; charset=utf-8", "application/json", "text/javascript; charset=utf-8"
-ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": SCRIPT, "playback.js": SCRIPT}
+ASSETS = {"style.css": "text/css; charset=utf-8", "view.js": SCRIPT, "playback.js": SCRIPT}
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
@@ -89,7 +89,7 @@ class Site:
             (re.compile(pattern, re.ASCII), answer)
             for pattern, answer in (
                 (r"index\.html", self._runs),
-                (r"(?P<asset>view\.css|view\.js|playback\.js)", self._asset),
+                (r"(?P<asset>style\.css|view\.js|playback\.js)", self._asset),
                 (r"live\.html", self._live),
                 (r"compare\.html", self._compare),
                 (r"compare-runs\.html", self._compare_runs),
@@ -162,9 +162,7 @@ class Site:
         return self._page("comparison.jinja", 2, context)
 
     def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
-        content = (files(__package__) / "templates" / asset).read_text(encoding="utf-8")
-        shared = stylesheet() if asset == "view.css" else ""
-        return Answer((shared + content).encode(), ASSETS[asset])
+        return Answer((files(__package__) / "templates" / asset).read_bytes(), ASSETS[asset])
 
     def _run(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)

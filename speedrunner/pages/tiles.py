@@ -9,13 +9,10 @@ import msgspec
 from markupsafe import Markup
 
 from speedrunner.pages.number_texts import dollars
+from speedrunner.pages.plots import draw_spark
+from speedrunner.pages.tables import UNKNOWN
 
 Form = Literal["score", "tokens", "usd", "share", "count"]
-
-WIDTH, HEIGHT = 80, 28
-"""Size of a sparkline in its own units; the page stretches it."""
-
-UNKNOWN = "–"
 
 
 class Tile(msgspec.Struct, frozen=True):
@@ -74,33 +71,3 @@ def _difference(first: float, last: float, form: Form) -> str:
     else:
         text = f"{'-' if last < first else '+'}{show_value(abs(last - first), form)}"
     return "unchanged" if not text.strip("+-0.%$ points") else text.replace("-", "−")
-
-
-def draw_spark(points: Sequence[tuple[float, float]], top: float = 0) -> Markup:
-    """Draw a line over a zero baseline, with a dot at the last value; empty for one point.
-
-    Screen readers skip it, because the text next to it has the values.
-
-    Args:
-        points: (place, value), ascending.
-        top: value at the upper edge, unless a point is higher: sparklines with one scale can be compared.
-    """
-    if len(points) < 2:
-        return Markup()
-    places, values = zip(*points, strict=True)
-    first, span = places[0], (places[-1] - places[0]) or 1
-    low = min(0, *values)
-    height = max(top, *values) - low
-    shown = [
-        (
-            round(WIDTH * (place - first) / span, 1),
-            round(HEIGHT * (1 - (value - low) / height), 1) if height else HEIGHT,
-        )
-        for place, value in points
-    ]
-    svg = (
-        '<svg class="spark" viewBox="0 0 {} {}" aria-hidden="true"><polyline points="{}"/>'
-        '<circle cx="{}" cy="{}" r="3"/></svg>'
-    )
-    line = " ".join(f"{x},{y}" for x, y in shown)
-    return Markup(svg).format(WIDTH, HEIGHT, line, *shown[-1])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.pages.tiles import Form, draw_spark, make_tile
+from speedrunner.pages.plots import draw_spark
+from speedrunner.pages.tiles import Form, make_tile
 
 
 @pytest.mark.parametrize(
