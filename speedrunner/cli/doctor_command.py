@@ -5,13 +5,13 @@ from __future__ import annotations
 from speedrunner.cli.command import AsJson, RunOrList, RunsFolder
 from speedrunner.cli.output import end_report, say_finding, waiting_line
 from speedrunner.experiments.cluster.cluster_subject import subject_of
-from speedrunner.experiments.cluster.doctor.examine import examine
+from speedrunner.experiments.cluster.doctor import examine
 
 
 def doctor(what: RunOrList = None, folder: RunsFolder = None, as_json: AsJson = False) -> None:
     """Check this machine before a run and say how to fix problems.
 
-    Checked are files, GPUs, engine, sandbox, Java, folders, memory and ports. Each line says ok, warning or
+    Checked are files, GPUs, engine, sandbox, Java, folders and memory. Each line says ok, warning or
     FAILED. No server is started and nothing is downloaded. Exit status 1: a check failed. On a cluster,
     check a compute node through srun.
 

@@ -14,11 +14,8 @@ from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments import forecast as forecasts
-from speedrunner.experiments.cluster.job_size import JobSize, job_size
 from speedrunner.experiments.context_warning import warn_of_contexts
 from speedrunner.experiments.grid import grid_of
-from speedrunner.experiments.parts import parts
-from speedrunner.experiments.sweep import AT_ONCE
 from speedrunner.experiments.sweep_members import members
 from speedrunner.results.forecast_records import CONFIDENCE, Forecast, Sum, keep, total
 from speedrunner.results.pricing import OWN
@@ -53,9 +50,8 @@ def forecast(
 
     `speedrunner sweep ... scale=pilot` plays a few episodes of each condition. Requests, tokens by class,
     engine time, USD and disk are estimated with an interval. The forecast is stored next to the runs, and
-    `speedrunner report` compares it with the results. A line says how many cores and how much memory the
-    jobs of these runs need. Lines warn of conditions with episodes that will fill the model's context
-    before their limit of calls.
+    `speedrunner report` compares it with the results. Lines warn of conditions with episodes that will fill
+    the model's context before their limit of calls.
 
     Example: speedrunner forecast experiment=main model=qwen3.5-27b --from runs/pilot
     """
@@ -78,14 +74,11 @@ def forecast(
     keep(found)
     left_out = {setup.config.run.dir for setup in setups}.difference(each.dir for each in found)
     totals = {measure: total(found, measure) for measure in SHOWN}
-    jobs = parts(runs)
-    size = job_size(jobs, AT_ONCE)
     if as_json:
         say_json(
             {
                 "runs": found,
                 "total": totals,
-                "job": size,
                 "not_measured": sorted(left_out),
                 "contexts": warnings,
             }
@@ -94,7 +87,7 @@ def forecast(
     scaled = any(each.startswith("scale=") for each in what)
     again = shlex.join([*what, *([] if scaled else ["scale=pilot"]), "run.seed=0"])
     say(*_table(found, totals, terminal_width()), "", *(each.describe() for each in warnings))
-    say(*_notes(found, sorted(left_out), again), _describe_job(len(jobs), size))
+    say(*_notes(found, sorted(left_out), again))
 
 
 def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None], width: float) -> list[str]:
@@ -124,15 +117,6 @@ def _amount(sums: Mapping[str, Sum | None], measure: str, which: str) -> str:
     found = sums[measure]
     value: float | None = None if found is None else getattr(found, which)
     return short_number(None if value is None else value * SHOWN[measure][1])
-
-
-def _describe_job(jobs: int, size: JobSize) -> str:
-    """Return a line about the jobs that `speedrunner submit` makes if the site sets no cores and memory."""
-    return (
-        f"`speedrunner submit` makes {jobs} job{'s'[: jobs > 1]} of these runs. A job needs up to"
-        f" {size.cpus} cores and {size.memory_gb} GB for {AT_ONCE} episodes at the same time. Its main"
-        f" process uses up to {size.client_share:.0%} of a core."
-    )
 
 
 def _notes(found: Sequence[Forecast], left_out: Sequence[str], again: str) -> Iterator[str]:

@@ -13,7 +13,6 @@ from speedrunner.cli.command import AsJson, Trust
 from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
 from speedrunner.config.console import align_columns, describe_seconds
 from speedrunner.experiments.cluster.jobs import JobStatus, job_status
-from speedrunner.experiments.cluster.pending_reasons import explain_reason
 from speedrunner.experiments.status import RunStatus
 from speedrunner.experiments.status import status as read_status
 from speedrunner.store.files import StorageError, open_regular
@@ -79,7 +78,7 @@ def _table(runs: list[RunStatus]) -> list[str]:
 
 def _describe_job(job: JobStatus, left: list[str], folder: Path) -> str:
     """Return a job's state, its unfinished runs and its log."""
-    reason = "" if job.reason in ("", "None") else f" ({explain_reason(job.reason)})"
+    reason = "" if job.reason in ("", "None") else f" ({job.reason})"
     where = f" on {job.nodes}" if job.nodes else reason
     again = f", restarts: {job.restarts}" if job.restarts else ""
     state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"

@@ -278,30 +278,6 @@ def test_after_a_sigkill_and_a_preemption_a_run_goes_on_with_all_that_had_ended(
     assert recorded < {(row.episode, row.attempt) for row in load(slurm.run).rows}
 
 
-def test_a_job_that_no_node_can_give_is_refused_before_it_is_submitted(slurm: Slurm) -> None:
-    site = ["cluster=cpu", "cluster.cpus=9", "cluster.memory_gb=32"]
-    what = ["submit", str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", *site]
-    done = subprocess.run(
-        [sys.executable, "-m", "speedrunner", *what],
-        env=slurm.environment,
-        cwd=CHECKOUT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    shortage = "a job asks for 9 CPUs and 32 GB; the largest node of main has 8 CPUs and 15.6 GB."
-    assert (done.returncode, done.stdout) == (1, "")
-    assert f"{shortage} Set cluster.cpus=8 cluster.memory_gb=15" in done.stderr
-    assert not slurm.runs.exists()
-
-
-def test_status_explains_why_a_job_waits(slurm: Slurm) -> None:
-    (job,) = slurm.submit(1, "cluster.options=[--hold]")
-    assert f"job {job}: pending (JobHeldUser: you hold it: `scontrol release JOB` frees it)" in (
-        slurm.speedrunner("status", str(slurm.runs))
-    )
-
-
 def test_a_second_job_on_a_run_leaves_the_first_alone_and_a_cancelled_job_stays_so(slurm: Slurm) -> None:
     longer = "run.rollouts=100"  # than all of this takes
     (job,) = slurm.submit(1, longer)

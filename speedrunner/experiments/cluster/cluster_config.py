@@ -52,8 +52,8 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     Attributes:
         gpus: GPUs that one node has for a job; 0 for machines without. The models' model configs say how many
             of them it gets, and on how many nodes.
-        cpus: cores of a job, on each node; `None`: as many as its episodes and servers need (`job_size`).
-        memory_gb: memory of a job in GB (2^30 bytes), on each node; `None`: as for `cpus`.
+        cpus: cores of a job, on each node.
+        memory_gb: memory of a job in GB (2^30 bytes), on each node.
         minutes: walltime, 30 days at most. A job ends cleanly before its walltime is over, and restarts.
         partition: `None` for the site's own default.
         account: the account that is charged; `None` for the user's own.
@@ -67,8 +67,8 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)]
     minutes: Annotated[int, msgspec.Meta(ge=1, le=43_200)]
-    cpus: Annotated[int, msgspec.Meta(ge=1, le=4096)] | None = None
-    memory_gb: Annotated[int, msgspec.Meta(ge=1, le=65_536)] | None = None
+    cpus: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+    memory_gb: Annotated[int, msgspec.Meta(ge=1, le=65_536)]
     partition: Word | None = None
     account: Word | None = None
     setup: str = ""

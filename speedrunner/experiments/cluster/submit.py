@@ -11,20 +11,18 @@ from pathlib import Path
 import jinja2
 import msgspec
 
+from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.config.slurm import run_slurm
 from speedrunner.experiments.cluster.cluster_config import Cluster
-from speedrunner.experiments.cluster.job_size import Servers, job_size, models_to_serve, servers_of
 from speedrunner.experiments.cluster.jobs import JobPart, Submitted, job_status, note_jobs
-from speedrunner.experiments.cluster.partition import Machines
 from speedrunner.experiments.sweep_members import Member
 from speedrunner.store.files import FOLDER_MODE, explain_errors, make_folder
 
 TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
 LOGS = "jobs"
 """The folder of jobs' logs, next to the runs."""
-
 
 PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 """Paths that sbatch reads literally without quotes."""
@@ -35,10 +33,18 @@ path."""
 
 
 class Array(msgspec.Struct, frozen=True):
-    """Jobs that need the same machines: their name, their parts by number, and their common script."""
+    """Jobs that need the same machines.
+
+    Attributes:
+        name: the jobs' name.
+        nodes, gpus: nodes of each job, and GPUs of each node.
+        parts: the directories of each part's runs, by the part's number.
+        script: their common script.
+    """
 
     name: str
-    machines: Machines
+    nodes: int
+    gpus: int
     parts: dict[int, list[str]]
     script: str
 
@@ -47,7 +53,6 @@ def arrays(
     dealt: Sequence[Sequence[Member]],
     wanted: Sequence[int],
     cluster: Cluster,
-    at_once: int,
     sweep: Sequence[str],
     root: Path,
     name: str,
@@ -57,7 +62,6 @@ def arrays(
     Args:
         dealt: all parts.
         wanted: numbers of the parts to play, from 1 on.
-        at_once: episodes of a job at the same time.
         sweep: the words of the sweep's command after `speedrunner sweep`.
         root: the folder of the runs.
         name: name of the list of runs, which the jobs' name contains.
@@ -73,47 +77,37 @@ def arrays(
         )
     alike: dict[tuple[int, int], list[int]] = {}
     for number in wanted:
-        servers = _servers(dealt[number - 1], cluster)
-        alike.setdefault((servers.nodes, servers.gpus), []).append(number)
+        alike.setdefault(_nodes_and_gpus(dealt[number - 1], cluster), []).append(number)
     job_name = "speedrunner-" + re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
     found = []
     for (nodes, gpus), numbers in alike.items():
-        parts = {number: dealt[number - 1] for number in numbers}
-        size = job_size([*parts.values()], at_once)
-        machines = Machines(gpus, cluster.cpus or size.cpus, cluster.memory_gb or size.memory_gb, nodes=nodes)
-        runs = {number: [str(Path(each.path).resolve()) for each in part] for number, part in parts.items()}
-        text = script(cluster, machines, numbers, len(dealt), sweep, root, job_name)
-        found.append(Array(job_name, machines, runs, text))
+        runs = {number: [str(Path(each.path).resolve()) for each in dealt[number - 1]] for number in numbers}
+        asked_for = {
+            "job-name": job_name,
+            "partition": cluster.partition,
+            "account": cluster.account,
+            "nodes": nodes,
+            "ntasks-per-node": 1,
+            "cpus-per-task": cluster.cpus,
+            "mem": f"{cluster.memory_gb}G",
+            "gpus-per-node": gpus or None,
+            "time": cluster.minutes,
+            "array": ",".join(map(str, numbers)),
+        }
+        options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
+        text = script(cluster, options, nodes, len(dealt), sweep, root)
+        found.append(Array(job_name, nodes, gpus, runs, text))
     return found
 
 
 def script(
-    cluster: Cluster,
-    machines: Machines,
-    numbers: Sequence[int],
-    of: int,
-    sweep: Sequence[str],
-    root: Path,
-    name: str,
+    cluster: Cluster, options: Sequence[str], nodes: int, of: int, sweep: Sequence[str], root: Path
 ) -> str:
-    """Return the batch script of an array of jobs, one for each number of a part.
+    """Return the batch script of an array of jobs, each of which plays one of `of` parts.
 
     Raises:
         InvalidConfig: a name in it is not UTF-8.
     """
-    asked_for = {
-        "job-name": name,
-        "partition": cluster.partition,
-        "account": cluster.account,
-        "nodes": machines.nodes,
-        "ntasks-per-node": 1,
-        "cpus-per-task": machines.cpus,
-        "mem": f"{machines.memory_gb}G",
-        "gpus-per-node": machines.gpus or None,
-        "time": cluster.minutes,
-        "array": ",".join(map(str, numbers)),
-    }
-    options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
     own = shlex.join([sys.executable, "-P", "-m", "speedrunner"])  # works from any directory
     program = f"{cluster.container} speedrunner" if cluster.container else own
     environment = jinja2.Environment(
@@ -125,7 +119,7 @@ def script(
         setup=cluster.setup.strip(),
         folder=shlex.quote(str(Path.cwd())),
         scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
-        nodes=machines.nodes,
+        nodes=nodes,
         command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
     )
     try:
@@ -167,10 +161,23 @@ def require_free(runs: Sequence[str], root: Path) -> None:
             )
 
 
-def _servers(part: Sequence[Member], cluster: Cluster) -> Servers:
-    """Return what the servers of a part need. Raises `InvalidConfig` if a job cannot have it."""
+def _models_to_serve(member: Member) -> list[ModelConfig]:
+    """Return the models with servers that a run starts, each once."""
+    return [
+        *{
+            model_config.name: model_config
+            for model_config, options in member.setup.services
+            if model_config.base_url is None and options.url is None
+        }.values()
+    ]
+
+
+def _nodes_and_gpus(part: Sequence[Member], cluster: Cluster) -> tuple[int, int]:
+    """Return the nodes that the servers of a part need, and the GPUs on each node. Runs with different
+    servers follow one another. Raises `InvalidConfig` if a job cannot have it."""
+    nodes, most_gpus = 1, 0
     for member in part:
-        place, started = member.run.place, models_to_serve(member)
+        place, started = member.run.place, _models_to_serve(member)
         gpus = sum(each.gpus_of_a_node for each in started)
         if gpus > cluster.gpus:
             raise InvalidConfig(
@@ -178,12 +185,14 @@ def _servers(part: Sequence[Member], cluster: Cluster) -> Servers:
                 f" {' and '.join(each.name for each in started)}, and the cluster's nodes have"
                 f" {cluster.gpus} (cluster.gpus)"
             )
-        if len(spread := [each.name for each in started if each.nodes > 1]) > 1:
+        if len(spread := [each for each in started if each.nodes > 1]) > 1:
             raise InvalidConfig(
-                f"{place}{' and '.join(spread)} each need several nodes, but a job can have one such"
-                " model: choose a smaller one for the actor or the inducer"
+                f"{place}{' and '.join(each.name for each in spread)} each need several nodes, but a job"
+                " can have one such model: choose a smaller one for the actor or the inducer"
             )
-    return servers_of(part)
+        nodes = max(nodes, *(each.nodes for each in spread), 1)
+        most_gpus = max(most_gpus, gpus)
+    return nodes, most_gpus
 
 
 def _output(root: Path) -> str:

@@ -50,23 +50,9 @@ def test_a_folder_of_runs_is_for_lists(given: list[str], tmp_path: Path) -> None
         subject_of(given, tmp_path)
 
 
-def test_a_file_may_come_first(tmp_path: Path) -> None:
-    file = tmp_path / "runs.yaml"
-    file.write_text("- model: [tiny, tiny-random]\n")
-    assert [model_config.name for model_config in subject_of([str(file)]).model_configs] == [
-        "tiny",
-        "tiny-random",
-    ]
-
-
 def test_the_words_of_submit_will_do() -> None:
     found = subject_of(["model=tiny", "cluster=gpu", "cluster.minutes=60"])
     assert (found.words, [model_config.name for model_config in found.model_configs]) == (
         "model=tiny",
         ["tiny"],
     )
-
-
-def test_what_does_not_exist_is_refused() -> None:
-    with pytest.raises(InvalidConfig, match=r"unknown key `run\.rollout`"):
-        subject_of(["run.rollout=3"])

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import pytest
 
 from speedrunner.experiments.cluster.jobs import JOBS, JobPart, JobStatus, Submitted, job_status, note_jobs
-from speedrunner.store.files import StorageError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 from tests.golden_tables import Golden, table
 from tests.scripted_runs import in_process
@@ -48,12 +46,6 @@ def test_they_wait_or_run_on_a_node(runs: Path) -> None:
     assert second.in_queue
 
 
-def test_this_user_s_queue_is_asked_for_each_job_of_an_array(runs: Path) -> None:
-    given = stand_in(runs.parent, "squeue")
-    job_status(runs)
-    assert {"--me", "--array", "--noheader"} < set(given())
-
-
 def test_one_that_was_requeued_says_how_often(runs: Path) -> None:
     first, _ = queue(runs, "7_1|PENDING||3|BeginTime|")
     assert (first.state, first.restarts, first.reason) == ("pending", 3, "BeginTime")
@@ -80,12 +72,6 @@ def test_where_no_job_was_submitted_slurm_is_not_asked(runs: Path) -> None:
 
 def test_folders_below_are_looked_through_too(runs: Path) -> None:
     assert [job.job for job in queue(runs.parent)] == ["7_1", "7_2"]
-
-
-def test_a_file_that_cannot_be_read_is_named(runs: Path) -> None:
-    (runs / JOBS).write_text("{}\n{}\n")
-    with pytest.raises(StorageError, match=JOBS):
-        job_status(runs)
 
 
 class TestTheCommand:
@@ -119,8 +105,3 @@ class TestTheCommand:
         done = in_process("status", str(runs))
         assert (done.returncode, "secret" in done.stdout) == (0, False)
         assert "job 8_1: no longer in the queue" in done.stdout
-
-    def test_gives_scripts_all_of_it(self, runs: Path) -> None:
-        queue(runs, "7_1|RUNNING|gpu07|0|None|")
-        jobs = json.loads(in_process("status", str(runs), "--json").stdout)["jobs"]
-        assert [(job["job"], job["state"]) for job in jobs] == [("7_1", "running"), ("7_2", "ended")]

@@ -17,16 +17,12 @@ import yaml
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, MODELS
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.experiments.cluster.job_size import job_size
 from speedrunner.experiments.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
-from speedrunner.experiments.grid import grid_of
-from speedrunner.experiments.sweep_members import members
 from speedrunner.workers.sandbox.isolation import find_isolation
 from speedrunner.workers.sandbox.settings import SandboxUnavailable
 from tests.golden_tables import Golden, table
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
-from tests.speedrunner.experiments.kept_forecasts import keep_forecasts
 from tests.stand_in_slurm import last_call, stand_in
 
 pytestmark = pytest.mark.process
@@ -106,17 +102,6 @@ class TestAScript:
     def test_asks_for_the_gpus_of_its_servers(self, model: list[str], gpus: str | None) -> None:
         assert options(printed(*model, *GPU)).get("gpus-per-node") == gpus
 
-    def test_asks_for_the_cores_and_the_memory_of_its_runs(self) -> None:
-        size = job_size([members(grid_of(["runs.yaml", "model=tiny"]).runs(), plays_here=False)], 64)
-        asked = options(printed("model=tiny", *CPU))
-        assert (asked["cpus-per-task"], asked["mem"]) == (f"{size.cpus}", f"{size.memory_gb}G")
-        asked = options(printed("model=tiny", "cluster.cpus=3", *CPU))
-        assert (asked["cpus-per-task"], asked["mem"]) == ("3", f"{size.memory_gb}G")
-
-    def test_leaves_out_what_the_site_leaves_open(self) -> None:
-        asked = options(printed("model=tiny", *CPU))
-        assert {"partition", "account", "gpus-per-node"}.isdisjoint(asked)
-
     def test_plays_its_part_with_the_sweep_s_own_words(self) -> None:
         given = ["model=tiny", "run.seed=0,1", "--dir=some where", "--in-flight=8", "--jobs=2"]
         text = printed(*given, *CPU)
@@ -183,18 +168,9 @@ class TestAScript:
         assert error.startswith("error: a part of the model on another node has ended ")
         assert (cancelled, done.returncode) == ("scancel --signal=INT 7_1", 130)
 
-    def test_of_one_node_starts_nothing_else(self) -> None:
-        text = printed("model=tiny", *CPU)
-        assert text.count("\nsrun ") == 1
-        assert "--worker-node" not in text
-
     def test_asks_for_the_nodes_of_the_bundled_model_that_needs_two(self) -> None:
         asked = options(printed("model=llama-3.1-405b-instruct", "cluster.gpus=8", *GPU))
         assert (asked["nodes"], asked["gpus-per-node"]) == ("2", "8")
-
-    def test_writes_nothing(self, folder: Path) -> None:
-        printed("model=tiny", *CPU)
-        assert [file.name for file in folder.iterdir()] == ["runs.yaml"]
 
 
 def test_models_that_need_other_machines_are_arrays_of_their_own() -> None:
@@ -267,37 +243,13 @@ class TestADryRun:
         lines = done.stderr.splitlines()
         assert lines[0] == f"site: {CHECKOUT}/configs/cluster/gpu.yaml, default partition"
         rows = [line.split() for line in lines[1:5]]
-        assert rows[0] == ["job", "runs", "nodes", "CPUs", "GB", "GPUs", "hours", "GPU-hours", "forecast"]
-        assert rows[1] == ["speedrunner-runs", "1", "1", "1", "16", "128", "2", "1.5", "3", "-"]
-        assert rows[3] == ["all", "2", "6", "-"]
-
-    def test_fits_a_narrow_terminal(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("COLUMNS", "60")
-        table = in_process("submit", "runs.yaml", *self.GIVEN).stderr.splitlines()[1:6]
-        assert [line.split()[-1] for line in table[:4]] == ["forecast", "-", "-", "-"]
-        assert "no room for" in table[4]
-        assert all(len(line) <= 60 for line in table)
-
-    def test_uses_a_forecast_of_its_runs(self) -> None:
-        words = ["runs.yaml", "model=qwen3.5-27b-2gpu"]
-        keep_forecasts(members(grid_of(words).runs(), plays_here=False), engine_s=1800.0)
-        lines = in_process("submit", "runs.yaml", *self.GIVEN).stderr.splitlines()
-        assert [line.split()[-1] for line in lines[2:5]] == ["1", "1", "2"]  # half an hour of two GPUs each
-
-    def test_says_what_no_node_can_give(self, folder: Path) -> None:
-        done = in_process("submit", "runs.yaml", "model=tiny", *CPU)
-        assert "warning: the partition was not checked: `sinfo` is not installed here" in done.stderr
-        stand_in(folder, "sinfo", "main*|2|8000|(null)\n")
-        site = ["model=tiny", "cluster.cpus=8", "cluster.memory_gb=32", *CPU]
-        done = in_process("submit", "runs.yaml", *site)
-        assert (
-            "warning: a job asks for 8 CPUs and 32 GB; the largest node of main has 2 CPUs and 7.81 GB. Set"
-            " cluster.cpus=2 cluster.memory_gb=7" in done.stderr
-        )
-        found = json.loads(printed("--json", *site))
-        assert found["cluster"].endswith("cpu.yaml")
-        assert found["arrays"][0]["machines"] == {"nodes": 1, "gpus": 0, "cpus": 8, "memory_gb": 32}
-        assert len(found["warnings"]) == 1
+        assert rows[0] == ["job", "runs", "nodes", "CPUs", "GB", "GPUs", "hours", "GPU-hours"]
+        assert rows[1] == ["speedrunner-runs", "1", "1", "1", "16", "128", "2", "1.5", "3"]
+        assert rows[3] == ["all", "2", "6"]
+        found = json.loads(printed("--json", *self.GIVEN))
+        assert found["cluster"].endswith("gpu.yaml")
+        assert [(each["nodes"], each["gpus"]) for each in found["arrays"]] == [(1, 2)]
+        assert [file.name for file in Path.cwd().iterdir()] == ["runs.yaml"]
 
 
 class TestSubmitting:
@@ -314,22 +266,11 @@ class TestSubmitting:
         noted = json.loads((folder / "out" / JOBS).read_text())
         assert [job["job"] for job in noted["jobs"]] == ["12_1", "12_2"]
 
-    def test_tells_scripts_the_numbers(self, folder: Path) -> None:
-        stand_in(folder, "sbatch", "12\n")
-        jobs = json.loads(printed(*self.GIVEN, "--json"))["jobs"]
-        assert [(job["job"], len(job["runs"])) for job in jobs] == [("12_1", 1), ("12_2", 1)]
-
     def test_is_refused_with_the_reason(self, folder: Path, golden: Golden) -> None:
         reasons = {"no sbatch": refused(*self.GIVEN)}
         stand_in(folder, "sbatch", refuses="invalid partition specified: a100")
         reasons["sbatch refuses"] = refused(*self.GIVEN)
         assert not (folder / "out" / JOBS).exists()
-        shutil.rmtree(folder / "out", ignore_errors=True)
-        stand_in(folder, "sbatch", "12\n")
-        stand_in(folder, "sinfo", "main*|2|8000|(null)\n")
-        size = ("cluster.cpus=8", "cluster.memory_gb=32")
-        reasons["no node is large enough"] = refused(*self.GIVEN, *size)
-        assert not (folder / "out").exists()
         golden("cluster/refused_submissions.txt", table(reasons))
 
     def test_is_refused_while_a_job_has_one_of_the_runs(self, folder: Path) -> None:

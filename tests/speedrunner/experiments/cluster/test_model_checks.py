@@ -17,9 +17,9 @@ from huggingface_hub import constants
 from serving.errors import ServerFailed
 from serving.model_configs import CHECKOUT
 from speedrunner.config.findings import Finding
+from speedrunner.experiments.cluster import model_checks
 from speedrunner.experiments.cluster.cluster_subject import subject_of
-from speedrunner.experiments.cluster.doctor import models
-from speedrunner.experiments.cluster.doctor.models import files, flags, installation, servers
+from speedrunner.experiments.cluster.model_checks import files, flags, installation, servers
 from tests.golden_tables import Golden, table
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
 from tests.stand_in_smi import H100
@@ -83,7 +83,7 @@ class TestFiles:
         tiny = (CHECKOUT / "models/tiny.yaml").read_text()
         found = {"a bundled model": lines_of(files, "model=tiny")}
         with monkeypatch.context() as patch:
-            patch.setattr(models, "model_path", lambda model_config: tmp_path / "none")
+            patch.setattr(model_checks, "model_path", lambda model_config: tmp_path / "none")
             found["a recipe that was never followed"] = lines_of(files)
 
         for name, weights in (("missing", "/nowhere"), ("bare", str(tmp_path / "weights"))):
@@ -116,9 +116,6 @@ class TestFiles:
         given = ["model=qwen3-8b", "model.load_format=dummy"]
         found = the(files, *given)  # whether or not somebody has made the shape's folder already
         assert found.level == "ok" or found.text.endswith("qwen3-8b-shape is created at the first start")
-
-    def test_runs_that_share_a_model_are_told_of_it_once(self) -> None:
-        assert len(list(files(subject_of(["experiment=main", "model=tiny"])))) == 1
 
 
 @pytest.fixture
@@ -169,7 +166,7 @@ class TestFlags:
             asked.extend(lines)
             return {}
 
-        monkeypatch.setattr("speedrunner.experiments.cluster.doctor.models.flag_problems", flag_problems)
+        monkeypatch.setattr("speedrunner.experiments.cluster.model_checks.flag_problems", flag_problems)
         return asked
 
     def test_the_gpu_build_cannot_be_imported_without_a_gpu(
@@ -194,7 +191,7 @@ class TestFlags:
         def flag_problems(lines: dict[str, list[str]]) -> dict[str, list[str]]:
             raise ServerFailed("vLLM cannot be imported: ImportError: libcudart.so.13")
 
-        monkeypatch.setattr("speedrunner.experiments.cluster.doctor.models.flag_problems", flag_problems)
+        monkeypatch.setattr("speedrunner.experiments.cluster.model_checks.flag_problems", flag_problems)
         stamp("gpu")
         smi(H100)
         found = the(flags, "model=qwen3.5-27b")

@@ -1,1 +1,0 @@
-"""Checks whether a machine can play a configuration. Each check says what to do."""

@@ -1,0 +1,265 @@
+"""All checks of a machine but those of models, each with what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from serving.engine.toolkit import Toolkit, find_toolkit
+from speedrunner.config.findings import Finding, ok, warning
+from speedrunner.experiments.cluster import doctor
+from speedrunner.experiments.cluster.cluster_subject import Subject, subject_of
+from speedrunner.experiments.cluster.doctor import environments, examine, gpus, sandboxes
+from tests.bad_gpus import BAD_GPUS
+from tests.golden_tables import Golden, table
+from tests.processes import in_namespaces
+from tests.stand_in_smi import A100, H100, SECOND
+
+LOOK = """
+from speedrunner.experiments.cluster.doctor import sandboxes
+from speedrunner.experiments.cluster.cluster_subject import subject_of
+
+(found,) = sandboxes(subject_of([]))
+print(found.level, found.text, found.remedy, sep="\\n")
+"""
+
+
+def good(subject: Subject) -> Iterator[Finding]:
+    yield ok("good", "as it should be")
+
+
+def doubtful(subject: Subject) -> Iterator[Finding]:
+    yield warning("doubtful", "perhaps", "look again")
+
+
+def broken(subject: Subject) -> Iterator[Finding]:
+    yield ok("broken", "so far")
+    raise RuntimeError("what\nnobody expects")
+
+
+def test_warnings_never_fail() -> None:
+    said: list[Finding] = []
+    found = examine(subject_of([]), print, said.append, {"good": good, "doubtful": doubtful})
+    assert found.passed
+    assert found.findings == said
+    assert found.summary() == f"{found.subject}: 1 ok, 1 warning"
+
+
+def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
+    found = examine(subject_of([]), print, lambda each: None, {"broken": broken, "good": good})
+    assert not found.passed
+    assert [each.level for each in found.findings] == ["ok", "failed", "ok"]
+    line, remedy = found.findings[1].lines()
+    assert line == "FAILED       broken: could not be checked: RuntimeError: what nobody expects"
+    assert "report this line" in remedy
+
+
+class TestEnvironments:
+    """Each is opened."""
+
+    @pytest.mark.process
+    def test_java_runs_scienceworld(self) -> None:
+        (found,) = environments(subject_of(["env=scienceworld", "env.family=3"]))
+        assert found.level == "ok"
+        assert " opens (" in found.text
+
+    @pytest.mark.process
+    def test_another_java_that_is_none(self) -> None:
+        (found,) = environments(subject_of(["env=scienceworld", "env.java=/nowhere/java"]))
+        assert found.level == "failed"
+        assert found.text.startswith(
+            "no Java runtime at '/nowhere/java' (No such file or directory); install"
+        )
+        assert found.remedy.startswith("correct env.java, or remove it")
+
+    def test_each_of_a_list_is_opened_once(self) -> None:
+        runs = ["experiment=main", "scale=smoke", "env=babyai"]
+        assert [each.name for each in environments(subject_of(runs))] == ["environment babyai"]
+
+
+@pytest.mark.process
+class TestSandboxes:
+    """Each kind is started."""
+
+    def test_one_that_starts_is_told_with_its_strength(self) -> None:
+        (found,) = sandboxes(subject_of([]))
+        assert found.level == "ok"
+        assert "no network" in found.text
+
+    def test_limits_alone_are_a_warning(self) -> None:
+        (found,) = sandboxes(subject_of(["sandbox=rlimits"]))
+        assert found.level == "warning"
+        assert found.text.startswith("it isolates nothing: ")
+
+    def test_a_system_without_user_namespaces_is_told_with_what_to_ask_for(self) -> None:
+        look = shlex.join([sys.executable, "-c", LOOK])
+        closed = "echo 0 > /proc/sys/user/max_user_namespaces"
+        level, text, remedy = in_namespaces(f"{closed}; {look}").splitlines()
+        assert level == "failed"
+        assert "exceeded" in text
+        assert "ask the administrators to set the sysctl user.max_user_namespaces to 15000" in text
+        assert remedy.startswith("see docs/troubleshooting.md")
+
+
+Smi = Callable[..., None]
+
+
+COMPLETE = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
+
+
+@pytest.fixture
+def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A complete toolkit: this machine may have none."""
+    monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda environment: COMPLETE)
+
+
+def found_gpus(*given: str) -> list[tuple[str, str, str, str]]:
+    return [(each.level, each.name, each.text, each.remedy) for each in gpus(subject_of(given))]
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_each_bad_input_is_one_finding_with_its_remedy(
+    smi: Smi, monkeypatch: pytest.MonkeyPatch, golden: Golden
+) -> None:
+    lines = {}
+    for bad in BAD_GPUS:
+        with monkeypatch.context() as patch:
+            bad.set_up(smi, patch)
+            if "CUDA_HOME" in bad.environment:
+                patch.setattr("serving.gpu_check.find_toolkit", find_toolkit)
+            findings = [*gpus(subject_of([f"model={bad.model}"]))]
+        told = {re.sub(" +", " ", " ".join(each.lines())): each.level for each in findings}
+        own = [line for line in told if bad.concerns(line)]
+        assert any(told[line] == "failed" for line in own) == bad.fatal
+        lines[bad.name] = "\n".join(own)
+    golden("doctor/found_gpus.txt", table(lines))
+
+
+def test_a_model_on_the_cpu_needs_none() -> None:
+    assert found_gpus("model=tiny") == [("ok", "GPU", "none is needed", "")]
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_one_that_fits_is_ok(smi: Smi) -> None:
+    smi(H100)
+    assert found_gpus("model=qwen3.5-27b") == [
+        ("ok", "GPU", "1 needed; here: NVIDIA H100 80GB HBM3 (80 GiB); driver 580.65.06", ""),
+        ("ok", "CUDA toolkit", "it compiles a kernel", ""),
+    ]
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_replicas_take_their_own(smi: Smi) -> None:
+    smi(H100, SECOND)
+    assert found_gpus("model=qwen3.5-27b", "model.replicas=2")[0][0] == "ok"
+    level, _, text, remedy = found_gpus("model=qwen3.5-27b-2gpu", "model.replicas=2")[0]
+    assert (level, text) == ("failed", "4 GPUs needed, and 2 can be used: the machine has 2")
+    assert remedy.startswith("srun --gres=gpu:4 ")
+
+
+@pytest.mark.usefixtures("toolkit")
+@pytest.mark.parametrize("chosen", ["1", "GPU-b"])
+def test_those_that_slurm_has_not_given_do_not_count(
+    smi: Smi, monkeypatch: pytest.MonkeyPatch, chosen: str
+) -> None:
+    smi(A100.replace("2, ", "0, "), SECOND)
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
+    assert found_gpus("model=qwen3.5-27b")[0][2].startswith("1 needed; here: NVIDIA H100 80GB HBM3 (80 GiB);")
+    level, _, text, _ = found_gpus("model=qwen3.5-27b-2gpu")[0]
+    assert level == "failed"
+    assert text == f"2 GPUs needed, and 1 can be used: the machine has 2, CUDA_VISIBLE_DEVICES={chosen}"
+
+
+@pytest.mark.usefixtures("toolkit")
+def test_a_problem_of_several_runs_is_reported_once(smi: Smi) -> None:
+    smi(H100.replace("580.65.06", "535.183.01"))
+    told = found_gpus("experiment=main", "model=qwen3.5-27b")
+    assert [text for _, _, text, _ in told].count(
+        "the driver is 535.183.01, and the engine's CUDA 13 needs 580 or newer"
+    ) == 1
+
+
+def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    (told,) = doctor.memory(subject_of(["env=babyai", "run.in_flight=1"]))
+    assert told.level == "ok"
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "2000")  # MiB
+    (told,) = doctor.memory(subject_of(["env=scienceworld", "run.in_flight=16"]))
+    assert told.level == "failed"
+    assert told.text == "16 episodes of scienceworld take 9,120 MB, but 2,097 MB are free"
+    assert told.remedy.startswith("run.in_flight=3, ")
+
+
+class TestSlurm:
+    @pytest.mark.process
+    def test_a_job_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SLURM_JOB_ID", "4711")
+        monkeypatch.setenv("SLURMD_NODENAME", "gpu07")
+        now = 1_800_000_000
+        clock = SimpleNamespace(time=lambda: now, sleep=lambda seconds: None)
+        monkeypatch.setattr("speedrunner.config.slurm.time", clock)
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(now + 3630))
+        (told,) = doctor.slurm(subject_of([]))
+        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, 60 min left for work")
+        monkeypatch.delenv("SLURM_JOB_END_TIME")
+        monkeypatch.setenv("PATH", "/nowhere")
+        (told,) = doctor.slurm(subject_of([]))
+        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known time limit")
+
+    def test_a_login_node_is_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        assert list(doctor.slurm(subject_of([]))) == []
+        (tmp_path / "squeue").touch(mode=0o755)
+        (told,) = doctor.slurm(subject_of(["model=qwen3.5-27b-2gpu"]))
+        assert told.level == "warning"
+        assert told.remedy == "srun --gres=gpu:2 speedrunner doctor model=qwen3.5-27b-2gpu"
+
+
+def run_folder(path: Path | str) -> dict[str, Finding]:
+    return {each.name.split()[0]: each for each in doctor.run_folders(subject_of([f"run.dir={path}/one"]))}
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    """A folder that nobody may enter; nor may the superuser, who is somebody else meanwhile."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        os.seteuid(own)
+        folder.chmod(0o700)
+
+
+class TestRunFolders:
+    def test_one_that_can_be_written_is_left_as_it_was(self, tmp_path: Path) -> None:
+        found = run_folder(tmp_path)
+        assert [each.level for each in found.values()] == ["ok"]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_one_that_cannot_be_written(self) -> None:
+        found = run_folder("/proc/runs")["folder"]
+        assert found.level == "failed"
+        assert found.text.startswith("cannot be written (")
+
+    def test_one_below_what_is_closed(self, closed: Path) -> None:
+        found = run_folder(closed / "runs")["folder"]
+        assert (found.level, found.text) == ("failed", "cannot be written (Permission denied)")
+
+    def test_a_run_of_another_format_cannot_be_resumed(self, tmp_path: Path) -> None:
+        (tmp_path / "one").mkdir()
+        (tmp_path / "one/config.yaml").write_text("{}")
+        (tmp_path / "one/state.json").write_text('{"format": 1}')
+        found = run_folder(tmp_path)
+        assert {name: each.level for name, each in found.items()} == {"run": "failed", "folder": "ok"}
+        assert "state.json has format 1, but this version of SpeedRunner reads" in found["run"].text
