@@ -34,9 +34,9 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.own_notes import OwnNotes
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
+from speedrunner.methods.training_costs import TrainingCost
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
-from speedrunner.results.training_costs import TrainingCost
 from speedrunner.runs.direct import LocalModel
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels

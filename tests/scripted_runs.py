@@ -34,7 +34,7 @@ from serving.usage import Usage
 from speedrunner.cli import output
 from speedrunner.cli.app import main
 from speedrunner.config.compose import compose
-from speedrunner.data import Run, load
+from speedrunner.results import Run, load
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up

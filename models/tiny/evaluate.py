@@ -19,7 +19,7 @@ import msgspec
 
 from models.tiny import card
 from models.tiny.training_corpus import Damaged
-from speedrunner.data import load
+from speedrunner.results import load
 
 COMMAND = (
     *("run", "env=babyai", "method=speedrunner", "model=tiny", "run.rollouts=200", "run.sleep_every=200"),

@@ -9,8 +9,8 @@ from envs.babyai import BabyAI
 from models.tiny.actor_examples import Example, Written
 from models.tiny.teachers.recorded_sleeps import UNFINISHED
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.data import load
 from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
+from speedrunner.results import load
 
 
 def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:

@@ -21,7 +21,7 @@ from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.methods.resumed_agent import ResumedAgent
-from speedrunner.results.training_costs import TrainingCost
+from speedrunner.methods.training_costs import TrainingCost
 from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory, Turn

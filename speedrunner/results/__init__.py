@@ -1,1 +1,9 @@
-"""Results of runs as data frames: tokens, costs, checkpoints, statistics, tables, and the paper's numbers."""
+"""Results of runs as data frames: tokens, costs, checkpoints, statistics, tables, and the paper's numbers.
+
+For analyses, `load("runs/demo")` opens one run and `load_all("runs/paper")` all runs in a folder.
+docs/data.md lists their tables and columns, and has examples.
+"""
+
+from speedrunner.results.loading import Run, Runs, TableName, load, load_all
+
+__all__ = ["Run", "Runs", "TableName", "load", "load_all"]

@@ -5,7 +5,7 @@ Every displayed sum of tokens and money comes from here. Each row is priced with
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -199,17 +199,6 @@ def ledger(run: RunData) -> list[LedgerRow]:
         why = "; ".join(run.left_out or []) or "is requests.jsonl missing?"
         raise RunDirectoryError(f"{run.path} has episodes but no ledger: {why}")
     return run.requests
-
-
-def spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:
-    """Return the cost of requests in USD; a request with unknown usage costs its maximum.
-
-    Args:
-        prices: by model. A model without prices (its model config was renamed) costs as much as the most
-            expensive one.
-    """
-    dearest = max(prices.values(), key=lambda list_: list_.output)
-    return sum(prices.get(row.model, dearest).cost(row.usage or row.at_most or Usage()) for row in rows)
 
 
 def token_line(rows: Iterable[LedgerRow]) -> Line:

@@ -1,11 +1,11 @@
-"""Token budget of a run's training."""
+"""What a run has spent: the token budget of its training, and USD."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from serving.meter import LedgerRow
-from serving.usage import Usage
+from serving.usage import Prices, Usage
 from speedrunner.store.labels import Labels
 
 
@@ -34,3 +34,14 @@ class TokenBudget:
     def is_spent(self) -> bool:
         """Return whether the budget is spent, which ends training."""
         return self.tokens is not None and self.spent >= self.tokens
+
+
+def spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:
+    """Return the cost of requests in USD; a request with unknown usage costs its maximum.
+
+    Args:
+        prices: by model. A model without prices (its model config was renamed) costs as much as the most
+            expensive one.
+    """
+    dearest = max(prices.values(), key=lambda list_: list_.output)
+    return sum(prices.get(row.model, dearest).cost(row.usage or row.at_most or Usage()) for row in rows)

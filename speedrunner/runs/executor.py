@@ -19,7 +19,7 @@ from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, ignore_turn, play_episode
 from speedrunner.methods.method_base import Method, SleepTools, check_returned
 from speedrunner.methods.resumed_agent import ChangedSleep
-from speedrunner.results.training_costs import training_costs
+from speedrunner.methods.training_costs import training_costs
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain, TimeIsUp
 from speedrunner.runs.due import Due, trained_tasks

@@ -19,8 +19,7 @@ from serving.probes.start_check import StartCheck
 from serving.reconciliation import Reconciliation
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
-from speedrunner.results.ledger import spent_usd
-from speedrunner.runs.budget import TokenBudget
+from speedrunner.runs.budget import TokenBudget, spent_usd
 from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
 from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.drain import Drain
@@ -28,11 +27,11 @@ from speedrunner.runs.due import Due, unfinished_steps
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.identity import accept_changes, identity
+from speedrunner.runs.metrics import require_trackers, track
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.stored_policy import find_policy, first_policy
-from speedrunner.runs.tracker_curves import curves, require
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
@@ -237,7 +236,7 @@ class OpenRun:
                 share=share or FairShare(),
             )
             end = directory.state.training_end
-            with curves(setup.config, directory, self.progress.say) as executor.finished:
+            with track(setup.config, directory, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
                 if (new_end := directory.state.training_end) != end:
                     await executor.execute(unfinished_steps(setup.plan(new_end), directory.read()))
@@ -277,7 +276,7 @@ async def open_run(
             yield None
             return
         check_keys(setup.services)
-        require(setup.config.logging)
+        require_trackers(setup.config.logging)
         _claim(directory, setup, initial)
         directory.keep_reading()
         # Reads the ledger, so a damaged one is reported before a server starts.

@@ -2,7 +2,7 @@
 
     stored_run.RunFiles   the layout of a run        ┐
     episode_file          finds and reads episodes   ├─ RunData ── history.History, for methods
-    records               typed records              ┘      └───── speedrunner.data.Run, for notebooks
+    records               typed records              ┘      └───── results.loading.Run, for notebooks
 
 Reading takes no lock and works while a run is played; unfinished records are left out.
 """

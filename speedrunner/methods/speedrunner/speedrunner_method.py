@@ -46,7 +46,7 @@ from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.own_notes import CHARS as NOTES_CHARS
 from speedrunner.methods.speedrunner.own_notes import OwnNotes
 from speedrunner.methods.speedrunner.shown_episodes import ShownEpisodes, select_episodes
-from speedrunner.results.training_costs import TrainingCost
+from speedrunner.methods.training_costs import TrainingCost
 
 READING_SHARE = 0.5
 """Share of the model's context for trajectories if there is no code interpreter."""

@@ -8,7 +8,7 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Prices, Usage
-from speedrunner.results.ledger import IDLE, Classes, RunCosts, run_costs, spent_usd
+from speedrunner.results.ledger import IDLE, Classes, RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.stored_run import sleep_key
 from tests.scripted_runs import ScriptedRun
@@ -129,11 +129,3 @@ def test_of_a_real_run_the_ledger_s_episodes_are_those_of_the_records(learnt: Sc
     assert {key: line.useful for key, line in costs.episodes.items()} == {
         key: Classes.of(usage) for key, usage in recorded.items()
     }
-
-
-def test_what_is_spent_counts_what_was_not_told_at_its_worst() -> None:
-    rows = [row(1.0, Usage(100, 50, 1)), row(2.0, None, at_most=Usage(100, 0, 9)), row(3.0, None)]
-    assert spent_usd(rows, {"m": LIST}) == pytest.approx((50 + 5 + 10 + 100 + 90) / 1e6)
-    dear = Prices(100.0, 100.0, 100.0)
-    renamed = [row(1.0, Usage(1, 0, 0), model="m before")]
-    assert spent_usd(renamed, {"m": LIST, "large": dear}) == pytest.approx(100 / 1e6)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from serving.meter import LedgerRow
-from serving.usage import Usage
+from serving.usage import Prices, Usage
 from speedrunner.config.schema import RunConfig
-from speedrunner.runs.budget import TokenBudget
+from speedrunner.runs.budget import TokenBudget, spent_usd
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, plan_run
 from speedrunner.store.records import Termination, TrainingEnd
 from tests.scripted_engine import Answer, Request, call, refuse, say
@@ -141,3 +141,11 @@ class TestARun:
         await run.play("run.retry_faults=true")
         assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
         assert {row.checkpoint for row in run.data.episodes if row.episode in faults} != {0}
+
+
+def test_usd_of_unknown_tokens_and_models_are_the_maximum() -> None:
+    prices = {"tiny-random": Prices(uncached=1.0, cached=0.1, output=10.0)}
+    rows = [row("train", Usage(100, 50, 1)), row("train", None, Usage(100, 0, 9)), row("train", None)]
+    assert spent_usd(rows, prices) == pytest.approx((50 + 5 + 10 + 100 + 90) / 1e6)
+    renamed = {"tiny": prices["tiny-random"], "large": Prices(100.0, 100.0, 100.0)}
+    assert spent_usd([row("train", Usage(1, 0, 0))], renamed) == pytest.approx(100 / 1e6)

@@ -9,10 +9,10 @@ from typing import get_args
 
 import pytest
 
-from speedrunner.data import Table
-from speedrunner.data import load as load_frames
 from speedrunner.experiments.forecast import read_measurements
 from speedrunner.export.conversations import check
+from speedrunner.results import TableName
+from speedrunner.results import load as load_frames
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
@@ -57,8 +57,8 @@ def test_a_method_reads_its_history() -> None:
     assert [record.sleep for record in history.sleeps(2)] == [1]
 
 
-@pytest.mark.parametrize("table", get_args(Table))
-def test_each_data_frame_has_rows(table: Table) -> None:
+@pytest.mark.parametrize("table", get_args(TableName))
+def test_each_data_frame_has_rows(table: TableName) -> None:
     assert len(load_frames(STORED).frame(table)) > 0
 
 

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from speedrunner.methods.speedrunner.speedrunner_method import COSTS_SHOWN, dearest
-from speedrunner.results.training_costs import TrainingCost
+from speedrunner.methods.training_costs import TrainingCost
 from tests.scripted_runs import LEARN, Runs, ScriptedRun, check_whole, script, walker
 
 

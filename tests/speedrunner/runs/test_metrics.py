@@ -5,17 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import pandas
 import pytest
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config import optional as optional_packages
-from speedrunner.results.checkpoints import LIMITS
-from speedrunner.results.conditions import group_runs
 from speedrunner.results.run_result import read_result
-from speedrunner.results.tables import COUNTS, MEASURES, TRAINING, make_tables
-from speedrunner.runs import tracker_curves
+from speedrunner.runs import metrics
 from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import (
@@ -66,23 +62,21 @@ def scalars(run: RunData) -> dict[str, dict[int, float]]:
 @pytest.mark.slow
 def test_tensorboard_reads_the_values_of_the_tables(run: RunData) -> None:
     found = scalars(run)
-    conditions, _ = group_runs([read_result(run.path, None)])
-    tables = {
-        table.name: pandas.DataFrame(table.rows, columns=table.columns)
-        for table in make_tables(conditions, prices="", corrected=True)
-    }
-    seeds = tables["seeds"].set_index("checkpoint")
-    for name in (*COUNTS, *LIMITS, *MEASURES, *TRAINING):
-        known = seeds[name].dropna().astype(float).to_dict()
-        assert found.get(f"test/{name}", {}) == pytest.approx(known, rel=1e-6), name
-    assert found["test/cost_usd"][4] > 0
-    sleeps = tables["sleeps"]
-    for name in ("accepted", "refused", "llm_calls", "output", "usd", "prefix_after"):
-        assert list(found[f"sleep/{name}"].values()) == pytest.approx(sleeps[name].tolist(), rel=1e-6), name
+    result = read_result(run.path, None)
+    columns = ("score", "llm_calls", "actions", "repeated_calls", "uncached", "cached", "output", "limited")
+    for name in (*columns, "episodes", "unscored"):
+        known = result.checkpoints[name].astype(float).to_dict()
+        assert found[f"test/{name}"] == pytest.approx(known, rel=1e-6), name
+    usd = result.checkpoints["actor_usd"].to_dict()
+    assert found["test/usd"] == pytest.approx(usd, rel=1e-6)
+    assert usd[4] > 0
+    for name in ("accepted", "refused", "llm_calls", "output", "usd", "prefix_after", "prefix_invalidated"):
+        values = list(found[f"sleep/{name}"].values())
+        assert values == pytest.approx(result.sleeps[name].tolist(), rel=1e-6), name
     assert found["sleep/skills"] == {2: 1.0, 4: 1.0}
-    rows = [row for row in run.episodes if row.phase == "train" and row.checkpoint == 0]
-    mean = sum(row.usage.completion for row in rows) / len(rows)
-    assert found["train/output"][2] == pytest.approx(mean, abs=0.01)
+    first = result.episodes[(result.episodes["phase"] == "train") & (result.episodes["checkpoint"] == 0)]
+    for name in ("score", "output", "usd", "skill_calls"):
+        assert found[f"train/{name}"][2] == pytest.approx(first[name].mean(), rel=1e-6), name
 
 
 @pytest.mark.slow
@@ -90,7 +84,7 @@ def test_wandb_has_an_offline_run_with_the_configuration(run: RunData) -> None:
     (folder,) = (run.path / "wandb").glob("offline-run-*")
     (file,) = folder.glob("*.wandb")
     content = file.read_bytes()
-    for words in (b"test/score", b"test/cost_usd", b"sleep/skills", b"rollouts", b"come from a script"):
+    for words in (b"test/score", b"test/usd", b"sleep/skills", b"rollouts", b"come from a script"):
         assert words in content
 
 
@@ -103,7 +97,7 @@ def test_one_that_fails_is_told_once_and_the_run_goes_on(
     def full(*_: object) -> None:
         raise OSError("disk full")
 
-    monkeypatch.setattr(tracker_curves.TensorBoard, "log", full)
+    monkeypatch.setattr(metrics.TensorBoard, "log", full)
     with ScriptedEngine(tiny_tokenizer, script(walker)) as engine:
         played = ScriptedRun(tmp_path, roomy(tiny_model_config), engine)
         settings = ("method=react", "run.rollouts=0", "logging=tensorboard", f"run.dir={tmp_path / 'run'}")

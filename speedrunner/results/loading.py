@@ -1,7 +1,4 @@
-"""Runs as data frames, for notebooks: `load("runs/demo")` for one, `load_all("runs/paper")` for a folder's.
-
-docs/data.md lists the tables and their columns, and has examples.
-"""
+"""Load runs as data frames; `speedrunner.results` exports `load` and `load_all` for analyses."""
 
 from __future__ import annotations
 
@@ -14,58 +11,22 @@ from speedrunner.config.names import condition_name
 from speedrunner.results.checkpoints import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book
+from speedrunner.results.record_frames import frame_records
 from speedrunner.store.discovery import runs_below
-from speedrunner.store.files import StorageError
-from speedrunner.store.records import (
-    AgentRecord,
-    CallNode,
-    Edit,
-    EpisodeRow,
-    Message,
-    Policy,
-    Process,
-    Skill,
-    SleepRecord,
-    Termination,
-    Trajectory,
-    Turn,
-)
 from speedrunner.store.run_data import RunData, open_as
 from speedrunner.store.stored_run import RunDirectoryError
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = [
-    "AgentRecord",
-    "CallNode",
-    "Edit",
-    "EpisodeRow",
-    "Message",
-    "Policy",
-    "Process",
-    "Run",
-    "RunData",
-    "Runs",
-    "Skill",
-    "SleepRecord",
-    "StorageError",
-    "Table",
-    "Termination",
-    "Trajectory",
-    "Turn",
-    "load",
-    "load_all",
-]
-
-Table = Literal["episodes", "sleeps", "requests", "turns", "calls", "skills"]
+TableName = Literal["episodes", "sleeps", "requests", "turns", "calls", "skills"]
 """The tables of a run."""
 
 
 class Run(RunData):
     """One run with its tables. `RunData` has the records behind them."""
 
-    def frame(self, table: Table, prices: str | None = None) -> pandas.DataFrame:
+    def frame(self, table: TableName, prices: str | None = None) -> pandas.DataFrame:
         """Return a table as a flat data frame; docs/data.md lists the tables and their columns.
 
         Args:
@@ -80,10 +41,8 @@ class Run(RunData):
             return _flatten_tasks(frame_episodes(self.episodes, self._price_ledger(prices)))
         if table == "sleeps":
             return frame_sleeps(self, self._price_ledger(prices))
-        if table not in get_args(Table):
-            raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(Table))}")
-        from speedrunner.store.frames import frame_records  # imports pandas
-
+        if table not in get_args(TableName):
+            raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(TableName))}")
         unpriced = table in ("calls", "skills")
         book = PriceBook(OWN, {}) if unpriced else self._find_prices(prices)
         return frame_records(self, table, book.by_tokens)
@@ -111,7 +70,7 @@ class Runs:
     def __init__(self, runs: Sequence[Run]) -> None:
         self.runs = list(runs)
 
-    def frame(self, table: Table, prices: str | None = None) -> pandas.DataFrame:
+    def frame(self, table: TableName, prices: str | None = None) -> pandas.DataFrame:
         """Return a table of all runs. The first columns are `run` (the folder's path), `env`, `method`,
         `model_config` (the models'; all three as in folder names) and `seed`.
 

@@ -10,7 +10,7 @@ import pytest
 
 from serving.usage import Usage
 from speedrunner.results.checkpoints import frame_episodes
-from speedrunner.store.frames import RecordTable, frame_records
+from speedrunner.results.record_frames import RecordTable, frame_records
 from speedrunner.store.records import CallNode, Policy, Turn
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory

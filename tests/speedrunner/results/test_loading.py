@@ -14,16 +14,17 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.data import Policy, Table, load, load_all
+from speedrunner.results import TableName, load, load_all
 from speedrunner.results.pricing import price_list
 from speedrunner.results.run_result import read_result
+from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
-TABLES: tuple[Table, ...] = get_args(Table)
-PRICED: tuple[Table, ...] = ("episodes", "sleeps", "requests", "turns")
+TABLES: tuple[TableName, ...] = get_args(TableName)
+PRICED: tuple[TableName, ...] = ("episodes", "sleeps", "requests", "turns")
 
 
 @pytest.fixture
@@ -37,7 +38,7 @@ def empty(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("table", TABLES)
 def test_an_empty_run_has_the_columns_of_a_full_one_and_their_types(
-    learnt: ScriptedRun, empty: Path, table: Table
+    learnt: ScriptedRun, empty: Path, table: TableName
 ) -> None:
     full, none = learnt.data.frame(table), load(empty).frame(table)
     assert len(full) > 0
@@ -148,7 +149,7 @@ def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
 
 @pytest.mark.process
 @pytest.mark.parametrize("table", TABLES)
-def test_every_table_is_there_for_all_runs(folder: Path, table: Table) -> None:
+def test_every_table_is_there_for_all_runs(folder: Path, table: TableName) -> None:
     found = load_all(folder).frame(table)
     assert set(found.method) >= {"speedrunner"}
 

@@ -9,7 +9,7 @@ import msgspec
 from serving.model_configs import load_model_config
 from serving.usage import Usage
 from speedrunner.library.library import Library
-from speedrunner.results.training_costs import PRICES, TrainingCost, training_costs
+from speedrunner.methods.training_costs import PRICES, TrainingCost, training_costs
 from speedrunner.store.records import Turn
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
