@@ -26,7 +26,7 @@ from models.tiny.teachers import recorded_sleeps
 from models.tiny.training_corpus import Damaged, Examples, check_file
 from models.tiny.training_recipe import Recipe
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.store.files import StorageError
+from speedrunner.results import StorageError
 from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.sandbox.settings import SandboxError
 

@@ -24,9 +24,9 @@ from serving.model import Messages
 from serving.tokens.tools import checked_call
 from speedrunner.config.compose import compose
 from speedrunner.methods import Task, ToolSpec
+from speedrunner.results import RunData
 from speedrunner.runs.direct import LocalModel, play_with
 from speedrunner.runs.setup import set_up
-from speedrunner.store.run_data import RunData
 
 UNFINISHED = ".unfinished"
 """Suffix of the folder of a run that is being recorded."""
