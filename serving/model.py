@@ -41,8 +41,7 @@ class Model:
         note_tools: called with the labels and the tools of each conversation that is opened.
 
     Raises:
-        InvalidModelConfig: the model config's API needs a tool format or a tokenizer that is missing, or its
-            chat template keeps reasoning that a role wants left out.
+        InvalidModelConfig: the model config's API needs a tool format or a tokenizer that is missing.
     """
 
     def __init__(
@@ -71,8 +70,6 @@ class Model:
                     f"model {model_config.name!r}: the completions API needs tool_format and a tokenizer"
                 )
             self._format = FORMATS[model_config.tool_format]
-            if not all(model_config.role(name).keep_thinking for name in ("actor", "inducer")):
-                _ = tokenizer.past_turn  # reports a template that does not define it before the first episode
 
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -21,14 +22,12 @@ NOT_SERVED = ("tried", "caveat", "prices")
 """Fields of a model config that the server never sees."""
 
 
-class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class Role(msgspec.Struct, frozen=True, kw_only=True):
     """How one role (actor, inducer) samples, and how much it may write.
 
     Attributes:
         string_tokens: longest string argument of a tool call, in tokens; the call's grammar enforces it.
         thinking_tokens: budget of the thinking region, in tokens; 0 turns thinking off.
-        keep_thinking: whether prompts contain the reasoning of earlier turns; `false` needs a chat template
-            that leaves it out of earlier turns, too.
         temperature: sampling temperature; `None` leaves it to the engine (vLLM: 1.0).
         top_p: nucleus sampling, a share of probability mass; `None` leaves it to the engine (vLLM: 1.0).
         top_k: sample from the k likeliest tokens; `None` leaves it to the engine (vLLM: all).
@@ -38,7 +37,6 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
 
     string_tokens: Positive
     thinking_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
-    keep_thinking: bool = True
     temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
     top_p: Share | None = None
     top_k: Positive | None = None
@@ -50,7 +48,7 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
         return min(most, self.max_calls or most)
 
 
-class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Roles(msgspec.Struct, frozen=True):
     """The roles that a model config sets; every other role (curriculum, critic, ...) uses the inducer's."""
 
     actor: Role
@@ -68,6 +66,10 @@ class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     flags: dict[str, bool | int | float | str | dict[str, Any]] = {}
     env: dict[str, str | int] = {}
+
+    def environment(self) -> dict[str, str]:
+        """Return this process's environment variables with those of `env`."""
+        return {**os.environ, **{name: str(value) for name, value in self.env.items()}}
 
     def arguments(self) -> list[str]:
         """Return `flags` as arguments of a command line."""

@@ -92,8 +92,6 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
         yield f"thinking_tokens must be 0 with `api: {model_config.api}`, which has no thinking budget"
     elif role.thinking_tokens and model_config.thinking == "none":
         yield "thinking_tokens must be 0 with `thinking: none`"
-    if not role.keep_thinking and not role.thinking_tokens:
-        yield "keep_thinking: false needs thinking_tokens above 0: there is no reasoning to leave out"
     if not model_config.hosted and role.reasoning_effort is not None:
         yield "reasoning_effort is for hosted models; use thinking_tokens for others"
     if model_config.hosted and model_config.api == "responses":

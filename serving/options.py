@@ -13,7 +13,7 @@ OUTAGE_TIMEOUT_S = 900.0
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
-Check = Literal["once", "always", "never"]
+Check = Literal["once", "never"]
 
 
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -40,8 +40,7 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     hang_timeout_s: Seconds | None = None
     #: Hold conversations back that the prefix cache has no room for.
     admission: bool = True
-    #: Check tool calls and the prefix cache before the first episode: `once` for each server configuration
-    #: that has passed, `always` at each start, or `never`.
+    #: Check tool calls and the prefix cache before the first episode: `once` for each engine, or `never`.
     check: Check = "once"
     #: Record the token ids of all prompts and answers (completions API), for `export --to atif --token-ids`.
     token_ids: bool = False

@@ -126,7 +126,7 @@ class TokenConversation(Conversation):
 
     def tell(self, text: str) -> None:
         """See `Conversation`."""
-        self._prompt.rewind(self.transcript.tell(text))
+        self.transcript.tell(text)
 
     def close(self) -> None:
         """See `Conversation`."""

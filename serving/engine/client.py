@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
-import itertools
 import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -84,14 +83,21 @@ class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(slots=True)
 class _Request(Generic[T]):
-    """The shared state of all tries of one request.
+    """One request, with what its tries so far have shown.
 
     Attributes:
-        prompt_bound: upper bound of its prompt's tokens.
         form: type of the answer, with the fields that it must have.
+        prompt_bound: upper bound of its prompt's tokens.
         replica: see `Engine.complete`.
         look_up: records that it is sent now, if its replica's cache is known.
         lookup: the record of the last try.
+        tries: number of started tries.
+        started: monotonic time of the last one's start.
+        failures: tries that may have cost tokens.
+        outage_s: time that it has waited for an engine that is away.
+        deaths: deaths of the engine while it worked on this request.
+        wait_s: time to wait before the next try.
+        is_outage: whether the engine is away, so that this wait does not count against the answer's limit.
     """
 
     send: Send
@@ -103,6 +109,13 @@ class _Request(Generic[T]):
     look_up: Callable[[], Lookup | None] = lambda: None
     lookup: Lookup | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    tries: int = 0
+    started: float = 0.0
+    failures: int = 0
+    outage_s: float = 0.0
+    deaths: int = 0
+    wait_s: float = 0.0
+    is_outage: bool = False
 
 
 class Engine:
@@ -224,111 +237,90 @@ class Engine:
         return functools.partial(self._client.post, f"{self.endpoint.base_url}/{path}", content, headers)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
-        deaths = failures = 0
-        waited_s = 0.0
-        for number in itertools.count():
-            # A loop, since another request may prolong the wait meanwhile.
-            while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
-                await asyncio.sleep(wait_s)
-            async with contextlib.AsyncExitStack() as turn:
-                if deaths == MOST_DEATHS - 1:
+        """Wait, try and classify the failure, until there is an answer or no hope for one."""
+        while True:
+            await self._wait(request)
+            async with AsyncExitStack() as turn:
+                if request.deaths == MOST_DEATHS - 1:
                     with pause_limit(time.monotonic()):
                         await turn.enter_async_context(self._alone)
-                started = time.monotonic()
-                row = functools.partial(self._record, request, number, started)
                 try:
-                    with self.meter.reservation(request.prompt_bound, request.max_tokens):
-                        answer, usage = await self._try(request)
-                except TryFailed as failure:
-                    row(failure.status, failure.usage, failure)
-                    error = failure
-                except (ContextOverflow, EngineDead, RequestRefused) as refusal:
-                    row("overflow" if isinstance(refusal, ContextOverflow) else "failed", Usage(), refusal)
-                    raise
-                except asyncio.CancelledError as end:
-                    row("aborted", None, end)
-                    raise
-                else:
-                    return EngineResponse(answer, usage, time.monotonic() - started, request.id, row)
-                restarted = False
-                if error.lost and self._recover is not None:
-                    with pause_limit(started):
-                        restarted = await self._recover(started)
-                if restarted:
-                    deaths += error.usage != Usage()  # zero if it was never sent
-                    if deaths == MOST_DEATHS:
-                        text = f"the engine died {deaths} times while it had this request"
-                        raise RequestFailed(f"{text}, most recently: {error}") from error
-                    continue
-            wait_s = self._retry.wait_s(number + 1)
-            # The engine refused the request before any work, or is away: it costs nothing to wait longer.
-            is_outage = error.usage == Usage() and not (error.lost and self._recover)
-            if is_outage:
-                waited_s += error.after_s or wait_s
-                is_over = waited_s > self._retry.outage_s
-            else:
-                failures += 1
-                is_over = error.hung or failures >= self._retry.tries
-            if is_over:
-                # Other requests to a hosted model may still succeed.
-                lost = error.lost and not self._hosted
-                if error.hung or (lost and await self.endpoint.healthy(BUSY_S) is False):
-                    raise EngineDead(
-                        f"the engine at {self.endpoint} is gone: {error}; once it answers, rerun the same"
-                        " command to resume"
-                    ) from error
-                raise RequestFailed(f"a request failed {number + 1} times, most recently: {error}") from error
-            if error.after_s is not None:
-                # The rate limit is the account's: it delays every request, not only this one.
-                self._not_before = max(self._not_before, time.monotonic() + error.after_s)
-            elif is_outage:
-                if waited_s > NEWS_S:
-                    self._note_outage(str(error))
-                with pause_limit(started):
-                    await asyncio.sleep(wait_s)
-            else:
-                await asyncio.sleep(wait_s)
-        raise AssertionError("unreachable: every try returns, raises or is followed by another")
+                    return await self._try(request)
+                except TryFailed as error:
+                    failure, is_restarted = error, False
+                if failure.lost and self._recover is not None:
+                    with pause_limit(request.started):
+                        is_restarted = await self._recover(request.started)
+            await self._classify(request, failure, is_restarted)
 
-    def _record(
-        self,
-        request: _Request[Any],
-        number: int,
-        started: float,
-        status: Status,
-        usage: Usage | None,
-        error: BaseException | None = None,
-        *,
-        thought_cut: bool = False,
-    ) -> None:
-        """Write the ledger row of try `number`, which has just ended."""
-        most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
-        cacheable = None
-        if request.lookup is not None and usage is not None:
-            if usage.prompt:
-                cacheable = request.lookup.cacheable
-            else:
-                request.lookup.refused()
-        self.meter.record(
-            LedgerRow(
-                request=request.id,
-                retry=number,
-                time=time.time(),
-                labels=request.labels,
-                model=self.model,
-                status=status,
-                wasted=error is not None or status == "failed",
-                usage=usage,
-                seconds=round(time.monotonic() - started, 4),
-                error=(str(error) or type(error).__name__) if error else None,
-                cacheable=cacheable,
-                at_most=most if usage is None else None,
-                thought_cut=thought_cut,
-            ),
-            most,
-        )
+    async def _wait(self, request: _Request[Any]) -> None:
+        """Wait as long as the last failure asks for."""
+        if request.wait_s:
+            with pause_limit(request.started) if request.is_outage else nullcontext():
+                await asyncio.sleep(request.wait_s)
+        # A rate limit is the account's: it delays every request, and another one may prolong it meanwhile.
+        while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
+            await asyncio.sleep(wait_s)
 
-    async def _try(self, request: _Request[T]) -> tuple[T, Usage]:
+    async def _try(self, request: _Request[T]) -> EngineResponse[T]:
+        """Send the request once and write the row of a failure. Raises `TryFailed`, and as `complete`."""
+        request.tries += 1
+        request.started = time.monotonic()
+        row = functools.partial(self._record, request, request.tries - 1, request.started)
+        try:
+            with self.meter.reservation(request.prompt_bound, request.max_tokens):
+                answer, usage = await self._exchange(request)
+        except TryFailed as failure:
+            row(failure.status, failure.usage, failure)
+            raise
+        except (ContextOverflow, EngineDead, RequestRefused) as refusal:
+            row("overflow" if isinstance(refusal, ContextOverflow) else "failed", Usage(), refusal)
+            raise
+        except asyncio.CancelledError as end:
+            row("aborted", None, end)
+            raise
+        return EngineResponse(answer, usage, time.monotonic() - request.started, request.id, row)
+
+    async def _classify(self, request: _Request[Any], failure: TryFailed, is_restarted: bool) -> None:
+        """Count a failed try and set the wait before the next one.
+
+        Raises `EngineDead` or `RequestFailed` if there should be no other one.
+        """
+        request.wait_s, request.is_outage = 0.0, False
+        if is_restarted:
+            request.deaths += failure.usage != Usage()  # zero if it was never sent
+            if request.deaths == MOST_DEATHS:
+                text = f"the engine died {MOST_DEATHS} times while it had this request"
+                raise RequestFailed(f"{text}, most recently: {failure}") from failure
+            return
+        wait_s = self._retry.wait_s(request.tries)
+        # The engine refused the request before any work, or is away: it costs nothing to wait longer.
+        request.is_outage = failure.usage == Usage() and not (failure.lost and self._recover)
+        if request.is_outage:
+            request.outage_s += failure.after_s or wait_s
+            is_over = request.outage_s > self._retry.outage_s
+        else:
+            request.failures += 1
+            is_over = failure.hung or request.failures >= self._retry.tries
+        if is_over:
+            # Other requests to a hosted model may still succeed.
+            is_lost = failure.lost and not self._hosted
+            if failure.hung or (is_lost and await self.endpoint.healthy(BUSY_S) is False):
+                raise EngineDead(
+                    f"the engine at {self.endpoint} is gone: {failure}; once it answers, rerun the same"
+                    " command to resume"
+                ) from failure
+            text = f"a request failed {request.tries} times, most recently: {failure}"
+            raise RequestFailed(text) from failure
+        if failure.after_s is not None:
+            self._not_before = max(self._not_before, time.monotonic() + failure.after_s)
+            return
+        request.wait_s = wait_s
+        if request.is_outage and request.outage_s > NEWS_S:
+            self._note_outage(str(failure))
+
+    async def _exchange(self, request: _Request[T]) -> tuple[T, Usage]:
+        """Send the request once and read its answer; `give_up` ends the wait. Raises as `try_once`."""
         waiting = asyncio.timeout(None)
         self._waiting[waiting] = request.replica
         request.lookup = request.look_up()
@@ -344,6 +336,44 @@ class Engine:
             counts = f"{usage.prompt} prompt tokens, but the request has {request.prompt_bound}"
             raise TryFailed(f"the answer to another request: it counts {counts}")
         return answer, usage
+
+    def _record(
+        self,
+        request: _Request[Any],
+        retry: int,
+        started: float,
+        status: Status,
+        usage: Usage | None,
+        error: BaseException | None = None,
+        *,
+        thought_cut: bool = False,
+    ) -> None:
+        """Write the ledger row of a try that has just ended."""
+        most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
+        cacheable = None
+        if request.lookup is not None and usage is not None:
+            if usage.prompt:
+                cacheable = request.lookup.cacheable
+            else:
+                request.lookup.refused()
+        self.meter.record(
+            LedgerRow(
+                request=request.id,
+                retry=retry,
+                time=time.time(),
+                labels=request.labels,
+                model=self.model,
+                status=status,
+                wasted=error is not None or status == "failed",
+                usage=usage,
+                seconds=round(time.monotonic() - started, 4),
+                error=(str(error) or type(error).__name__) if error else None,
+                cacheable=cacheable,
+                at_most=most if usage is None else None,
+                thought_cut=thought_cut,
+            ),
+            most,
+        )
 
 
 async def wait_until_ready(engine: Engine) -> None:

@@ -70,7 +70,7 @@ class IdealCache:
 class Chain:
     """The requests of one conversation, sent one after another.
 
-    Each prompt starts with the previous one, or with the part of it that `rewind` names.
+    Each prompt starts with the previous one.
 
     Attributes:
         links: links of all whole units that were sent.
@@ -85,12 +85,6 @@ class Chain:
         self.links: list[Link] = []
         self.kept = cache.kept
         self.noted = 0
-
-    def rewind(self, length: int) -> None:
-        """Note that the next prompt shares only `length` tokens with the previous one."""
-        units = length // self.cache.unit
-        del self.links[units:]
-        self.noted = min(self.noted, units // self.cache.units_per_block * self.cache.units_per_block)
 
     def send(self, prompt: Sequence[int]) -> Lookup:
         """Record the next request."""

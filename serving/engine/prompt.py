@@ -14,8 +14,7 @@ class Prompt:
     anything twice. A turn of 250,000 tokens costs the client little more than one of 2,000.
 
     Args:
-        ids: the conversation's own list. Between requests it may grow; call `rewind` if something else in it
-            changes.
+        ids: the conversation's own list. Between requests it may only grow.
         cache: counts the requests to the same replica, for the ledger's `cacheable`.
     """
 
@@ -39,14 +38,6 @@ class Prompt:
             self._json += msgspec.json.encode(new)[1:-1]
             self._encoded = len(self.ids)
         return self._json
-
-    def rewind(self, length: int) -> None:
-        """Forget everything about the ids from number `length` on: they have changed."""
-        for _ in range(self._encoded - length):
-            del self._json[max(self._json.rfind(b","), 0) :]
-        self._encoded = min(self._encoded, length)
-        if self._chain is not None:
-            self._chain.rewind(length)
 
     def look_up(self, salt: str = "") -> Lookup | None:
         """Record in the ideal cache that the ids are sent now; see `IdealCache.send`."""

@@ -224,8 +224,7 @@ class VllmServer:
     @cached_property
     def toolkit(self) -> Toolkit | None:
         """The toolkit that compiles the server's CUDA kernels; `None` for a model on the CPU."""
-        own = {name: str(value) for name, value in self.model_config.server.env.items()}
-        return find_toolkit({**os.environ, **own}) if self.model_config.gpus else None
+        return find_toolkit(self.model_config.server.environment()) if self.model_config.gpus else None
 
     def _environment(self) -> dict[str, str]:
         """Return the environment variables of the server's processes that differ from ours, except PATH."""

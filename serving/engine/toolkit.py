@@ -15,6 +15,7 @@ import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import msgspec
@@ -33,13 +34,16 @@ NVCC_S = 120.0
 
 TRIAL = """\
 #include <cuda_runtime_api.h>
+#if CUDART_VERSION != __CUDACC_VER_MAJOR__ * 1000 + __CUDACC_VER_MINOR__ * 10
+#error "nvcc and cuda_runtime_api.h are of different versions of CUDA"
+#endif
 #include <curand.h>
 #include <curand_kernel.h>
 __global__ void fill(int *numbers) { numbers[threadIdx.x] = 1; }
 extern "C" void run(int *numbers) { fill<<<1, 32>>>(numbers); }
 """
 
-WHOLE = "set CUDA_HOME to a complete CUDA toolkit (module load cuda, if your site has it)"
+REMEDY = "set CUDA_HOME to a complete CUDA toolkit (module load cuda, if your site has it)"
 
 
 class Problem(msgspec.Struct, frozen=True):
@@ -88,27 +92,33 @@ def find_toolkit(environment: Mapping[str, str] | None = None) -> Toolkit:
     """Find the CUDA toolkit that a server would use, and what it lacks.
 
     Takes `CUDA_HOME` or `CUDA_PATH` if one is set, as FlashInfer does. Otherwise it takes the best of the
-    nvcc on the PATH, /usr/local/cuda, and the nvcc among the environment's Python packages.
+    nvcc on the PATH, /usr/local/cuda, and the nvcc among the environment's Python packages. A second call
+    with the same environment compiles nothing.
 
     Args:
         environment: the server's environment variables; by default this process's.
     """
     given = os.environ if environment is None else environment
-    own = {**given, "PATH": server_path(given)}
+    return _find_toolkit(tuple(sorted({**given, "PATH": server_path(given)}.items())))
+
+
+@cache
+def _find_toolkit(variables: tuple[tuple[str, str], ...]) -> Toolkit:
+    own = dict(variables)
     problems = list(_host_problems(own))
     found = []
     for home in _homes(own):
-        version, wrong = _examine(home, own)
-        if not wrong and not problems:
-            wrong = _try(home, own)
-        found.append(Toolkit(home / "bin" / "nvcc", version, [*problems, *wrong]))
+        version, problem = _find_version(home, own)
+        if problem is None and not problems:
+            problem = _compile_trial(home, own)
+        found.append(Toolkit(home / "bin" / "nvcc", version, [*problems, *filter(None, [problem])]))
     if found:
         return min(found, key=lambda each: len(each.problems))
     if chosen := _choose_home(own):
-        missing = Problem(f"CUDA_HOME is {chosen}, which has no bin/nvcc", f"unset it, or {WHOLE}")
+        missing = Problem(f"CUDA_HOME is {chosen}, which has no bin/nvcc", f"unset it, or {REMEDY}")
     else:
         where = f"PATH, {DEFAULT_HOME} and the environment's packages have none, and CUDA_HOME is not set"
-        missing = Problem(f"nvcc is missing: {where}", WHOLE)
+        missing = Problem(f"nvcc is missing: {where}", REMEDY)
     return Toolkit(None, None, [*problems, missing])
 
 
@@ -117,13 +127,17 @@ def _choose_home(environment: Mapping[str, str]) -> str | None:
 
 
 def _homes(environment: Mapping[str, str]) -> list[Path]:
-    """Return the folders of toolkits with an nvcc; FlashInfer's choice is the first."""
+    """Return the folders of toolkits with an nvcc; FlashInfer's choice is the first.
+
+    An nvcc on the PATH may be a wrapper: its folder counts only if it has CUDA's headers.
+    """
     if chosen := _choose_home(environment):
         homes = [Path(chosen)]
     else:
         homes = [DEFAULT_HOME, *sorted(PACKAGES.glob("nvidia/cu*"), reverse=True)]
         if on_path := shutil.which("nvcc", path=environment["PATH"]):
-            homes = [Path(on_path).parent.parent, Path(on_path).resolve().parent.parent, *homes]
+            named = [Path(on_path).parent.parent, Path(on_path).resolve().parent.parent]
+            homes = [home for home in named if (home / "include" / "cuda_runtime_api.h").exists()] + homes
     return [home for home in dict.fromkeys(homes) if os.access(home / "bin" / "nvcc", os.X_OK)]
 
 
@@ -150,33 +164,18 @@ def _host_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
         yield Problem("ninja is not on the PATH", "make venv KIND=gpu installs it")
 
 
-def _examine(home: Path, environment: Mapping[str, str]) -> tuple[tuple[int, int] | None, list[Problem]]:
-    """Return the version of a toolkit's nvcc, and what its folder lacks."""
-    nvcc, include = home / "bin" / "nvcc", home / "include"
+def _find_version(
+    home: Path, environment: Mapping[str, str]
+) -> tuple[tuple[int, int] | None, Problem | None]:
+    """Return the version of a toolkit's nvcc, or why it reports none."""
+    nvcc = home / "bin" / "nvcc"
     _, output = _run([str(nvcc), "--version"], environment)
-    release = re.search(r"release (\d+)\.(\d+)", output)
-    version = (int(release[1]), int(release[2])) if release else None
-    if version is None:
-        return None, [Problem(f"{nvcc} --version reports no version: {_complaint(output)}", WHOLE)]
-    wrong = []
-    try:
-        header = (include / "cuda_runtime_api.h").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        wrong.append(Problem(f"{include} has no cuda_runtime_api.h", WHOLE))
-    else:
-        number = re.search(r"^#\s*define\s+CUDART_VERSION\s+(\d+)", header, re.MULTILINE)
-        headers = divmod(int(number[1]) // 10, 100) if number else None
-        if headers != version:
-            shown = f"those of CUDA {_dot_version(headers)}" if headers else "of an unknown version"
-            text = f"{nvcc} is {_dot_version(version)}, and the headers in {include} are {shown}"
-            wrong.append(Problem(text, WHOLE))
-    if not (include / "curand.h").is_file():
-        remedy = f"install cuRAND's headers for CUDA {_dot_version(version)}, or {WHOLE}"
-        wrong.append(Problem(f"{include} has no curand.h", remedy))
-    return version, wrong
+    if release := re.search(r"release (\d+)\.(\d+)", output):
+        return (int(release[1]), int(release[2])), None
+    return None, Problem(f"{nvcc} --version reports no version: {_find_error(output)}", REMEDY)
 
 
-def _try(home: Path, environment: Mapping[str, str]) -> list[Problem]:
+def _compile_trial(home: Path, environment: Mapping[str, str]) -> Problem | None:
     """Compile and link a kernel as FlashInfer does."""
     compiler = [str(home / "bin" / "nvcc"), *(["-ccbin", host] if (host := environment.get("CC")) else [])]
     headers = [] if home == Path("/usr") else ["-isystem", f"{home}/include"]
@@ -190,8 +189,8 @@ def _try(home: Path, environment: Mapping[str, str]) -> list[Problem]:
         ):
             status, output = _run(command, environment, folder)
             if status:
-                return [Problem(f"{home} cannot compile a small kernel: {_complaint(output)}", WHOLE)]
-    return []
+                return Problem(f"{home} cannot compile a small kernel: {_find_error(output)}", REMEDY)
+    return None
 
 
 def _run(command: list[str], environment: Mapping[str, str], folder: str | None = None) -> tuple[int, str]:
@@ -215,12 +214,8 @@ def _run(command: list[str], environment: Mapping[str, str], folder: str | None 
     return done.returncode, done.stdout
 
 
-def _complaint(output: str) -> str:
+def _find_error(output: str) -> str:
     """Return the line of a compiler's output that names the error."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     named = (line for line in lines if re.search(r"error|cannot find|not found", line))
     return next(named, lines[-1] if lines else "it prints nothing")
-
-
-def _dot_version(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"

@@ -3,24 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import msgspec
 
-from serving.deployment import Deployment, Say
+from serving.deployment import Say
 from serving.engine.cache_config import CacheConfig
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
 from serving.model_config import ModelConfig, Role, Roles
 from serving.options import Check
-from serving.probes.passed_checks import FOLDER, has_passed, identify_server, store_passed
 from serving.probes.tool_battery import LABELS, OpenProbe, battery
 from serving.together import run_together
 from serving.tokens.tools import ToolSpec
-
-BATTERY = 1
-"""Version of this check. Raise it with every change of the check, to invalidate stored results."""
 
 KINDS = ("quotes", "enum", "optional", "nested")
 """Probes of the battery that are sent. They cover each kind of grammar with short prompts and answers.
@@ -37,23 +32,18 @@ OTHERS = "other requests may have evicted it from the cache meanwhile: probe an 
 
 
 class StartCheck:
-    """Checks one engine before its first episode, once for all runs that share it.
+    """Checks one engine before its first episode, once for all runs of this process that share it.
 
     Args:
         mode: `serving.check`.
         say: called with a line if nothing is checked.
         waiting: called with a line while the check runs.
-        folder: folder for the results of `once`.
     """
 
-    def __init__(
-        self, deployment: Deployment, mode: Check, say: Say, waiting: Say, folder: Path = FOLDER
-    ) -> None:
-        self._deployment = deployment
+    def __init__(self, mode: Check, say: Say, waiting: Say) -> None:
         self._mode = mode
         self._say = say
         self._waiting = waiting
-        self._folder = folder
         self._one_at_a_time = asyncio.Lock()
         self._is_done = False
 
@@ -68,26 +58,17 @@ class StartCheck:
         if model.model_config.api != "completions":
             return
         async with self._one_at_a_time:
-            if not self._is_done:
-                await self._check(model)
-                self._is_done = True
-
-    async def _check(self, model: Model) -> None:
-        where = model.engine.endpoint
-        if self._mode == "never":
-            self._say(f"serving.check=never: skipping the check of tool calls and prefix cache of {where}")
-            return
-        server = await identify_server(self._deployment, model, BATTERY)
-        if (
-            self._mode == "once"
-            and server is not None
-            and await asyncio.to_thread(has_passed, server, self._folder)
-        ):
-            return
-        self._waiting(f"checking tool calls and prefix cache of {where}")
-        await check_engine(model)
-        if server is not None:
-            await asyncio.to_thread(store_passed, server, self._folder)
+            if self._is_done:
+                return
+            where = model.engine.endpoint
+            if self._mode == "never":
+                self._say(
+                    f"serving.check=never: skipping the check of tool calls and prefix cache of {where}"
+                )
+            else:
+                self._waiting(f"checking tool calls and prefix cache of {where}")
+                await check_engine(model)
+            self._is_done = True
 
 
 async def check_engine(model: Model) -> None:

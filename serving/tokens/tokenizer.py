@@ -13,7 +13,6 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -101,30 +100,6 @@ class ChatTokenizer:
         hidden = re.compile(f"\ue000{nonce}([0-9]+)\ue001")
         ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
         return ids, rendered[len(closed) :]
-
-    @cached_property
-    def past_turn(self) -> str:
-        """Return the text that opens an earlier turn of the model, after which its reasoning is left out.
-
-        Chat templates such as Qwen's leave out the reasoning before the last user message.
-
-        Raises:
-            InvalidModelConfig: the template keeps the reasoning of earlier turns.
-        """
-        thought, content = "\ue000", "\ue001"  # no template contains them
-        answer = {"role": "assistant", "reasoning_content": thought, "content": content}
-        messages = [{"role": "user", "content": "A"}, answer, {"role": "user", "content": "B"}]
-        first, whole = (
-            str(self.huggingface.apply_chat_template(part, tokenize=False, enable_thinking=True))
-            for part in (messages[:1], messages)
-        )
-        opening, found, _ = whole.removeprefix(first).partition(content)
-        if thought in whole or not whole.startswith(first) or not found:
-            raise InvalidModelConfig(
-                "keep_thinking=false: the model's chat template keeps the reasoning of earlier turns; set"
-                " keep_thinking=true, or use a model whose template leaves it out (such as Qwen3)"
-            )
-        return opening
 
     def outside_text(self, text: str) -> list[int]:
         """Encode text from outside: control tokens in it are ordinary characters."""

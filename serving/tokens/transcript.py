@@ -2,8 +2,7 @@
 
 The chat template renders the first prompt. After that, the model's own ids and the framed replies are
 appended, and nothing is rendered again: each prompt starts with the previous prompt and its answer, so
-everything in the engine's cache stays a prefix. If the reasoning of earlier turns is left out, each prompt
-starts with the previous prompt alone, up to the opening of the last turn.
+everything in the engine's cache stays a prefix.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from serving.errors import InvalidCall, InvalidModelConfig, TruncatedCall
+from serving.errors import InvalidCall, TruncatedCall
 from serving.model_config import ModelConfig, ThinkingStyle
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.formats.json_value import dumps
@@ -52,10 +51,6 @@ class Transcript:
         thinking_tokens: budget of each thinking region; 0 turns thinking off.
         string_tokens: bound of each string argument.
         thinking_closing: text that ends a thinking region at its budget; empty for none.
-        keep_thinking: whether later prompts contain the reasoning of earlier turns.
-
-    Raises:
-        InvalidModelConfig: the model's chat template keeps the reasoning that shall be left out.
     """
 
     def __init__(
@@ -69,7 +64,6 @@ class Transcript:
         thinking_tokens: int,
         string_tokens: int,
         thinking_closing: str = "",
-        keep_thinking: bool = True,
     ) -> None:
         self._tokenizer = tokenizer
         self._format = tool_format
@@ -85,9 +79,6 @@ class Transcript:
         self.ids, self._opening = tokenizer.first_prompt(messages, tools, **options)
         self._has_call = False
         self._closing = thinking_closing
-        self._past: _PastTurns | None = None
-        if self._thinks and not keep_thinking:
-            self._past = _PastTurns(tokenizer, self._opening, self.ids)
         call = one_of(*(tool_format.call(tool, string_tokens) for tool in tools))
         if self._thinks:
             region = thinking(
@@ -102,26 +93,18 @@ class Transcript:
         return self.grammar.tokens + 1
 
     @property
-    def shortening(self) -> int:
-        """Tokens by which the opening of an earlier turn is shorter than in that turn's own prompt."""
-        return 0 if self._past is None else self._past.shortening
-
-    @property
     def text(self) -> str:
         """The whole conversation as text."""
         return self._tokenizer.decode(self.ids)
 
     def answer(self, ids: list[int]) -> ReadAnswer:
         """Append the model's ids, and parse them."""
-        prompt = len(self.ids)
         self.ids += ids
         complete = bool(ids) and ids[-1] == self._end_of_turn
         if not complete:
             self.ids.append(self._end_of_turn)
         body = ids[:-1] if complete else ids
         reasoning, text, reasoning_tokens, thought_cut = self._split(body)
-        if self._past is not None:
-            self._past.end_turn(prompt, [*self._after(body, reasoning_tokens, text), self._end_of_turn])
         call, problem = None, None
         try:
             if not complete:
@@ -140,15 +123,9 @@ class Transcript:
             return text
         return self._begin + reasoning + (_THINK_END + text if text else "")
 
-    def tell(self, text: str) -> int:
-        """Append the reply to the last answer and open the model's next turn.
-
-        Returns:
-            The number of first ids that the last prompt and its answer share with the new prompt.
-        """
-        shared = len(self.ids) if self._past is None else self._past.leave_out_reasoning(self.ids)
+    def tell(self, text: str) -> None:
+        """Append the reply to the last answer and open the model's next turn."""
         self.ids += self.reply(text, has_call=self._has_call)
-        return shared
 
     def reply(self, text: str, *, has_call: bool) -> list[int]:
         """Return the ids of a reply to an answer with or without a valid call; they open the model's next
@@ -176,14 +153,6 @@ class Transcript:
         cut = inside >= self._budget - 1 and thought.endswith(self._closing)
         return reasoning, rest.removeprefix("\n\n"), tokens, cut
 
-    def _after(self, ids: list[int], reasoning_tokens: int, text: str) -> list[int]:
-        """Return the ids of an answer's text after its reasoning."""
-        before = len(self._tokenizer.decode(ids)) - len(text)
-        count = max(self._find_covering_ids(ids, self._tokenizer.decode(ids)[:before]), reasoning_tokens)
-        # A token may extend from the end of the reasoning into the text.
-        rest = text[: max(len(self._tokenizer.decode(ids[:count])) - before, 0)]
-        return self._tokenizer.outside_text(rest) + ids[count:]
-
     def _cut(self, call: ToolCall, ids: list[int]) -> Iterator[str]:
         """Return the string arguments that reached their bound, so that the grammar ended them."""
         for name, value in call.arguments.items():
@@ -207,37 +176,6 @@ class Transcript:
         )
 
 
-class _PastTurns:
-    """Rewrites each turn of the model without its reasoning, as its chat template does with earlier turns.
-
-    Args:
-        opening: the text that opens the model's turn in a prompt.
-        ids: the first prompt.
-    """
-
-    def __init__(self, tokenizer: ChatTokenizer, opening: str, ids: list[int]) -> None:
-        self._head = tokenizer.framed(tokenizer.past_turn)
-        self._opening = tokenizer.framed(opening)
-        if ids[-len(self._opening) :] != self._opening:
-            raise InvalidModelConfig(
-                "keep_thinking=false: the chat template merges the opening of the model's turn with text"
-            )
-        self.shortening = len(self._opening) - len(self._head)
-        self._turn: list[int] = []
-        self._begin = 0
-
-    def end_turn(self, prompt: int, said: list[int]) -> None:
-        """Remember the last turn: the length of its prompt in tokens, and its ids without the reasoning."""
-        self._begin, self._turn = prompt - len(self._opening), self._head + said
-
-    def leave_out_reasoning(self, ids: list[int]) -> int:
-        """Rewrite the last turn, with which `ids` end. Returns the number of first ids that stay as they
-        are."""
-        shared = self._begin + len(common_prefix(ids[self._begin :], self._turn))
-        ids[self._begin :] = self._turn
-        return shared
-
-
 def common_prefix(one: list[int], other: list[int]) -> list[int]:
     """Return the ids that both lists start with."""
     shorter = min(len(one), len(other))
@@ -252,11 +190,7 @@ def open_transcript(
     messages: list[dict[str, str]],
     tools: list[ToolSpec],
 ) -> Transcript:
-    """Return the transcript of a new conversation of a role (completions API).
-
-    Raises:
-        InvalidModelConfig: see `Transcript`.
-    """
+    """Return the transcript of a new conversation of a role (completions API)."""
     assert model_config.tool_format is not None
     settings = model_config.role(role)
     return Transcript(
@@ -268,5 +202,4 @@ def open_transcript(
         thinking_tokens=settings.thinking_tokens,
         string_tokens=settings.string_tokens,
         thinking_closing=model_config.thinking_closing,
-        keep_thinking=settings.keep_thinking,
     )

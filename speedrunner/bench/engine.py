@@ -30,10 +30,7 @@ def completions_api(model_config: ModelConfig) -> ModelConfig:
 def playing_setup(overrides: Sequence[str]) -> Setup:
     """Return a setup with an engine on the completions API. Raises `InvalidConfig`."""
     setup = set_up(compose(list(overrides)))
-    if not completions_api(setup.model_config).roles.actor.keep_thinking:
-        raise InvalidConfig(
-            "model.actor.keep_thinking=false: benchmarks send prompts that only grow; leave it at true"
-        )
+    completions_api(setup.model_config)
     return setup
 
 

@@ -71,8 +71,7 @@ class Resources:
     async def __aenter__(self) -> Self:
         if self._gpus:
             usable = (await asyncio.to_thread(read_gpus)).usable[: self._gpus]
-            # nvidia-smi does not report the power of MIG slices.
-            if ids := [gpu.uuid for gpu in usable if not gpu.is_slice]:
+            if ids := [gpu.uuid for gpu in usable]:
                 self._sampling = asyncio.create_task(self._sample(ids), name="GPU samples")
         self._before = cpu_s(), time.process_time(), cpu_s(self._server_tree()), time.monotonic()
         return self

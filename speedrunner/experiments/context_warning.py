@@ -14,10 +14,7 @@ from speedrunner.runs.setup import Setup
 if TYPE_CHECKING:
     import pandas
 
-ADVICE = (
-    "Serve more context, lower model.actor.thinking_tokens, or set model.actor.keep_thinking=false if the"
-    " chat template allows it"
-)
+ADVICE = "Serve more context, or lower model.actor.thinking_tokens"
 
 
 class ContextWarning(msgspec.Struct, frozen=True):
@@ -63,7 +60,7 @@ def warn_of_contexts(setups: Sequence[Setup], known: pandas.DataFrame) -> list[C
     Args:
         known: measurements with the columns `speedrunner.experiments.forecast.COLUMNS`. A condition without
             an episode of at least two calls there is judged by its model config: the thinking budget is kept
-            in each turn (none with `keep_thinking=false`), and everything else in the prompt is left out.
+            in each turn, and everything else in the prompt is left out.
     """
     by_condition = {condition_name(setup.config): setup for setup in setups}
     merged: dict[ContextWarning, list[ConditionName]] = {}
@@ -80,7 +77,7 @@ def _warnings(setups: dict[ConditionName, Setup], known: pandas.DataFrame) -> It
         context, first, growth = (
             setup.model_config.context,
             0.0,
-            float(actor.thinking_tokens * actor.keep_thinking),
+            float(actor.thinking_tokens),
         )
         if len(own):
             context = min(context, int(own["context"].min()))

@@ -129,8 +129,7 @@ class SleepTools:
         context, settings = self.model.model_config.context, self.model.model_config.role(role)
 
         def status(text: str, usage: Usage) -> str:
-            answered = usage.completion if settings.keep_thinking else usage.action
-            used = usage.prompt + answered + self.model.count_tokens(text)
+            used = usage.prompt + usage.completion + self.model.count_tokens(text)
             tokens = max(context - used, 0)
             warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left{warning})"

@@ -160,7 +160,7 @@ async def deploy_models(
         ]
         actor, others = found[0], found[-1]
         checks = {
-            engine: StartCheck(engine, setup.config.serving.check, progress.say, progress.waiting)
+            engine: StartCheck(setup.config.serving.check, progress.say, progress.waiting)
             for engine in (actor, others)
         }
         yield Engines(actor, others, checks)

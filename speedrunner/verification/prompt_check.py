@@ -2,8 +2,7 @@
 
 Records contain the number of an answer's token ids, but not the ids. A prompt must have as many tokens as the
 previous prompt, its answer and the reply together. The reply is rendered again if the model's tokenizer is
-available. Where a role's prompts leave out earlier reasoning (`keep_thinking=false`), only the tokens after
-the reasoning count of an answer.
+available.
 """
 
 from __future__ import annotations
@@ -28,12 +27,6 @@ from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.differences import Differences, turn_of
 from speedrunner.verification.subject import Played, Subject
 
-BLANK_TOKENS = 2
-"""Most tokens of the blank line after a thinking region, which is left out with it."""
-
-OPENING_TOKENS = 2
-"""Tokens of `<think>` and its line break in the opening of a turn, for models whose tokenizer is missing."""
-
 OTHER_ROUTE = "prompts of an engine that is sent messages, not token ids"
 
 
@@ -52,10 +45,6 @@ class Composer:
     def reply(self, role: str, answered: Turn, text: str) -> int:
         """Return the tokens of the reply to a turn, including the opening of the next turn."""
         return len(self._any(role).reply(text, has_call=answered.call is not None))
-
-    def shortening(self, role: str) -> int:
-        """Return the tokens by which the opening of each earlier turn is shorter than in its own prompt."""
-        return self._any(role).shortening
 
     def _transcript(self, role: str, messages: list[Message], tools: list[ToolSpec]) -> Transcript:
         return open_transcript(self._model_config, role, self._tokenizer, plain_messages(messages), tools)
@@ -127,12 +116,8 @@ class _Prompts:
             self._found.left_out[OTHER_ROUTE] += len(talk)
             return
         composer = self._composer(role)
-        keeps = self._model_config(role).role(role).keep_thinking
-        opening = composer.shortening(role) if composer else 0 if keeps else OPENING_TOKENS
         for (_, before), (number, turn) in pairwise(talk):
-            answered = before.usage.completion if keeps else before.usage.action
-            blank = 0 if keeps else min(BLANK_TOKENS, answered)
-            where, least = turn_of(key, number), before.usage.prompt - opening + answered - blank
+            where, least = turn_of(key, number), before.usage.prompt + before.usage.completion
             self._counts["exact" if composer else "usage"] += 1
             if turn.usage.prompt < least:
                 what = f"its prompt has {turn.usage.prompt} tokens, the one before and its answer {least}"
@@ -140,7 +125,7 @@ class _Prompts:
             elif composer is not None:
                 replies = sum(composer.reply(role, before, each.content) for each in turn.messages)
                 # If an answer was truncated, its end of turn is added.
-                ends = range(blank + (1 if before.call is not None else 2))
+                ends = range(1 if before.call is not None else 2)
                 if turn.usage.prompt - least - replies not in ends:
                     what = f"its prompt has {turn.usage.prompt} tokens, and should have {least + replies}"
                     self._found.differs(where, what)

@@ -89,35 +89,6 @@ async def test_thinking_is_closed_at_its_budget_with_the_model_s_own_text(
     assert await read_counters(engine_server.endpoint) - counted == ledger
 
 
-async def test_without_earlier_reasoning_the_cache_gives_what_it_can(
-    engine_server: Any, tiny_tokenizer: ChatTokenizer
-) -> None:
-    model_config = thinking(engine_server.model_config, 48)
-    roles = msgspec.structs.replace(
-        model_config.roles, actor=msgspec.structs.replace(model_config.roles.actor, keep_thinking=False)
-    )
-    server = engine_server.model
-    model = Model(
-        msgspec.structs.replace(model_config, roles=roles), server.engine, tiny_tokenizer, server.replicas
-    )
-    seen = len(engine_server.rows)
-    talk = model.converse("actor", messages("forget what you thought"), TOOLS, LABELS)
-    assert isinstance(talk, TokenConversation)
-    talk.options["cache_salt"] = "without reasoning"  # other tests' prompts start with the same tools
-    before = 0
-    for turn in range(4):
-        answer = await talk.ask()
-        assert answer.call is not None
-        # The last turn's reasoning is not sent again; what follows may start with the same few tokens.
-        assert answer.usage.cached < before + BLOCK
-        before = answer.usage.prompt
-        talk.tell(f"a wall {turn}")
-        assert talk.transcript.text.count("<think>") == 0
-    rows = engine_server.rows[seen:]
-    assert [row.usage.cached for row in rows] == [row.cacheable for row in rows]
-    assert all(row.usage.cached for row in rows[1:])
-
-
 async def test_all_whole_blocks_of_what_stood_before_come_from_the_cache(
     engine_server: Any, tiny_tokenizer: ChatTokenizer
 ) -> None:

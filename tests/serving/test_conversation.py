@@ -15,10 +15,9 @@ from serving.apis.completions import TokenConversation
 from serving.apis.message_apis import ANSWER_TOKENS, ChatConversation
 from serving.conversation import AnswerOverflow, Conversation, TokenIds
 from serving.engine.metrics import read_counters
-from serving.errors import ContextOverflow, InvalidCall, InvalidModelConfig, RequestRefused, TruncatedCall
+from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
 from serving.meter import LedgerRow, Meter
 from serving.model_config import ModelConfig, Role, Roles
-from serving.model_configs import MODELS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
@@ -46,13 +45,10 @@ class Rig:
 @pytest.fixture
 def open_talk(tiny_tokenizer: ChatTokenizer, tiny_model_config: ModelConfig) -> Callable[..., Any]:
     @asynccontextmanager
-    async def rig(
-        script: Script, api: str, thinking_tokens: int = 0, keep_thinking: bool = True, **changes: Any
-    ) -> AsyncIterator[Rig]:
+    async def rig(script: Script, api: str, thinking_tokens: int = 0, **changes: Any) -> AsyncIterator[Rig]:
         role = Role(
             string_tokens=40,
             thinking_tokens=thinking_tokens,
-            keep_thinking=keep_thinking,
             temperature=0.5,
             top_k=20,
             reasoning_effort=None if api == "completions" else "low",
@@ -195,39 +191,6 @@ async def test_reasoning_is_counted_on_the_tokens_route(open_talk: Any) -> None:
         assert done.call == ToolCall("wait", {})
         assert 0 < done.usage.reasoning < done.usage.completion
         assert rig.rows[0].usage == done.usage
-
-
-async def test_without_earlier_reasoning_the_cache_is_used_up_to_the_last_turn(open_talk: Any) -> None:
-    def answer(request: scripted.Request) -> Answer:
-        return Answer(calls=call("go", to="the hall").calls, thinking="left or right? " * 20)
-
-    async with open_talk(answer, "completions", thinking_tokens=256, keep_thinking=False) as rig:
-        usages = []
-        for _ in range(6):
-            done = await rig.talk.ask()
-            assert done.call == ToolCall("go", {"to": "the hall"})
-            usages.append(done.usage)
-            rig.talk.tell("a wall " * 10)
-        prompts = [request.prompt for request in rig.server.requests]
-        assert [len(each) for each in prompts] == [each.prompt for each in usages]
-        for before, after, usage in zip(prompts, prompts[1:], usages[1:], strict=False):
-            # The opening of Qwen3's turn is the same with its reasoning and without.
-            assert after[: len(before)] == before
-            assert usage.cached == (len(before) // scripted.BLOCK) * scripted.BLOCK
-            assert len(after) - len(before) < usage.reasoning
-
-
-async def test_a_model_that_keeps_earlier_reasoning_is_refused_before_it_is_asked(
-    tiny_model_config: ModelConfig,
-) -> None:
-    role = Role(string_tokens=40, thinking_tokens=8, keep_thinking=False)
-    keeps = ChatTokenizer(MODELS / "tiny" / "weights")
-    template = keeps.huggingface.chat_template
-    keeps.huggingface.chat_template = template.replace(" and loop.index0 > last.user", "")
-    model_config = msgspec.structs.replace(tiny_model_config, roles=Roles(actor=role, inducer=role))
-    with pytest.raises(InvalidModelConfig, match="keep_thinking=false: the model's chat template keeps"):
-        async with scripted_model([], model_config, keeps):
-            pass
 
 
 async def test_a_full_context_overflows_before_anything_is_sent(open_talk: Any) -> None:

@@ -32,7 +32,7 @@ MISTAKES: list[dict[str, Any]] = [
     ),
     *({"gpus": 2}, {"nodes": 2}, {"load_format": "dummy"}),
     {"nodes": 2, "replicas": 2, "server__flags": {"pipeline-parallel-size": 2}},
-    *({"thinking": "none", "thinking_closing": "Time is up."}, {"roles__actor__keep_thinking": False}),
+    {"thinking": "none", "thinking_closing": "Time is up."},
     {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
     {"tool_format": None, "path": None, "id": "Qwen/Q", "server__flags": {"port": 80, "uds": "x"}},
     {**HOSTED, "gpus": 1, "replicas": 2},

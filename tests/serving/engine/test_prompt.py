@@ -29,43 +29,6 @@ def test_its_json_is_that_of_all_ids(pieces: list[list[int]]) -> None:
         assert len(prompt) == len(ids)
 
 
-@given(st.lists(st.tuples(st.integers(0, 9), st.lists(st.integers(0, 250_000), max_size=5)), max_size=8))
-def test_so_it_is_after_its_end_was_rewritten(pieces: list[tuple[int, list[int]]]) -> None:
-    ids: list[int] = []
-    prompt = Prompt(ids)
-    for dropped, piece in pieces:
-        kept = max(len(ids) - dropped, 0)
-        ids[kept:] = piece
-        prompt.rewind(kept)
-        assert json.loads(b"[%b]" % prompt.json()) == ids
-
-
-rewritten = st.lists(
-    st.tuples(st.integers(0, 20), st.lists(st.integers(0, 1), min_size=1, max_size=20)),
-    min_size=1,
-    max_size=8,
-)
-
-
-@given(st.sampled_from([ATTENTION, HYBRID]), st.lists(rewritten, max_size=4))
-def test_what_could_be_cached_follows_prompts_that_rewrite_their_last_turn(
-    config: CacheConfig, talks: list[list[tuple[int, list[int]]]]
-) -> None:
-    whole, grown = IdealCache(config), IdealCache(config)
-    for said in talks:
-        ids = [2] * 10
-        prompt = Prompt(ids, grown)
-        for dropped, piece in said:
-            kept = max(len(ids) - dropped, 0)
-            ids[kept:] = piece
-            prompt.rewind(kept)
-            one, other = whole.send(list(ids)), looked_up(prompt)
-            assert one.cacheable == other.cacheable
-            for lookup in (one, other):
-                lookup.answered([9, 9, 9, 9, 9])
-            ids += [9, 9, 9, 9, 9]
-
-
 @given(st.sampled_from([ATTENTION, HYBRID]), st.lists(st.tuples(st.integers(0, 2), turns), max_size=4))
 def test_what_could_be_cached_is_the_same_turn_by_turn_as_request_by_request(
     config: CacheConfig, talks: list[tuple[int, list[tuple[list[int], bool]]]]

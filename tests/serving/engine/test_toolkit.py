@@ -39,6 +39,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(toolkit, "DEFAULT_HOME", tmp_path / "usr-local-cuda")
     monkeypatch.setattr(toolkit, "PACKAGES", tmp_path / "site-packages")
     monkeypatch.setenv("PATH", str(programs))
+    monkeypatch.setattr(toolkit, "_find_toolkit", toolkit._find_toolkit.__wrapped__)  # no cache
     for variable in ("CUDA_HOME", "CUDA_PATH", "CC", "CXX"):
         monkeypatch.delenv(variable, raising=False)
     return programs
@@ -48,17 +49,10 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def install(tmp_path: Path) -> Install:
     """Install a toolkit; its nvcc compiles nothing, and succeeds unless `compiles` is another script."""
 
-    def install(
-        home: str = "usr-local-cuda", nvcc: str = "13.0", headers: str | None = "13000", compiles: str = ""
-    ) -> Path:
+    def install(home: str = "usr-local-cuda", nvcc: str = "13.0", compiles: str = "") -> Path:
         folder = tmp_path / home
         version = f"echo 'Cuda compilation tools, release {nvcc}, V{nvcc}.88'"
         program(folder / "bin" / "nvcc", f'if [ "$1" = --version ]; then {version}; exit; fi\n{compiles}')
-        include = folder / "include"
-        include.mkdir()
-        (include / "curand.h").touch()
-        if headers:
-            (include / "cuda_runtime_api.h").write_text(f"#define CUDART_VERSION  {headers}\n")
         return folder
 
     return install
@@ -74,11 +68,6 @@ UNLIKE = "echo 'trial.cu:1: note: see'; echo 'error: unsupported GNU version'; e
 NO_NVCC = "echo 'nvcc: libraries not found'; exit 1"
 UNLINKED = "echo '/usr/bin/ld: cannot find -lcudart'; exit 1"
 PROBLEMS: dict[str, tuple[dict[str, str | None], Callable[[Path], object]]] = {
-    "headers of another version": ({"nvcc": "13.5"}, lambda folder: None),
-    "headers that are missing": (
-        {"headers": None},
-        lambda folder: (folder / "usr-local-cuda/include/curand.h").unlink(),
-    ),
     "a compiler that does not suit nvcc": ({"compiles": UNLIKE}, lambda folder: None),
     "a library that is missing": ({}, lambda folder: program(folder / "bin/c++", UNLINKED)),
     "an nvcc that does not run": ({}, lambda folder: program(folder / "usr-local-cuda/bin/nvcc", NO_NVCC)),
@@ -115,16 +104,16 @@ def test_each_problem_is_named_with_its_remedy(install: Install, tmp_path: Path,
 
 
 def test_deep_gemm_needs_a_newer_nvcc_than_flashinfer(install: Install) -> None:
-    home = install(nvcc="12.8", headers="12080")
+    home = install(nvcc="12.8")
     assert find_toolkit().settings() == {"CUDA_HOME": str(home), "VLLM_USE_DEEP_GEMM": "0"}
     shutil.rmtree(home)
-    install(nvcc="12.9", headers="12090")
+    install(nvcc="12.9")
     assert find_toolkit().settings() == {"CUDA_HOME": str(home)}
 
 
 def test_cuda_home_is_the_users_choice_also_where_it_is_wrong(install: Install, tmp_path: Path) -> None:
     install()
-    other = install("other", nvcc="12.9", headers="12090")
+    other = install("other", nvcc="12.9")
     assert find_toolkit({"PATH": str(tmp_path / "bin"), "CUDA_HOME": str(other)}).version == (12, 9)
     assert find_toolkit({"PATH": str(tmp_path / "bin"), "CUDA_PATH": str(other)}).version == (12, 9)
 

@@ -18,6 +18,7 @@ from serving.meter import LedgerRow
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
+from serving.options import Check
 from serving.probes.start_check import KINDS, StartCheck, advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.tokenizer import ChatTokenizer
@@ -119,20 +120,29 @@ async def test_no_cache_is_asked_for_where_the_model_config_has_none(
         await check_engine(checked.model)
 
 
-async def test_nothing_is_checked_on_the_chat_route(
-    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+@pytest.mark.parametrize(
+    ("changes", "mode", "probes", "said"),
+    [
+        ({}, "once", len(KINDS) + 2, ["checking"]),
+        ({}, "never", 0, ["serving.check=never:"]),
+        ({"api": "chat"}, "once", 0, []),
+    ],
+)
+async def test_an_engine_is_checked_once_for_all_runs_unless_the_options_or_the_api_say_no(
+    bare: ModelConfig,
+    tiny_tokenizer: ChatTokenizer,
+    changes: dict[str, Any],
+    mode: Check,
+    probes: int,
+    said: list[str],
 ) -> None:
-    chat = msgspec.structs.replace(bare, api="chat")
-    said: list[str] = []
-    with Off(tiny_tokenizer) as server:
-        options = ServiceOptions(url=str(server.endpoint))
-        async with (
-            deploy(chat, options, log=Path("unused.log")) as deployment,
-            deployment.client(lambda row: None) as model,
-        ):
-            await StartCheck(deployment, "always", said.append, said.append, tmp_path).require(model)
-        assert len(server.requests) == 1  # which shows that it answers
-    assert said == []
+    lines: list[str] = []
+    check = StartCheck(mode, lines.append, lines.append)
+    async with engine(msgspec.structs.replace(bare, **changes), tiny_tokenizer) as checked:
+        for _ in range(2):
+            await check.require(checked.model)
+        assert len(checked.server.requests) == 1 + probes  # the first shows that the engine answers
+    assert [line.partition(" ")[0] for line in lines] == said
 
 
 async def test_a_second_check_is_not_fooled_by_what_the_first_one_sent(

@@ -8,15 +8,13 @@ from typing import Any
 
 import pytest
 
-from serving.errors import InvalidCall, InvalidModelConfig, TruncatedCall
+from serving.errors import InvalidCall, TruncatedCall
 from serving.model_config import ThinkingStyle
-from serving.model_configs import MODELS
 from serving.tokens.formats import qwen3_xml
 from serving.tokens.formats.json_calls import QWEN
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
-from tests.bundled_models import bundled_folder
 from tests.grammar_walks import Walks, avoids
 from tests.scripted_engine import Answer, call, say
 from tests.tool_samples import STRING, record
@@ -298,70 +296,3 @@ def written_call(style: str) -> str:
     if style == "generated":
         return call("go", to="é").written
     return "<tool_call>\n<function=go>\n<parameter=to>\né\n</parameter>\n</function>\n</tool_call>"
-
-
-@pytest.mark.parametrize("style", ["generated", "prompted"])
-def test_without_keeping_it_later_prompts_have_no_earlier_reasoning(
-    style: ThinkingStyle,
-) -> None:
-    from transformers import AutoTokenizer
-
-    folder = bundled_folder("tiny-random" if style == "generated" else "tiny-hybrid")
-    tokenizer = ChatTokenizer(folder)
-    talk = transcript(tokenizer, style, 50, FORMATS[style], keep_thinking=False)
-    opening = "<think>\n" if style == "generated" else ""
-    said: list[dict[str, Any]] = list(MESSAGES)
-    for number, thought in enumerate(["left?", " again \n", "so"]):
-        before = list(talk.ids)
-        ids = tokenizer.framed(f"{opening}{thought}\n</think>\n\n{written_call(style)}<|im_end|>")
-        answer = talk.answer(ids)
-        assert (answer.reasoning, answer.call) == (thought, ToolCall("go", {"to": "é"}))
-        shared = talk.tell(f"wall {number}")
-        assert talk.ids[:shared] == (before + ids)[:shared]
-        assert talk.ids[shared] != (before + ids)[shared]
-        assert len(before) - 2 <= shared <= len(before)
-        said.append(
-            {"role": "assistant", "tool_calls": [{"function": {"name": "go", "arguments": {"to": "é"}}}]}
-        )
-        said.append({"role": "tool", "content": f"wall {number}"})
-    plain = AutoTokenizer.from_pretrained(folder)
-    # The template writes them like this as soon as a user message follows.
-    later = [*said, {"role": "user", "content": "?"}]
-    whole = plain.apply_chat_template(later, tools=[GO.openai], tokenize=False)
-    past = whole[: whole.rindex("<|im_start|>user\n?")]
-    assert talk.text.startswith(past)
-    assert (
-        talk.ids[: len(plain(past, add_special_tokens=False)["input_ids"])]
-        == plain(past, add_special_tokens=False)["input_ids"]
-    )
-    assert "<think>" not in past
-
-
-def test_an_answer_whose_tokens_cross_the_end_of_its_reasoning_keeps_its_text(
-    tiny_tokenizer: ChatTokenizer,
-) -> None:
-    text = f"<think>\nso\n</think>\n\n{call('go', to='x').written}"
-    end = tiny_tokenizer.control_id("<|im_end|>")
-    for ids in ([*tiny_tokenizer.outside_text(text), end], [*tiny_tokenizer.framed(text), end]):
-        talk = transcript(tiny_tokenizer, thinking_tokens=9, keep_thinking=False)
-        prompt = talk.text
-        talk.answer(ids)
-        talk.tell("a wall")
-        assert talk.text.startswith(f"{prompt}{call('go', to='x').written}<|im_end|>\n<|im_start|>user\n")
-
-
-def test_an_answer_cut_in_its_thinking_leaves_an_empty_turn(tiny_tokenizer: ChatTokenizer) -> None:
-    talk = transcript(tiny_tokenizer, thinking_tokens=9, keep_thinking=False)
-    prompt = talk.text
-    talk.answer(ids_of(tiny_tokenizer, "<think>\nhm hm", ended=False))
-    talk.tell("write less")
-    assert talk.text.startswith(f"{prompt}<|im_end|>\n<|im_start|>user\nwrite less<|im_end|>\n")
-
-
-def test_a_template_that_keeps_earlier_reasoning_is_refused() -> None:
-    keeps = ChatTokenizer(MODELS / "tiny" / "weights")
-    template = keeps.huggingface.chat_template
-    keeps.huggingface.chat_template = template.replace(" and loop.index0 > last.user", "")
-    with pytest.raises(InvalidModelConfig, match=r"^keep_thinking=false: the model's chat template keeps"):
-        transcript(keeps, thinking_tokens=9, keep_thinking=False)
-    assert transcript(keeps, thinking_tokens=0, keep_thinking=False).text  # nothing is left out

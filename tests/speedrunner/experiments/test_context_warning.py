@@ -52,10 +52,6 @@ def test_a_warning_says_when_the_context_is_full_and_what_to_do(golden: Golden) 
     golden("context_warnings.txt", table({name: found.describe() for name, (found,) in warnings.items()}))
 
 
-def test_reasoning_that_is_left_out_fills_nothing() -> None:
-    assert warn_of_contexts([planned("env=crafter", "model.actor.keep_thinking=false")], NOTHING) == []
-
-
 def test_enough_context_for_all_calls_has_none() -> None:
     setup = planned("env=babyai")
     assert warn_of_contexts([setup], NOTHING) == []

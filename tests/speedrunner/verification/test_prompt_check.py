@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -101,24 +100,6 @@ async def test_answers_that_are_cut_or_no_calls(corridor: Runs) -> None:
     check = check_prompts(subject(run.dir))
     assert check.level == "ok", told(check)
     assert "recorded usage alone in 0" in check.text
-
-
-async def test_prompts_without_earlier_reasoning(corridor: Runs, tmp_path: Path) -> None:
-    def actor(request: Request) -> Answer:
-        return replace(walker(request), thinking="The door must be near. " * 20)
-
-    run = corridor(script(actor))
-    thinks = ("model.actor.thinking_tokens=256", "model.actor.keep_thinking=false")
-    await run.play(*thinks, "serving.check=never", "run.rollouts=0", "run.test_episodes=1")
-    assert told(check_prompts(subject(run.dir))) == []
-    (episode,) = run.data.evaluations()
-    first, second = (turn.usage for turn in episode.turns[:2])
-    assert first.reasoning > 15
-    assert second.prompt < first.prompt + first.completion
-    for tokens in (1 + second.prompt - first.prompt, -20):
-        changed = copy_of(run.dir, tmp_path / str(tokens))
-        change(changed, "evaluations/0000.jsonl", more(tokens, 1))
-        assert any(", turn 2: its prompt has " in each for each in told(check_prompts(subject(changed))))
 
 
 async def test_routes_of_messages_are_not_checked(corridor: Runs) -> None:
