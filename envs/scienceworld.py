@@ -116,18 +116,6 @@ class ScienceWorld(JavaEnv["Simulator"]):
             self._free_observation = self._simulator.look()
         return self._free_observation
 
-    def house(self) -> dict[str, Any]:
-        """Return the whole world for viewers, also what the agent has not seen.
-
-        Its keys are the agent's `room`; `rooms`, by name their objects, with those inside in parentheses;
-        `doors` as [room, room, whether it is open]; and the agent's `inventory`.
-
-        Raises:
-            EpisodeOver: there is no episode yet.
-            SimulatorFailed: the simulator ended.
-        """
-        return self._current().house()
-
     @property
     def done(self) -> bool:
         """Always false: the agent submits, or runs out of calls. A complete task does not end the episode."""

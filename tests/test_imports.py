@@ -37,7 +37,6 @@ BASE = {"typed"}
 """Packages and modules of the room `base`, which import only each other."""
 
 EXCEPTIONS: set[tuple[str, str]] = {
-    ("speedrunner.pages.live", "experiments"),
     ("speedrunner.config.schema", "workers"),
     ("speedrunner.library.checks", "workers"),
     ("speedrunner.skill_server.openenv_server", "pages"),

@@ -12,10 +12,10 @@ from typing import Any
 import msgspec
 
 from speedrunner.agents.failure import describe_failure, find_first_error
+from speedrunner.agents.reading import task_line
 from speedrunner.pages.pages import TURNS, Context, NotFound, heading, page_part
 from speedrunner.pages.pictures import Picture
 from speedrunner.pages.playback import PIECE, Step, count_pieces, list_modules, list_steps, make_piece
-from speedrunner.pages.task_page import task_text
 from speedrunner.pages.tile_images import CREDITS, tile_image, tile_symbols
 from speedrunner.pages.tiles import Tile
 from speedrunner.pages.turns import Room, Shown, show_calls
@@ -95,7 +95,7 @@ def episode_page(run: RunData, seen: ViewedEpisode, page: int, *, static: bool) 
         **heading(run),
         "trajectory": trajectory,
         "status": _result(trajectory),
-        "task": task_text(trajectory),
+        "task": task_line({"turns": msgspec.to_builtins(trajectory.turns[:1])}),
         "failure": describe_failure(trajectory),
         "error": None if error is None else error + 1,
         "numbers": _numbers(trajectory),

@@ -13,7 +13,6 @@ from envs.env_registry import ENVIRONMENTS
 from speedrunner.library.library import Library
 from speedrunner.library.text import diff_lines
 from speedrunner.pages.edit_diffs import compare_definitions
-from speedrunner.pages.graph import call_graph
 from speedrunner.pages.pages import Context, NotFound, heading
 from speedrunner.pages.turns import highlight
 from speedrunner.runs.stored_setup import usable
@@ -23,10 +22,7 @@ from speedrunner.store.records import CallNode, Policy, Trajectory
 from speedrunner.store.run_data import RunData
 
 OPEN_SKILLS = 40
-"""Skills up to which sources, differences and the call graph are unfolded."""
-
-DRAWN_SKILLS = 300
-"""Skills of a call graph: of a larger library, those that were called most."""
+"""Skills up to which sources, and differences are unfolded."""
 
 HIGHLIGHTED_CHARS = 150_000
 """Characters of a library up to which its source is highlighted, which takes about 1 s."""
@@ -64,9 +60,6 @@ def library_page(run: RunData, version: int, calls: Calls) -> Context:
     totals: Counter[str] = Counter()
     for (_, called), count in calls.items():
         totals[called] += count
-    drawn = [skill.name for skill in library.skills]
-    if len(drawn) > DRAWN_SKILLS:
-        drawn = [name for name, _ in totals.most_common() if name in library.by_name][:DRAWN_SKILLS]
     show = str if len(policy.module) > HIGHLIGHTED_CHARS else highlight
     sources = [
         (skill, show(library.named[skill.name].source), totals[skill.name]) for skill in library.skills
@@ -83,10 +76,17 @@ def library_page(run: RunData, version: int, calls: Calls) -> Context:
         "changes": changes,
         "notes_changed": notes,
         "before": before,
-        "graph": call_graph(library, calls, drawn),
-        "drawn": len(drawn),
+        "calls": _list_calls(library, calls),
         "called": sum(totals[skill.name] for skill in library.skills),
         "few": len(library.skills) <= OPEN_SKILLS,
+    }
+
+
+def _list_calls(library: Library, calls: Calls) -> dict[str, list[tuple[str, int]]]:
+    """Return what each skill calls by its source, and how often each call ran."""
+    return {
+        skill.name: [(called, calls[skill.name, called]) for called in library.calls(skill.name)]
+        for skill in library.skills
     }
 
 

@@ -11,11 +11,9 @@ from typing import Any
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.pages.plots import draw_spark
-from speedrunner.pages.search import Query, search
 from speedrunner.results.checkpoints import list_test_points
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.records import Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
 
@@ -144,16 +142,9 @@ def _draw_sparks(runs: Sequence[Context]) -> None:
             run[name] = draw_spark(run[name], tops[run["env"]])
 
 
-def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
-    """Return all episodes, or those that match a search. Raises `InvalidQuery`."""
-    query = Query.read(given)
-    return {
-        **heading(run, grows=not (query.text or query.skill)),
-        "hits": search(run, query),
-        "given": {name: given.get(name, "") for name in Query.__struct_fields__},
-        "terminations": [termination.value for termination in Termination],
-        "episodes": len(run.rows),
-    }
+def episodes_page(run: RunData) -> Context:
+    """Return all episodes in order."""
+    return {**heading(run, grows=True), "rows": sorted(run.rows, key=lambda row: row.episode)}
 
 
 def turn_link(turn: int) -> str:

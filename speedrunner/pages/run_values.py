@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar
 from speedrunner.pages.episode_page import ViewedEpisode
 from speedrunner.pages.library_page import Calls, count_calls
 from speedrunner.pages.run_page import RunNumbers, read_numbers
-from speedrunner.pages.search_index import SearchIndex, build_index
 from speedrunner.results.skill_savings import SkillSaving, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.run_data import RunData, load
@@ -50,7 +49,6 @@ class RunValues:
         self._histories = _keep(16, skill_history)
         self._savings = lru_cache(maxsize=4)(self._compute_savings)
         self._calls = lru_cache(maxsize=64)(_count_calls)
-        self._index = _keep(1, build_index)
 
     def numbers(self, run: RunData) -> RunNumbers:
         """Return the numbers on a run's page."""
@@ -71,10 +69,6 @@ class RunValues:
         """Return the calls in the episodes that were played with a library version."""
         played = sum(row.policy == version for row in run.rows)
         return self._calls(run.path, _stamp(run), version, played).shown_with(run)
-
-    def search_index(self, run: RunData) -> SearchIndex:
-        """Return the index of the texts of all episodes."""
-        return self._index(run.path, _stamp(run)).value
 
     def episode(self, run: RunData, episode: str) -> ViewedEpisode:
         """Return an episode. The latest are kept, except for those of sleeps, which may be repeated."""

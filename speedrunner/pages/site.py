@@ -11,22 +11,18 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.config.console import describe_seconds
-from speedrunner.pages import compare_page, live, pages
+from speedrunner.pages import compare_page, pages
 from speedrunner.pages.calls_page import calls_page
 from speedrunner.pages.comparable import Comparable
 from speedrunner.pages.episode_page import episode_page, pictures_data
 from speedrunner.pages.library_history import history_page
 from speedrunner.pages.library_page import library_page
 from speedrunner.pages.markup import templates
-from speedrunner.pages.number_texts import dollars
 from speedrunner.pages.pages import Context, NotFound
 from speedrunner.pages.run_page import run_page
 from speedrunner.pages.run_values import RunValues
-from speedrunner.pages.search import InvalidQuery
 from speedrunner.pages.skills_page import skills_page
 from speedrunner.pages.sleep_page import find_sleep, sleep_page
-from speedrunner.pages.task_page import task_page, tasks_page
 from speedrunner.pages.turns import highlight, show_calls
 from speedrunner.results.comparison import CannotCompare
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
@@ -56,14 +52,12 @@ class Answer(msgspec.Struct, frozen=True):
     """A page or file as it is sent.
 
     Attributes:
-        loads: addresses of the files that the page's scripts load when they are needed.
         problem: why there is no page, in one line; empty if there is one.
     """
 
     content: bytes
     kind: str = HTML
     status: int = 200
-    loads: tuple[str, ...] = ()
     problem: str = ""
 
 
@@ -90,17 +84,13 @@ class Site:
             for pattern, answer in (
                 (r"index\.html", self._runs),
                 (r"(?P<asset>style\.css|view\.js|playback\.js)", self._asset),
-                (r"live\.html", self._live),
                 (r"compare\.html", self._compare),
                 (r"compare-runs\.html", self._compare_runs),
                 (rf"compare/(?P<first>{SIDE})/(?P<second>{SIDE})\.html", self._comparison),
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
-                (rf"{RUN}/search/(?P<shard>\d{{1,2}})\.js", self._search_shard),
                 (rf"{RUN}/skills\.html", self._skills),
                 (rf"{RUN}/library\.html", self._library_history),
-                (rf"{RUN}/tasks\.html", self._tasks),
-                (rf"{RUN}/task/(?P<number>\d{{4,9}})\.html", self._task),
                 (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", self._library),
                 (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", self._sleep),
                 (rf"{RUN}/{EPISODE}/(?P<page>{NUMBER})\.html", self._episode),
@@ -123,8 +113,6 @@ class Site:
             raise NotFound("no such page")
         except (NotFound, CannotCompare) as error:
             return self._problem(path, 404, error)
-        except InvalidQuery as error:
-            return self._problem(path, 400, error)
         except DAMAGED as error:
             return self._problem(path, 500, error)
 
@@ -138,10 +126,6 @@ class Site:
 
     def _runs(self, query: Mapping[str, str]) -> Answer:
         return self._page("runs.jinja", 0, pages.runs_page(self.runs()))
-
-    def _live(self, query: Mapping[str, str]) -> Answer:
-        context = live.live_page(self._folder, self.runs())
-        return self._page("live.jinja", 0, context | {"time": describe_seconds, "usd": dollars})
 
     def _compare(self, query: Mapping[str, str]) -> Answer:
         found = Comparable(self.runs(), _address)
@@ -172,20 +156,7 @@ class Site:
 
     def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
-        context = pages.episodes_page(data, query)
-        if not self._static:
-            return self._page("episodes.jinja", 2, context)
-        index = self._values.search_index(data)
-        found = self._page("episodes.jinja", 2, context | {"index": index})
-        loads = tuple(f"runs/{run}/search/{shard}.js" for shard in index.shards)
-        return msgspec.structs.replace(found, loads=loads)
-
-    def _search_shard(self, query: Mapping[str, str], run: str, shard: str) -> Answer:
-        data = self._load(run)
-        content = self._values.search_index(data).shards.get(int(shard)) if self._static else None
-        if content is None:
-            raise NotFound("only static pages have a search index")
-        return Answer(content, SCRIPT)
+        return self._page("episodes.jinja", 2, pages.episodes_page(data))
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
@@ -205,12 +176,6 @@ class Site:
         data, number = self._load(run), int(version)
         calls = self._values.library_calls(data, number)
         return self._page("library.jinja", 3, library_page(data, number, calls))
-
-    def _tasks(self, query: Mapping[str, str], run: str) -> Answer:
-        return self._page("tasks.jinja", 2, tasks_page(self._load(run)))
-
-    def _task(self, query: Mapping[str, str], run: str, number: str) -> Answer:
-        return self._page("task.jinja", 3, task_page(self._load(run), int(number)))
 
     def _sleep(self, query: Mapping[str, str], run: str, number: str, page: str) -> Answer:
         data = self._load(run)

@@ -53,6 +53,5 @@ def pages(site: Site) -> Iterator[tuple[str, Answer]]:
             new = {
                 normpath(join(dirname(path), link)): None for link in found if not link.startswith("data:")
             }
-            new |= dict.fromkeys(answer.loads)
             left += sorted((link for link in new if link not in known), reverse=True)
             known |= new

@@ -11,7 +11,6 @@ import msgspec
 import envs
 from envs import TextEnv
 from speedrunner.pages.pictures import Picture, draw_babyai, draw_crafter
-from speedrunner.pages.rooms import draw_rooms
 from speedrunner.runs.stored_setup import usable
 from speedrunner.store.records import CallNode, Trajectory, Turn
 from speedrunner.store.run_data import RunData
@@ -22,7 +21,6 @@ STEPS = 20_000
 DRAWN: dict[str, Callable[[Any], Picture]] = {
     "babyai": lambda env: draw_babyai(env.snapshot()),
     "crafter": lambda env: draw_crafter(env.snapshot(), env.textures()),
-    "scienceworld": lambda env: draw_rooms(env.house()),
 }
 """The environments that can be drawn, by `TextEnv.name`."""
 

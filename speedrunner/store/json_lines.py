@@ -9,7 +9,6 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
@@ -142,27 +141,6 @@ def raw_lines(path: Path) -> Iterator[bytes]:
                     )
                 if line.endswith(b"\n"):
                     yield line[:-1]
-
-
-def read_tail(path: Path, type_: type[Record], size: int) -> list[Record]:
-    """Return the records in the last `size` bytes of a JSON-lines file that may be growing.
-
-    A missing file is empty. Broken and unfinished lines are left out. Raises `StorageError`.
-    """
-    decode, found = make_decoder(type_), list[Record]()
-    with explain_errors(path, "read"):
-        try:
-            descriptor = open_regular(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return found
-        with os.fdopen(descriptor, "rb") as file:
-            start = max(os.fstat(file.fileno()).st_size - size, 0)
-            file.seek(start)
-            lines = file.read(size).split(b"\n")
-    for line in lines[1 if start else 0 : -1]:
-        with suppress(StorageError):
-            found.append(decode(line, str(path)))
-    return found
 
 
 def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:

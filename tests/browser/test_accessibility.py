@@ -25,7 +25,7 @@ LOOKS = ((WIDE, False), (NARROW, False), (WIDE, True))
 
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
 
-SERVED = ("live.html", "compare.html")
+SERVED = ("compare.html",)
 """Pages that only the server has, or that look different there."""
 
 RULES = ("wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice")

@@ -14,7 +14,7 @@ from tests.speedrunner.results.small_runs import learnt, skill
 pytestmark = pytest.mark.slow
 
 PAGES = (
-    *("tasks.html", "task/0001.html", "library.html", "skills.html"),
+    *("library.html", "skills.html"),
     *("library/0002.html", "library/0003.html", "sleep/0002/1.html"),
 )
 
@@ -61,7 +61,7 @@ def test_skills_are_sorted_by_a_click_and_unknown_values_come_last(written: str,
     assert page.evaluate(names) == ["_step", "home", "skill_3"]
 
 
-@pytest.mark.parametrize("path", ["index.html", "skills.html", "task/0001.html"])
+@pytest.mark.parametrize("path", ["index.html", "skills.html"])
 def test_print_cuts_off_no_column(written: str, pages: Pages, path: str) -> None:
     page = pages.open(urljoin(written, f"runs/run/{path}"), width=PRINTED)
     page.emulate_media(media="print")

@@ -96,14 +96,6 @@ def viewer(bundled_demo: Demo, react: subprocess.Popen[bytes]) -> Iterator[str]:
         yield address
 
 
-def test_the_page_of_a_running_sweep(viewer: str, shoot: Shoot) -> None:
-    def wait_for_rates(page: Page) -> None:
-        rate = page.get_by_role("row", name=re.compile("^react ")).locator("td").nth(4)
-        expect(rate).to_have_text(re.compile(r"\d"), timeout=1000 * HANGS_S)
-
-    shoot("live", urljoin(viewer, "live.html"), wait_for_rates)
-
-
 @pytest.fixture(scope="module")
 def finished(viewer: str, react: subprocess.Popen[bytes]) -> str:
     """The address of the viewer as soon as both runs are finished."""
@@ -133,11 +125,6 @@ def test_the_playback_of_an_episode(finished: str, shoot: Shoot, failure: Episod
         page.locator("#playback").evaluate("each => each.scrollIntoView()")
 
     shoot("episode", urljoin(finished, f"{RUN}/{failure.episode}/1.html"), go_into_a_skill)
-
-
-def test_a_task_before_and_after(finished: str, shoot: Shoot, failure: EpisodeRow) -> None:
-    address = urljoin(finished, f"{RUN}/task/{failure.episode.rpartition('/')[2]}.html")
-    shoot("task", address, more=500)
 
 
 def test_the_report(finished: str, bundled_demo: Demo, shoot: Shoot, tmp_path: Path) -> None:

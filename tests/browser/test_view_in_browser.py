@@ -6,7 +6,6 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
-from playwright.sync_api import expect
 
 from speedrunner.store.rundir import RunDirectory
 from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
@@ -72,26 +71,6 @@ def test_a_link_to_a_turn_leads_there(served: str, pages: Pages) -> None:
     assert 0 <= box["y"] < 800
 
 
-def test_a_search_is_filled_in_and_followed_to_its_turn(served: str, pages: Pages) -> None:
-    page = pages.open(urljoin(served, "runs/long/episodes.html"))
-    page.keyboard.press("/")
-    page.keyboard.type("needle")
-    page.keyboard.press("Enter")
-    page.wait_for_url("**text=needle**")
-    page.get_by_role("link", name=f"train/0000, turn {TURNS}").click()
-    page.wait_for_url(f"**/2.html#turn-{TURNS}")
-    assert "needle" in page.locator(f"#turn-{TURNS}").inner_text()
-
-
-def test_rows_of_written_pages_are_found_without_a_server(written: str, pages: Pages) -> None:
-    page = pages.open(urljoin(written, "runs/long/episodes.html"))
-    row = page.locator("#episodes tbody tr")
-    page.get_by_label("Show rows with").fill("no such row")
-    assert not row.is_visible()
-    page.get_by_label("Show rows with").fill("call limit")
-    assert row.is_visible()
-
-
 def test_the_keyboard_reaches_content_and_turns(served: str, pages: Pages) -> None:
     page = pages.open(urljoin(served, "runs/long/train/0000/1.html"))
     page.keyboard.press("Tab")
@@ -104,9 +83,6 @@ def test_the_keyboard_reaches_content_and_turns(served: str, pages: Pages) -> No
         assert page.evaluate("document.activeElement.id") == turn
     page.keyboard.press("k")
     assert page.evaluate("document.activeElement.id") == "turn-2"
-    page.keyboard.press("/")
-    page.wait_for_url("**/runs/long/episodes.html#search")
-    expect(page.get_by_role("searchbox", name="Text")).to_be_focused()
 
 
 NAMELESS = """
@@ -129,47 +105,6 @@ def test_a_run_that_goes_on_grows_before_one_s_eyes(served: str, folder: Path, p
         page.locator("h2").first.click()
         append(run, trajectory())
         page.get_by_role("region", name="Terminations").wait_for()
-
-
-def test_words_in_the_texts_of_written_pages_are_found_without_a_server(written: str, pages: Pages) -> None:
-    page = pages.open(urljoin(written, "runs/long/episodes.html"))
-    for text, count in (("nothere", 0), ("needle", 1), ("thought nee", 1), ("needle!", 1), ("nee!", 0)):
-        page.fill("#texts", text)
-        page.get_by_text(f"{count} of 1 episodes", exact=True).wait_for()
-    page.fill("#texts", "needle")
-    page.get_by_text(f"train/0000, turn {TURNS}").click()
-    page.wait_for_url(f"**/train/0000/2.html#turn-{TURNS}")
-    assert "needle" in page.locator(f"#turn-{TURNS}").inner_text()
-
-
-def test_an_update_loses_nothing_that_a_person_has_open(served: str, folder: Path, pages: Pages) -> None:
-    with RunDirectory.open_for_writing(folder / "open") as run:
-        run.write_config(CONFIG)
-        page = pages.open(urljoin(served, "runs/open/episodes.html"), width=NARROW)
-        page.fill("input[name=skill]", "typed")
-        page.evaluate("""() => {
-            document.querySelector("#episodes").scrollIntoView();
-            document.querySelector(".wide").scrollLeft = 60;
-            window.before = { table: document.querySelector("#episodes"), y: scrollY };
-        }""")
-        append(run, trajectory())
-        page.get_by_text("1 of 1 episodes").wait_for()
-        assert page.input_value("input[name=skill]") == "typed"
-        assert page.evaluate("document.activeElement.name") == "skill"
-        assert page.evaluate("document.querySelector('.wide').scrollLeft") == 60
-        assert page.evaluate("window.before.table === document.querySelector('#episodes')")
-
-
-def test_the_live_page_updates_while_a_sweep_runs(served: str, folder: Path, pages: Pages) -> None:
-    with RunDirectory.open_for_writing(folder / "live") as run:
-        run.write_config(CONFIG)
-        for width, dark in ((NARROW, True), (WIDE, False)):
-            page = pages.open(urljoin(served, "live.html"), width=width, dark=dark)
-            assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
-        row = page.locator("#run-live")
-        assert "running" in row.inner_text()
-        append(run, trajectory())
-        row.get_by_text("1 of").wait_for()
 
 
 MERGED = """() => {

@@ -16,16 +16,7 @@ document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
   if (event.key === "j") goTo(1);
   if (event.key === "k") goTo(-1);
-  if (event.key === "/") {
-    const search = document.querySelector("input[type=search]");
-    const episodes = document.querySelector(".tabs a[href$='episodes.html']");
-    if (search || episodes) event.preventDefault();
-    if (search) search.focus();
-    else if (episodes) location.assign(`${episodes.href}#search`);
-  }
 });
-
-if (location.hash === "#search") document.querySelector("input[type=search]")?.focus();
 
 // Library, sleeps and tasks: tables that sort by a column, and folded parts that a link leads to.
 
@@ -129,72 +120,3 @@ function unfollow() {
 
 document.addEventListener("visibilitychange", () => (document.hidden ? unfollow() : follow())); // browsers allow six streams
 follow();
-// Search on static pages: rows by what they show, and texts by a word index that comes in small scripts
-
-const rows = document.getElementById("rows"), texts = document.getElementById("texts");
-const SHARDS = 64, TURNS = 100, shards = new Map();
-
-function addShard(number, words) {
-  shards.get(number).resolve(words);
-}
-
-function loadShard(number) {
-  if (!document.getElementById("static-search").dataset.shards.split(" ").includes(String(number))) return {};
-  if (!shards.has(number)) {
-    const shard = {};
-    shard.words = new Promise((resolve) => (shard.resolve = resolve));
-    shards.set(number, shard);
-    const script = document.createElement("script");
-    script.src = `search/${number}.js`;
-    script.onerror = () => shard.resolve({});
-    document.head.append(script);
-  }
-  return shards.get(number).words;
-}
-
-async function findWord(word, isPrefix) {
-  // Returns the first turn of each episode that has the word.
-  const words = await loadShard((31 * word.charCodeAt(0) + word.charCodeAt(1)) % SHARDS);
-  const found = new Map();
-  const fitting = isPrefix ? Object.keys(words).filter((each) => each.startsWith(word)) : Object.hasOwn(words, word) ? [word] : [];
-  for (const each of fitting)
-    for (let n = 0; n < words[each].length; n += 2) {
-      const [episode, turn] = [words[each][n], words[each][n + 1]];
-      found.set(episode, Math.min(turn, found.get(episode) ?? turn));
-    }
-  return found;
-}
-
-async function findTexts(text) {
-  const words = (text.toLowerCase().match(/[\p{L}\p{N}_]+/gu) || []).filter((word) => word.length > 1);
-  if (!words.length) return null;
-  const isOpen = /[\p{L}\p{N}_]$/u.test(text);
-  const found = await Promise.all(words.map((word, n) => findWord(word, isOpen && n === words.length - 1)));
-  found.sort((one, other) => one.size - other.size);
-  return new Map([...found[0]].filter(([episode]) => found.every((each) => each.has(episode))));
-}
-
-async function filterRows() {
-  const [wanted, text] = [rows.value.toLowerCase(), texts.value];
-  const hits = await findTexts(text);
-  if (text !== texts.value) return; // a newer search follows
-  let left = 0;
-  document.querySelectorAll("#episodes tbody tr").forEach((row, n) => {
-    row.hidden = !row.textContent.toLowerCase().includes(wanted) || (hits !== null && !hits.has(n));
-    left += !row.hidden;
-    const link = row.querySelector("a"), turn = hits && hits.get(n);
-    if (link && !row.hidden) {
-      const folder = link.getAttribute("href").replace(/[^/]*$/, "");
-      link.setAttribute("href", folder + (turn ? `${Math.floor((turn - 1) / TURNS) + 1}.html#turn-${turn}` : "1.html"));
-      link.textContent = folder.slice(2, -1) + (turn ? `, turn ${turn}` : "");
-    }
-  });
-  const status = document.querySelector("[role=status]");
-  status.textContent = status.textContent.replace(/^\d+/, left);
-}
-
-if (rows && texts) {
-  for (const field of [rows, texts]) field.addEventListener("input", filterRows);
-  document.getElementById("static-search").addEventListener("submit", (event) => event.preventDefault());
-  filterRows();
-}

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from speedrunner.pages import library_page
-from speedrunner.pages.library_page import OPEN_SKILLS, count_calls
+from speedrunner.pages.library_page import count_calls
 from speedrunner.pages.site import Site
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import load
@@ -48,22 +45,3 @@ def test_each_changed_skill_has_a_diff_of_its_own(tmp_path: Path) -> None:
     assert "-    return _step()" in plain
     assert "+    return walk()" in plain
     assert "called its skills 2 times" in plain
-
-
-def test_the_graph_of_a_large_library_has_the_skills_that_were_called_most(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(library_page, "DRAWN_SKILLS", 1)
-    text = page(learnt(tmp_path / "run").path, 1)
-    assert "It has the 1 skills that were called most" in text
-    assert "Call graph of 1 skills" in text
-
-
-def test_many_skills_are_folded_and_keep_their_places(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "run")
-    run.policy(0, {})
-    run.policy(1, {f"skill_{n}": "return walk()" for n in range(OPEN_SKILLS + 1)})
-    text = page(run.path, 1)
-    assert '<details class="fold" id="skill-skill_7" tabindex="-1">' in text
-    assert f"<summary>Graph of {OPEN_SKILLS + 1} skills</summary>" in text
-    assert " open>" not in text

@@ -171,18 +171,6 @@ def test_a_folder_without_runs_and_none_at_all_are_refused(tmp_path: Path) -> No
 
 
 class TestFiles:
-    def test_all_pages_are_written_with_a_search_index(self, tmp_path: Path) -> None:
-        run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
-        done = in_process("view", str(run), "--static", str(out))
-        assert done.returncode == 0
-        count = sum(path.is_file() for path in out.rglob("*"))
-        assert done.stdout == f"{count} pages: open {out / 'index.html'}\n"
-        assert "thought 1" in (out / "runs/run/train/0000/1.html").read_text()
-        assert (out / "compare.html").exists()
-        assert not (out / "live.html").exists()
-        indexed = "".join(path.read_text() for path in out.glob("runs/run/search/*.js"))
-        assert '"needle":[0,1]' in indexed
-
     def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
         run = long_run(tmp_path / "run", 1)
         told = complaint(in_process("view", str(run), "--static", str(run)))

@@ -19,7 +19,7 @@ from speedrunner.store.files import (
     StorageError,
 )
 from speedrunner.store.json_limits import DECODED_BYTES
-from speedrunner.store.json_lines import append_record, iterate_records, read_records, read_tail, repair
+from speedrunner.store.json_lines import append_record, iterate_records, read_records, repair
 from speedrunner.store.json_records import UnknownFormat, read_record
 from speedrunner.store.records import Trajectory
 from tests.processes import HANGS_S
@@ -137,17 +137,6 @@ class TestTornTails:
             assert len(list(read(path, Note, left_out))) == 2
             (line,) = left_out
             assert line.startswith(f"{path}, line 2, is not a valid Note")
-
-    def test_the_end_of_a_growing_file_is_read_alone(self, tmp_path):
-        path = tmp_path / "notes.jsonl"
-        assert read_tail(path, Note, 100) == []
-        content = self.lines(path, 9)
-        path.write_bytes(content + b'{"text": "unfin')
-        whole = read_records(path, Note)
-        assert read_tail(path, Note, 10_000) == whole
-        tail = read_tail(path, Note, 100)
-        assert 0 < len(tail) < 9
-        assert tail == whole[-len(tail) :]
 
     def test_another_format_is_never_left_out(self, tmp_path):
         path = tmp_path / "notes.jsonl"
