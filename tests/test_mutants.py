@@ -12,7 +12,7 @@ from tests.mutants import changes, mutants
 
 
 def test_each_mutant_of_a_module_is_another_program() -> None:
-    module = Path("speedrunner/results/prompt_growth.py")
+    module = Path("speedrunner/config/slurm.py")
     original = ast.unparse(ast.parse((CHECKOUT / module).read_text()))
     found = list(mutants(module))
     assert found

@@ -94,7 +94,6 @@ COMMANDS = {
         Command("import", "Rebuild a run from its exported ATIF trajectories.", "import_command:import_"),
     ),
     "Cluster": (
-        Command("forecast", "Estimate tokens, time and cost of runs from a pilot."),
         Command("prepare", "Download and build what runs need on nodes without a network."),
         Command("doctor", "Check this machine before a run and say how to fix problems."),
         Command("submit", "Submit a sweep to Slurm as jobs that resume by themselves."),

@@ -12,7 +12,6 @@ from serving.errors import ServingError
 from speedrunner.cli.init_command import NotWritten
 from speedrunner.config.optional import NotInstalled
 from speedrunner.config.slurm import SlurmRefused
-from speedrunner.experiments.forecast import NothingMeasured
 from speedrunner.methods.method_registry import InvalidMethodOption
 from speedrunner.pages.loopback import PortInUse
 from speedrunner.results.comparison import CannotCompare
@@ -25,7 +24,7 @@ from speedrunner.workers.sandbox.settings import SandboxError
 
 FOR_PEOPLE = (
     *SETUP_ERRORS,
-    *(CannotCompare, WorkerError, NothingMeasured, NotInstalled, NotWritten, PortInUse),
+    *(CannotCompare, WorkerError, NotInstalled, NotWritten, PortInUse),
     *(RunStopped, SandboxError, ServingError, SlurmRefused, StorageError, TimeTooShort),
 )
 """Errors with a text for people. Any other error is a bug and shows its traceback."""

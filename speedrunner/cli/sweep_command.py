@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -31,7 +30,7 @@ def sweep(
     what: Annotated[
         list[str],
         run_list(
-            "experiment=NAME (scale=paper, pilot or smoke), or FILE: YAML, a list of runs. A setting that"
+            "experiment=NAME (scale=paper or smoke), or FILE: YAML, a list of runs. A setting that"
             " some of the runs have (method=asi run.seed=0,1) chooses among them; any other applies to all."
         ),
     ],
@@ -68,7 +67,7 @@ def sweep(
     configure_logging(setups[0].config)
     folder_option = [f"--dir={folder}"] if folder else []
     if dry_run:
-        say(*_describe(outline_conditions(runs), shlex.join([*what, *folder_option])))
+        say(*_describe(outline_conditions(runs), grid.root))
         return
     command = ["speedrunner", "sweep", *what, *folder_option]
     if part is None:
@@ -85,21 +84,18 @@ def sweep(
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
 
 
-def _describe(outlines: Sequence[ConditionOutline], words: str) -> Iterator[str]:
-    """Yield a table with a row for each condition and their totals, then notes.
-
-    Args:
-        words: the command's arguments.
-    """
-    has_estimates = any(each.estimate.tokens is not None for each in outlines)
+def _describe(outlines: Sequence[ConditionOutline], folder: Path) -> Iterator[str]:
+    """Yield a table with a row for each condition and their totals, then notes."""
+    has_estimates = any(each.estimate for each in outlines)
     titles = ["", "runs", "episodes", "sleeps", "requests at most"]
-    rows = [titles + (["tokens", "engine h"] if has_estimates else [])]
+    rows = [titles + (["GPU-hours", "USD"] if has_estimates else [])]
     for each in outlines:
         name = "all" if each.condition is None else str(each.condition)
         counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
         row = [name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"]
         if has_estimates:
-            row += [short_number(each.estimate.tokens), short_number(each.estimate.engine_h)]
+            amounts = (each.estimate.gpu_hours, each.estimate.usd) if each.estimate else (None, None)
+            row += map(short_number, amounts)
         rows.append(row)
     yield from align_columns(rows, terminal_width(), DROPPED)
     *_, together = outlines
@@ -108,7 +104,7 @@ def _describe(outlines: Sequence[ConditionOutline], words: str) -> Iterator[str]
     if together.unlimited:
         yield f"+: and those of sleeps, which {' and '.join(together.unlimited)} does not limit."
     yield from together.notes
-    if has_estimates:
-        yield "Tokens (prompt and output) and engine hours are means of the forecast for whole runs."
-    else:
-        yield f"No forecast yet: `speedrunner forecast {words}` estimates tokens and hours from a pilot."
+    if sources := dict.fromkeys(name for each in outlines if each.estimate for name in each.estimate.sources):
+        yield f"GPU-hours and USD: scaled by episodes from {', '.join(sources)}."
+    elif together.runs:
+        yield f"GPU-hours and USD: unknown until {folder} has a finished run of the environment and model."

@@ -1,1 +1,1 @@
-"""Grids of runs: their definition, status and forecast."""
+"""Grids of runs: their definition and status."""

@@ -22,7 +22,6 @@ from speedrunner.results.attribution import (
 from speedrunner.results.claim_tables import claim_tables, count_verdicts
 from speedrunner.results.claims import Judged, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
-from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published
 from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.paper_tables import paper_tables
@@ -32,7 +31,7 @@ from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.transfer import Transfer, find_transfers, transfer_table
 from speedrunner.results.writing import Table
-from speedrunner.store.discovery import DAMAGED, runs_below
+from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.sweep_plans import noted_sweeps
 
@@ -106,10 +105,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
         *claim_tables(judged),
         *paper_tables(rows),
     ]
-    try:
-        made.append(forecast_table(runs))
-    except DAMAGED as error:
-        problems.append(f"cannot use the forecasts of runs: {error or type(error).__name__}")
     caveats = sorted({caveat for run in runs for caveat in run.caveats})
     return Collected(
         runs=runs,

@@ -104,7 +104,6 @@ def _sections(tables: Sequence[Table]) -> Iterator[Section]:
     left = {table.name: table for table in shown if table.rows}
     for id_, title, names in (
         ("cache", "The prefix cache", ("cache_shares", "cache")),
-        ("forecast", "Forecast compared with what was measured", ("forecast",)),
         ("paper", "Compared with the paper", [name for name in left if "paper" in left[name].columns]),
         ("tables", "All numbers", [*left]),
     ):

@@ -102,7 +102,7 @@ class FigureBuilder:
 
     Args:
         experiment: the experiment that fills gaps.
-        options: further options of its command, such as ` scale=pilot`.
+        options: further options of its command, such as ` scale=smoke`.
 
     Attributes:
         everything: the conditions of all models; `groups`: those of the figure's model.

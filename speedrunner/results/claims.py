@@ -95,7 +95,7 @@ def judge_claims(claims: Sequence[Claim], conditions: Sequence[Condition], optio
     """Judge each claim for each played model; a claim about certain models once.
 
     Args:
-        options: further options of the command that fills a gap, such as ` scale=pilot`.
+        options: further options of the command that fills a gap, such as ` scale=smoke`.
     """
     played = played_models(conditions)
     judged = []

@@ -88,7 +88,7 @@ def compare_with_paper(
     """Compare each number of the paper with the measured one, for each played model.
 
     Args:
-        options: further options of the command that fills a gap, such as ` scale=pilot`.
+        options: further options of the command that fills a gap, such as ` scale=smoke`.
     """
     models = played_models(conditions)
     return [

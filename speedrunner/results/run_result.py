@@ -14,11 +14,9 @@ import pandas
 from speedrunner.config.names import condition_name
 from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps
 from speedrunner.results.evaluated_run import EvaluatedRun
-from speedrunner.results.forecast_records import measured_amounts
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.pricing import OWN, price_book
-from speedrunner.results.server_time import ServerUse, server_uses
 from speedrunner.results.skill_costs import SkillCost, skill_costs
 from speedrunner.results.skill_savings import frame_savings, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
@@ -39,9 +37,6 @@ class RunResult(EvaluatedRun):
         sleeps: see `frame_sleeps`.
         skills: one row per skill, with the fields of `SkillCost`.
         savings: one row per skill; see `frame_savings`.
-        taken: amounts that the run used, by measure of `forecast_records`; without engine time, which depends
-            on all runs of a server.
-        servers: its uses of servers, to split engine time.
         caveats: notes on the results from the model configs.
     """
 
@@ -50,8 +45,6 @@ class RunResult(EvaluatedRun):
     sleeps: pandas.DataFrame
     skills: pandas.DataFrame
     savings: pandas.DataFrame
-    taken: dict[str, float] = field(default_factory=dict)
-    servers: list[ServerUse] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
 
     @cached_property
@@ -110,7 +103,6 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     sleeps = frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     whole = checkpoints[checkpoints["whole"]]
-    taken = {} if costs is None else measured_amounts(run, costs)
     return RunResult(
         path=str(path),
         config=config,
@@ -123,8 +115,6 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         skills=frame_skills(skills),
         savings=frame_savings(savings),
         processes=run.processes,
-        taken={measure: amount for measure, amount in taken.items() if measure != "engine_s"},
-        servers=list(server_uses(run)),
         caveats=caveats(run.processes),
         left_out=run.left_out or [],
     )

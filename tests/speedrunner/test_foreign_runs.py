@@ -46,9 +46,6 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
     "export": lambda run, folder, out: ["export", folder, "--to", "dataset", "--out", f"{out}/data"],
     "export, logs": lambda run, folder, out: ["export", folder, "--to", "inspect", "--out", f"{out}/logs"],
     "export, atif": lambda run, folder, out: ["export", folder, "--to", "atif", "--out", f"{out}/atif"],
-    "forecast": lambda run, folder, out: [
-        "forecast", "experiment=demo", "--from", folder, "--dir", f"{out}/planned",
-    ],
     "library show": lambda run, folder, out: ["library", "show", run],
     "library diff": lambda run, folder, out: ["library", "diff", f"{run}:1", f"{folder}/good:1"],
     "library graph": lambda run, folder, out: ["library", "graph", run],

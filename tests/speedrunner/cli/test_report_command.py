@@ -275,28 +275,6 @@ def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
     assert f"{bad}, line 1, is not a valid Process" in problem
 
 
-@pytest.mark.parametrize("mean", [1e300, 1.0])
-def test_forecasts_that_came_with_the_runs_hide_no_run(mean: float, copied: Path) -> None:
-    forecasts = []
-    for run in copied.glob("*/config.yaml"):
-        data = load(run.parent)
-        kinds = [row.phase for row in data.rows]
-        counts = {"train": kinds.count("train"), "test": kinds.count("test"), "sleep": len(data.sleeps)}
-        amounts = {"mean": {"requests": mean}, "sd": {"requests": mean}, "measured": {}}
-        condition_name = {"env": "babyai", "method": "react", "model": "m"}
-        about = {
-            "dir": run.parent.name,
-            "condition_name": condition_name,
-            "counts": counts,
-            "files": 1,
-            "prices": "x",
-        }
-        forecasts.append(json.dumps({**about, **amounts, "made": -1.0, "format": 1}))
-    (copied / "forecasts.jsonl").write_text("\n".join(forecasts) + "\n")
-    (problem,) = problems(copied)
-    assert problem.startswith("cannot use the forecasts of runs")
-
-
 def test_a_folder_that_is_too_deep_hides_no_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as there:
         there.chdir(min(copied.glob("*/config.yaml")).parent)

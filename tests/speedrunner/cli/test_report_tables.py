@@ -64,7 +64,7 @@ def test_what_is_printed_counts_the_runs_and_names_the_commands_of_missing_ones(
 
 def test_the_files_are_there_in_both_kinds(made: Path) -> None:
     names = {path.stem for path in made.iterdir()}  # columns: tests/golden/tables.txt
-    assert {"performance", "claims", "combined_performance", "forecast"} <= names
+    assert {"performance", "claims", "combined_performance"} <= names
     assert {path.name for path in made.iterdir()} == {f"{n}.{kind}" for n in names for kind in ("csv", "tex")}
 
 

@@ -280,7 +280,7 @@ class TestRefusals:
             "experiment=main env=babay",
             "experiment=main model=large",
             "experiment=main run.dir=x",
-            "experiment=attribution run.start_from=runs/pilot/babyai-asi-gpt-5.4-mini-seed1:3",
+            "experiment=attribution run.start_from=runs/smoke/babyai-asi-gpt-5.4-mini-seed1:3",
             "experiment=attribution run.start_from=runs/none:3",
             "experiment=attribution run.start_from=/else/where/babyai-asi-gpt-5.4-mini-seed1",
         )
@@ -313,8 +313,8 @@ class TestRefusals:
 
 class TestTheCommandLine:
     def test_a_scale_has_a_folder_of_its_own(self, tmp_path: Path) -> None:
-        (run,) = experiment("main", "env=babyai", "method=asi", "run.seed=2", scale="pilot")
-        assert run.config.run.dir == "runs/pilot/babyai-asi-gpt-5.4-mini-seed2"
+        (run,) = experiment("main", "env=babyai", "method=asi", "run.seed=0", scale="smoke")
+        assert run.config.run.dir == "runs/smoke/babyai-asi-tiny-random-seed0"
         (run,) = grid_of(["experiment=main", "env=babyai", "method=asi", "run.seed=2"], tmp_path).runs()
         assert run.config.run.dir == f"{tmp_path}/babyai-asi-gpt-5.4-mini-seed2"
 

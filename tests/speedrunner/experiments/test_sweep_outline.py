@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
+from speedrunner.config.names import ConditionName
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep_members import Member, members
-from speedrunner.experiments.sweep_outline import ConditionOutline, Estimate, outline_conditions
+from speedrunner.experiments.sweep_outline import (
+    ConditionOutline,
+    Estimate,
+    Finished,
+    estimate,
+    find_finished,
+    outline_conditions,
+)
 from tests.scripted_runs import in_process
-from tests.speedrunner.experiments.kept_forecasts import keep_forecasts
+from tests.speedrunner.store.test_stored_format import STORED
 
 RUNS = """
 - {env: babyai, method: [react, speedrunner], model: tiny-random, run.seed: [0, 1, 2]}
@@ -24,6 +34,13 @@ def planned(folder: Path, *given: str) -> list[Member]:
     file = folder / "runs.yaml"
     file.write_text(RUNS)
     return members(Grid(file, [*SMALL, *given], root=folder / "runs").runs(), plays_here=False)
+
+
+def copy_finished(run: Path) -> None:
+    """Make a finished run of the environment and the model of the list."""
+    shutil.copytree(STORED, run)
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("name: tiny\n", "name: tiny-random\n", 1))
 
 
 def outlines(folder: Path, *given: str) -> dict[str, ConditionOutline]:
@@ -52,18 +69,38 @@ def test_methods_whose_sleeps_have_no_limit_are_named(tmp_path: Path) -> None:
     assert (found["speedrunner"].unlimited, found["all"].unlimited) == ([], ["asi"])
 
 
-def test_a_forecast_gives_tokens_and_hours(tmp_path: Path) -> None:
-    runs = planned(tmp_path)
-    keep_forecasts([each for each in runs if each.setup.config.method.name == "react"], engine_s=7200.0)
-    found = outlines(tmp_path)
-    assert found["react"].estimate == Estimate(tokens=3 * 30.0, engine_h=3 * 2.0, requests_per_s=10 / 7200)
-    assert found["speedrunner"].estimate == found["all"].estimate == Estimate()
+BABYAI = ConditionName("babyai", "react", "tiny-random")
 
 
-def test_a_forecast_of_another_length_is_not_used(tmp_path: Path) -> None:
-    keep_forecasts(planned(tmp_path))
-    assert outlines(tmp_path, "method=react")["all"].estimate.tokens == 3 * 30.0
-    assert outlines(tmp_path, "method=react", "run.test_episodes=6")["all"].estimate.tokens is None
+@pytest.mark.parametrize(
+    ("finished", "expected"),
+    [
+        ([], None),
+        ([Finished("a", replace(BABYAI, env="crafter"), 10, 1.0, 2.0)], None),
+        ([Finished("a", replace(BABYAI, model="tiny"), 10, 1.0, 2.0)], None),
+        ([Finished("a", BABYAI, 0, 1.0, 2.0)], None),
+        ([Finished("a", replace(BABYAI, method="asi"), 10, 1.0, 2.0)], Estimate(3.0, 6.0, ["a"])),
+        (
+            [
+                Finished("a", replace(BABYAI, method="asi"), 10, 1.0, 2.0),
+                Finished("b", BABYAI, 60, 1.0, None),
+            ],
+            Estimate(0.5, None, ["b"]),
+        ),
+    ],
+)
+def test_the_amounts_of_a_finished_run_are_scaled_by_episodes(
+    finished: list[Finished], expected: Estimate | None
+) -> None:
+    assert estimate(BABYAI, 30, finished) == expected
+
+
+def test_only_finished_runs_are_measured(tmp_path: Path) -> None:
+    for name in ("finished", "unfinished"):
+        shutil.copytree(STORED, tmp_path / name)
+    (tmp_path / "unfinished" / "state.json").unlink()
+    (found,) = find_finished([tmp_path, tmp_path / "none"])
+    assert (found.name, found.episodes, found.gpu_hours) == ("finished", 6, 0.0)  # on a CPU
 
 
 @pytest.mark.process
@@ -73,19 +110,20 @@ def test_the_command_prints_a_row_for_each_condition_and_their_sum(tmp_path: Pat
     lines = in_process(*command).stdout.splitlines()
     assert [line.split()[0] for line in lines[:5]] == ["runs", "babyai", "babyai", "babyai", "all"]
     assert lines[4].split() == ["all", "7", "150", "8", "4,536", "+"]
-    assert any(line.startswith("No forecast yet: `speedrunner forecast ") for line in lines)
-    keep_forecasts(planned(tmp_path))
+    assert lines[-1].startswith("GPU-hours and USD: unknown until ")
+    copy_finished(tmp_path / "runs" / "known")
     lines = in_process(*command).stdout.splitlines()
-    assert lines[0].split()[-3:] == ["tokens", "engine", "h"]
-    assert lines[4].split()[-2:] == ["210", "0.0194"]
+    assert lines[0].split()[-2:] == ["GPU-hours", "USD"]
+    assert lines[-1] == "GPU-hours and USD: scaled by episodes from known."
 
 
 @pytest.mark.process
 def test_the_table_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "60")
-    keep_forecasts(planned(tmp_path))
+    planned(tmp_path)
+    copy_finished(tmp_path / "runs" / "known")
     command = ["sweep", str(tmp_path / "runs.yaml"), *SMALL, f"--dir={tmp_path / 'runs'}", "--dry-run"]
     lines = in_process(*command).stdout.splitlines()
     table = lines[: next(number for number, line in enumerate(lines) if line.startswith("+"))]
-    assert table[0].split()[-3:] == ["tokens", "engine", "h"]
+    assert table[0].split()[-3:] == ["most", "GPU-hours", "USD"]
     assert all(len(line) <= 60 for line in table)

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from speedrunner.config.names import ConditionName
 from speedrunner.pages.collected import collect
-from speedrunner.results.forecast_records import MEASURES, Forecast, keep
 from speedrunner.results.writing import Table, csv_text
 from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
 
@@ -49,18 +47,6 @@ def shorten(table: Table) -> str:
 
 def test_tables_have_these_columns_and_figures(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     write_runs(tmp_path)
-    forecast = Forecast(
-        dir=str(tmp_path / "ours0"),
-        condition_name=ConditionName("babyai", "speedrunner", "tiny-random"),
-        counts={"train": 4, "test": 6, "sleep": 2},
-        files=9,
-        mean={name: 2.0 + number for number, name in enumerate(MEASURES[:-1])},  # bytes depend on the folder
-        sd=dict.fromkeys(MEASURES, 0.5),
-        measured={"test": 3},
-        prices="the run's own",
-        made=-1.0,
-    )
-    keep([forecast])
     found = collect([tmp_path], None, lambda _: None, corrected=False)
     assert found.problems == []
     golden("tables.txt", "".join(map(shorten, found.tables)))

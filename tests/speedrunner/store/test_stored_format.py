@@ -9,7 +9,6 @@ from typing import get_args
 
 import pytest
 
-from speedrunner.experiments.forecast import read_measurements
 from speedrunner.export.conversations import check
 from speedrunner.results import TableName
 from speedrunner.results import load as load_frames
@@ -74,11 +73,6 @@ def test_its_results_are_those_of_its_records() -> None:
 
 def test_an_export_can_read_all_of_it() -> None:
     assert check(STORED) == (STORED, [])
-
-
-def test_a_forecast_is_made_from_it() -> None:
-    known, problems = read_measurements([STORED.parent])
-    assert (known["kind"].value_counts().to_dict(), problems) == ({"train": 4, "test": 2, "sleep": 1}, [])
 
 
 @pytest.mark.process
