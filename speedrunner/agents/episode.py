@@ -15,7 +15,8 @@ from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, execute_call
-from speedrunner.agents.loop import AgentLimits, Execute, ToolReply, plain_messages, run_agent
+from speedrunner.agents.clock import Clock
+from speedrunner.agents.loop import Execute, ToolReply, plain_messages, run_agent
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
 from speedrunner.store.labels import Labels
@@ -51,7 +52,7 @@ class EpisodeContext:
         env: its environment; only read its rules.
         opening: its first texts.
         training: whether this is a training rollout; no sleep sees held-out episodes.
-        limits: requests and time that are left.
+        clock: requests and time that are left.
         observation: the last text of the world.
         method_state: the method's JSON about the episode, filled by the method and recorded for the sleep.
         library: returns a policy's skills for editing; see `Actor.library`.
@@ -59,7 +60,7 @@ class EpisodeContext:
     """
 
     opening: Opening
-    limits: AgentLimits
+    clock: Clock
     _actor: Actor
     _worker: EnvWorker
     _trajectory: Trajectory
@@ -135,7 +136,7 @@ class EpisodeContext:
         Raises:
             WorkerError: the environment broke.
         """
-        config, left_s = self._actor.config, self.limits.remaining_s
+        config, left_s = self._actor.config, self.clock.remaining_s
         reply, executed = await execute_call(self._worker, call, config, left_s)
         if executed is not None:
             self._asked.append(executed.node)
@@ -192,7 +193,7 @@ class EpisodeContext:
     ) -> Termination:
         number, self._conversations = self._conversations, self._conversations + 1
         model, labels, key = self._actor.model(role), self._labels.plain(), self._trajectory.episode
-        most = model.model_config.role(role).calls(self.limits.llm_calls if llm_calls is None else llm_calls)
+        most = model.model_config.role(role).calls(self.clock.llm_calls if llm_calls is None else llm_calls)
 
         def record(turn: Turn) -> None:
             turn.role, turn.conversation = role, number
@@ -209,7 +210,7 @@ class EpisodeContext:
                     conversation,
                     messages,
                     execute,
-                    self.limits,
+                    self.clock,
                     record,
                     most=most,
                     most_repeats=most_repeats,
@@ -282,7 +283,7 @@ async def play_episode(
     )
     if labels.episode is None:
         labels = msgspec.structs.replace(labels, episode=episode.key, attempt=episode.attempt)
-    stage: EpisodeContext | None = None
+    context: EpisodeContext | None = None
     try:
         module = spec.library.module()
         if episode.stored is not None:
@@ -290,11 +291,11 @@ async def play_episode(
         opening = await worker.reset(episode.task, module, actor.env.limits.actions, episode.seed)
         trajectory.prompt_hash = spec.prompt_hash(actor.env, spec.messages(actor.env, opening))
         run = actor.config.run
-        limits = AgentLimits(
+        clock = Clock(
             actor.llm_calls, time.monotonic() + run.wall_clock_s, answers_count=run.wall_clock == "all"
         )
-        stage = EpisodeContext(opening, limits, actor, worker, trajectory, labels, watch, module)
-        trajectory.termination = await play(stage, spec)
+        context = EpisodeContext(opening, clock, actor, worker, trajectory, labels, watch, module)
+        trajectory.termination = await play(context, spec)
     except WorkerError as error:
         trajectory.termination = Termination.ENVIRONMENT_ERROR
         trajectory.error = f"environment {episode.task.env}: {error}"
@@ -306,7 +307,7 @@ async def play_episode(
     except (RequestFailed, RequestRefused) as error:
         trajectory.termination = Termination.ENGINE_ERROR
         trajectory.error = f"engine: {error}\n\n{''.join(traceback.format_exception(error))}"
-    if stage is not None and (world := stage.world()) != trajectory.steps:
+    if context is not None and (world := context.world()) != trajectory.steps:
         trajectory.world = world
     if not trajectory.termination.is_fault:
         trajectory.outcome = worker.outcome

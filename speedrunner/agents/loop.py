@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 import msgspec
 
-from serving.answer_limit import limit_answer
 from serving.conversation import AnswerOverflow, Conversation
 from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
+from speedrunner.agents.clock import Clock
 from speedrunner.store.records import CallNode, Message, Termination, Turn
 from speedrunner.store.repeats import Exchange
 
@@ -36,27 +35,6 @@ Execute = Callable[[ToolCall], Awaitable[ToolReply]]
 """Runs one valid tool call."""
 
 
-@dataclass(slots=True)
-class AgentLimits:
-    """Budgets that one or several agents share; each use is subtracted.
-
-    Attributes:
-        llm_calls: remaining requests to the model; a request counts even if its answer has no valid call.
-        deadline: value of `time.monotonic()` at which the work is ended; `None`: no deadline. Time in the
-            admission queue, or without an engine, moves the deadline.
-        answers_count: whether the model's answer time counts; if not, it moves the deadline as well.
-    """
-
-    llm_calls: int
-    deadline: float | None = None
-    answers_count: bool = True
-
-    @property
-    def remaining_s(self) -> float:
-        """Return the seconds until the deadline."""
-        return float("inf") if self.deadline is None else self.deadline - time.monotonic()
-
-
 def plain_messages(messages: list[Message]) -> list[dict[str, str]]:
     """Return messages in the form that chat templates and chat completions take."""
     return [{"role": message.role, "content": message.content} for message in messages]
@@ -66,7 +44,7 @@ async def run_agent(
     conversation: Conversation,
     opening: list[Message],
     execute: Execute,
-    limits: AgentLimits,
+    clock: Clock,
     record: Callable[[Turn], None],
     status: Callable[[str, Usage], str] = lambda text, usage: text,
     most: int | None = None,
@@ -76,7 +54,7 @@ async def run_agent(
 
     Args:
         conversation: opened with the messages of `opening`.
-        limits: reduced by every request.
+        clock: reduced by every request.
         record: called with each turn as soon as it is complete.
         status: called with each reply and the usage of the answer before it; returns the reply that the agent
             sees.
@@ -90,55 +68,24 @@ async def run_agent(
     messages = opening
     asked = repeats = 0
     before: Exchange | None = None
-    while limits.llm_calls > 0 and (most is None or asked < most):
-        limits.llm_calls -= 1
+    while clock.llm_calls > 0 and asked != most:
         asked += 1
-        began = time.monotonic()
-        queued_s = await conversation.ready()
-        if limits.deadline is not None and limits.answers_count:
-            limits.deadline += queued_s
         try:
-            async with limit_answer(limits.deadline if limits.answers_count else None) as answer:
-                completion, overflow = await conversation.ask(), None
-        except AnswerOverflow as error:
-            completion, overflow = error.completion, error
+            turn, termination = await _ask(conversation, messages, clock)
         except ContextOverflow:
             return Termination.CONTEXT_OVERFLOW
         except TimeoutError:
             return Termination.WALL_CLOCK
-        queued_s += answer.paused_s
-        if limits.deadline is not None:
-            limits.deadline += answer.paused_s if limits.answers_count else time.monotonic() - began
-        turn = Turn(
-            messages=messages,
-            text=completion.text,
-            reasoning=completion.reasoning,
-            call=completion.call,
-            usage=completion.usage,
-            seconds=round(completion.seconds, 4),
-            queued_s=round(queued_s, 4),
-            request=completion.request,
-            token_ids=completion.recorded or msgspec.UNSET,
-        )
-        if overflow is not None:
-            turn.error = str(overflow)
-            record(turn)
-            return Termination.CONTEXT_OVERFLOW
-        termination = None
-        if turn.call is None:
-            turn.error = str(completion.problem)
-            text = f"Error: {completion.problem}. Answer with exactly one tool call."
-        else:
-            try:
+        text = f"Error: {turn.error}. Answer with exactly one tool call."
+        try:
+            if turn.call is not None and termination is None:
                 reply = await execute(turn.call)
-            except BaseException:
-                record(turn)
-                raise
-            turn.executed, text, termination = reply.executed, reply.text, reply.termination
-        record(turn)
+                turn.executed, text, termination = reply.executed, reply.text, reply.termination
+        finally:
+            record(turn)
         if termination is not None:
             return termination
-        if limits.remaining_s <= 0:
+        if clock.remaining_s <= 0:
             return Termination.WALL_CLOCK
         text = status(text, turn.usage)
         exchange = Exchange(turn, text)
@@ -149,3 +96,35 @@ async def run_agent(
         conversation.tell(text)
         messages = [Message("tool" if turn.call else "user", text)]
     return Termination.CALL_LIMIT
+
+
+async def _ask(
+    conversation: Conversation, messages: list[Message], clock: Clock
+) -> tuple[Turn, Termination | None]:
+    """Return the model's answer as a turn, and the termination if the answer filled the context.
+
+    Raises:
+        ContextOverflow: the prompt does not fit.
+        TimeoutError: the time was over before the answer came.
+    """
+    termination = None
+    async with clock.request(conversation) as waiting:
+        try:
+            completion = await conversation.ask()
+            error = None if completion.call else str(completion.problem)
+        except AnswerOverflow as overflow:
+            completion, error = overflow.completion, str(overflow)
+            termination = Termination.CONTEXT_OVERFLOW
+    turn = Turn(
+        messages=messages,
+        text=completion.text,
+        reasoning=completion.reasoning,
+        call=completion.call,
+        usage=completion.usage,
+        seconds=round(completion.seconds, 4),
+        queued_s=round(waiting.seconds, 4),
+        error=error,
+        request=completion.request,
+        token_ids=completion.recorded or msgspec.UNSET,
+    )
+    return turn, termination

@@ -16,8 +16,9 @@ import msgspec
 from envs import Task, TextEnv
 from serving.usage import Usage
 from speedrunner.agents.actor import ActorSpec, EpisodeLimits
+from speedrunner.agents.clock import Clock
 from speedrunner.agents.episode import EpisodeContext
-from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
+from speedrunner.agents.loop import plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.methods.resumed_agent import ResumedAgent
@@ -124,7 +125,7 @@ class SleepTools:
         self.agents.append(record)
         steps, add_turn = self.journal.agent_steps(number), partial(self.journal.add_turn, number)
         # Recorded turns were in time, and their edits count, however late they are repeated.
-        limits = AgentLimits(self.calls(role, llm_calls), None if steps else self._deadline())
+        clock = Clock(self.calls(role, llm_calls), None if steps else self._deadline())
 
         context, settings = self.model.model_config.context, self.model.model_config.role(role)
 
@@ -132,7 +133,7 @@ class SleepTools:
             used = usage.prompt + usage.completion + self.model.count_tokens(text)
             tokens = max(context - used, 0)
             warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
-            return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left{warning})"
+            return f"{text}\n\n({clock.llm_calls} calls and {tokens} tokens left{warning})"
 
         execute = partial(toolbox.execute, string_tokens=settings.string_tokens)
         opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
@@ -140,11 +141,11 @@ class SleepTools:
 
             def add(turn: Turn) -> None:
                 record.turns.append(agent.finish_turn(turn))
-                if limits.deadline is None and not agent.repeats:
-                    limits.deadline = self._deadline()
+                if clock.deadline is None and not agent.repeats:
+                    clock.deadline = self._deadline()
 
             record.termination = await run_agent(
-                agent, messages, agent.executes(execute), limits, add, agent.reply(status)
+                agent, messages, agent.executes(execute), clock, add, agent.reply(status)
             )
         calls = f"{len(record.turns)} call{'s' * (len(record.turns) != 1)}"
         if record.termination is Termination.CONTEXT_OVERFLOW:
@@ -229,7 +230,7 @@ class Method(abc.ABC):
         """
         return ActorSpec(Library(env.primitives).of(policy), policy.notes)
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
+    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
         """Play one episode, training or held out (`EpisodeContext.training`). By default the actor plays
         alone.
 
@@ -244,7 +245,7 @@ class Method(abc.ABC):
         Returns:
             How the episode ended: the termination of a conversation or a reply, or `SUBMITTED`.
         """
-        return await stage.act(spec)
+        return await context.act(spec)
 
     @abc.abstractmethod
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:

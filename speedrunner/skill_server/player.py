@@ -15,7 +15,7 @@ from envs import Outcome, Task
 from serving.errors import InvalidCall
 from serving.tokens.tools import ToolCall, checked_call
 from speedrunner.agents.actor import execute_call, task_text
-from speedrunner.agents.loop import AgentLimits
+from speedrunner.agents.clock import Clock
 from speedrunner.agents.typed_call import UnreadableLine, read_call
 from speedrunner.skill_server.game import START, Game
 from speedrunner.store.records import Termination
@@ -43,7 +43,7 @@ class Episode:
         replied: time of the last reply, a value of `time.monotonic()`.
     """
 
-    limits: AgentLimits
+    limits: Clock
     outcome: Outcome | None
     replied: float
     calls: int = 0
@@ -165,7 +165,7 @@ class Player:
             task, game.spec.library.module(), game.env.limits.actions, game.state.skill_seed(task)
         )
         run, now = game.config.run, time.monotonic()
-        limits = AgentLimits(game.env.limits.llm_calls, now + run.wall_clock_s, run.wall_clock == "all")
+        limits = Clock(game.env.limits.llm_calls, now + run.wall_clock_s, run.wall_clock == "all")
         self._episode = Episode(limits, worker.outcome, now)
         return Reply(task_text(opening), status=self._status())
 

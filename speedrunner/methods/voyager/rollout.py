@@ -108,7 +108,7 @@ class Rollout:
         overflow: see `Voyager`.
     """
 
-    stage: EpisodeContext
+    context: EpisodeContext
     library: Library
     past: Objectives
     tries: int
@@ -125,26 +125,26 @@ class Rollout:
             if not self._objective:
                 return termination
             self._pursued, accepted = False, len(self._kept.programs)
-            termination = await self.stage.act(
+            termination = await self.context.act(
                 self._spec(), Toolbox([self.run_program]), self._objective, self.tries
             )
             reached = len(self._kept.programs) > accepted
             if self._pursued:
                 (self._kept.completed if reached else self._kept.failed).append(self._objective)
-            self.stage.method_state.update(msgspec.to_builtins(self._kept))
+            self.context.method_state.update(msgspec.to_builtins(self._kept))
             over = not reached and termination is not Termination.CALL_LIMIT
-            if over or self.stage.limits.llm_calls <= 0:
+            if over or self.context.clock.llm_calls <= 0:
                 return Termination.CALL_LIMIT if reached else termination
 
     async def run_program(self, source: str) -> ToolReply:
         """Run a program in the world; keep it if a critic finds that the objective is reached."""
         try:
             library, main = add_program(self.library, source)
-            await self.stage.load(library)
+            await self.context.load(library)
         except InvalidSkill as error:
             raise ToolError(str(error)) from error
-        before, self._pursued = self.stage.observation, True
-        reply = await self.stage.execute(ToolCall(main, {}))
+        before, self._pursued = self.context.observation, True
+        reply = await self.context.execute(ToolCall(main, {}))
         if reply.termination is not None:
             return reply
         after = await self._observe()
@@ -155,7 +155,7 @@ class Rollout:
             self.library = library
             self._kept.programs.append(Program(self._objective, source))
             return ToolReply(reply.text, reply.executed, Termination.SUBMITTED)
-        await self.stage.load(self.library)
+        await self.context.load(self.library)
         told = render(__package__, "actor/reply", reply=reply.text, observation=after, critique=critique)
         return ToolReply(told, reply.executed)
 
@@ -175,7 +175,7 @@ class Rollout:
                 )
             return "The objective was accepted."
 
-        env, observation = self.stage.env, await self._observe()
+        env, observation = self.context.env, await self._observe()
         missing = [goal for goal in env.goals if goal not in env.description]
         messages = [
             Message(
@@ -195,9 +195,9 @@ class Rollout:
             ),
         ]
         toolbox = Toolbox([], propose_objective)
-        termination = await self.stage.run_agent("curriculum", messages, toolbox, TRIES)
-        if termination is Termination.CALL_LIMIT and self.stage.limits.llm_calls > 0:
-            return self.stage.opening.instruction, termination  # no proposal: pursue the task itself
+        termination = await self.context.run_agent("curriculum", messages, toolbox, TRIES)
+        if termination is Termination.CALL_LIMIT and self.context.clock.llm_calls > 0:
+            return self.context.opening.instruction, termination  # no proposal: pursue the task itself
         return proposed, termination
 
     async def _judge(self, source: str, before: str, said: str, after: str) -> tuple[bool, str]:
@@ -221,27 +221,27 @@ class Rollout:
             said=said,
             after=after,
         )
-        system = render(__package__, "critic/system", description=quote_description(self.stage.env))
+        system = render(__package__, "critic/system", description=quote_description(self.context.env))
         messages = [Message("system", system), Message("user", asked)]
-        await self.stage.run_agent("critic", messages, Toolbox([], judge), TRIES)
+        await self.context.run_agent("critic", messages, Toolbox([], judge), TRIES)
         return verdict
 
     async def _observe(self) -> str:
         """Return the current world, by the primitive that reads it without acting, if there is one."""
-        for each in self.stage.env.primitives:
+        for each in self.context.env.primitives:
             if not each.advances and not each.signature.parameters:
-                await self.stage.execute(ToolCall(each.name, {}))
+                await self.context.execute(ToolCall(each.name, {}))
                 break
-        return self.stage.observation
+        return self.context.observation
 
     def _spec(self) -> ActorSpec:
         """Return the actor with the current library."""
-        env, model = self.stage.env, self.stage.model(PROGRAMMER)
+        env, model = self.context.env, self.context.model(PROGRAMMER)
         if self.overflow != "fit":
             return programming(self.library, env)
         every = [each.name for each in self.library.skills if each.public]
         texts = [_describe_program(self.library, name) for name in every]
-        rest = (programming(self.library, env, []).instructions, env.description, self.stage.observation)
+        rest = (programming(self.library, env, []).instructions, env.description, self.context.observation)
         fit = places(texts, self.overflow, model, PROGRAMMER, *rest, answers=self.tries)
         return programming(self.library, env, [every[place] for place in fit])
 

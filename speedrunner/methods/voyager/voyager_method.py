@@ -67,12 +67,12 @@ class Voyager(Method):
         library = Library(env.primitives).of(policy)
         return programming(library, env) if training else ActorSpec(library)
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
+    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
         """Pursue one objective after another until the world or the budget ends the rollout."""
-        if not stage.training:
-            return await stage.act(spec)
+        if not context.training:
+            return await context.act(spec)
         objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
-        return await Rollout(stage, stage.library(policy), objectives, self.tries, self.overflow).play()
+        return await Rollout(context, context.library(policy), objectives, self.tries, self.overflow).play()
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs, and record which objectives were reached.

@@ -6,7 +6,6 @@ from collections import Counter
 
 import pytest
 
-from serving.model_config import Role, Roles
 from speedrunner.store.records import EpisodeRow, Termination
 from speedrunner.workers import env_worker as workers
 from tests.clocks import Clock
@@ -87,14 +86,6 @@ class TestEndings:
         row = row_of(played, 3)
         assert (row.termination, row.score, row.success) == (Termination.FAILURE, 0.0, False)
 
-    async def test_a_prompt_that_does_not_fit_at_all(self, corridor: Runs) -> None:
-        brief = Role(string_tokens=80)
-        run = corridor(script(), "run.rollouts=0", context=300, roles=Roles(actor=brief, inducer=brief))
-        await run.play()
-        assert {(row.termination, row.llm_calls, row.score) for row in run.data.episodes} == {
-            (Termination.CONTEXT_OVERFLOW, 0, 0.0)
-        }
-
     async def test_a_limit_of_repeated_calls(self, corridor: Runs) -> None:
         def actor(request: Request) -> Answer:
             return walker(request) if request.turn < 3 else call("look")
@@ -110,7 +101,7 @@ class TestEndings:
         )
 
     async def test_the_wall_clock(self, corridor: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
-        clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
+        clock = Clock(monkeypatch, "speedrunner.agents.clock", runs=True)
 
         def actor(request: Request) -> Answer:
             if request.turn < 2:

@@ -32,11 +32,6 @@ def failed(*turns: Turn, by: Termination = Termination.CALL_LIMIT, **changes: An
 STEPS = [called("go", result=f"room {number}", to=number) for number in range(4)]
 
 
-@pytest.mark.parametrize("by", [Termination.SUCCESS, Termination.SUBMITTED, Termination.CALL_LIMIT])
-def test_a_success_has_no_failure_whatever_ended_it(by: Termination) -> None:
-    assert describe_failure(trajectory(termination=by)) == ""
-
-
 BROKEN = called("fetch", error="ValueError: no door (in fetch, line 3)\nTraceback: ...", thing="a key")
 WITHOUT = without_call("no call")
 LOST = {"by": Termination.ENGINE_ERROR, "outcome": None, "error": "engine: no answer\n\nTraceback"}
@@ -83,10 +78,3 @@ def test_actions_that_return_nothing_are_no_loop() -> None:
     for turn in walk[1:]:
         turn.messages = [Message("tool", "None")]
     assert "repeated" not in describe_failure(failed(*walk))
-
-
-def test_the_line_stays_one_short_line_whatever_the_call_holds() -> None:
-    code = "\n".join(["print('a long program')"] * 1000)
-    line = describe_failure(failed(called("run", error=f"{'x' * 5000}\nmore", code=code)))
-    assert "\n" not in line
-    assert len(line) < 350

@@ -6,7 +6,6 @@ from typing import Literal
 
 import pytest
 
-from serving.errors import InvalidTool
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.store.records import CallNode, Termination
@@ -88,15 +87,6 @@ async def test_a_mistake_of_ours_is_raised(toolbox: Toolbox) -> None:
 async def test_finishing_ends_the_work_unless_it_is_refused(toolbox: Toolbox) -> None:
     assert (await toolbox.execute(ToolCall("leave", {"word": "now"}))).termination is None
     assert (await toolbox.execute(ToolCall("leave", {"word": "please"}))).termination is Termination.SUBMITTED
-
-
-def test_a_tool_that_no_call_could_name_is_refused() -> None:
-    def odd(*books: str) -> str:
-        """Read all."""
-        return ""
-
-    with pytest.raises(InvalidTool, match="cannot be given by name"):
-        Toolbox([odd], Shelf().leave)
 
 
 async def test_a_string_that_was_cut_is_refused_with_the_cause(toolbox: Toolbox) -> None:

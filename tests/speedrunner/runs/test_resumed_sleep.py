@@ -324,7 +324,7 @@ async def test_a_sleep_that_does_not_repeat_its_journal_starts_over(stopped: Scr
 async def test_time_in_the_admission_queue_does_not_count(
     corridor: Runs, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock = Clock(monkeypatch, "speedrunner.agents.loop", runs=True)
+    clock = Clock(monkeypatch, "speedrunner.agents.clock", runs=True)
     for module in ("methods.method_base", "store.sleep_journal"):
         monkeypatch.setattr(f"speedrunner.{module}.time", clock)
 
