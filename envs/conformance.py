@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from envs.class_registry import in_one_line
 from envs.random_play import CALLS, PARTS, difference, fake_arguments, fake_value, play, read, state
 from envs.text_env import (
     EpisodeOver,
@@ -21,7 +22,6 @@ from envs.text_env import (
     UnknownTask,
 )
 from envs.watched import Watched
-from typed.error_lines import in_one_line
 
 
 def check_env(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterator[str]:

@@ -13,10 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from typed.numbers import Real, Whole
-from typed.typed_values import convert_value, format_value
+import msgspec
+
+from envs.option_values import convert_value, format_value
 
 
 class EnvironmentFault(Exception):
@@ -55,7 +56,7 @@ class Task:
 
     env: str
     name: str
-    index: Whole
+    index: Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]  # exact as a float, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Opening:
 class Outcome:
     """The current result of an episode. `score` is in [0, 1]; `detail` has plain JSON values."""
 
-    score: Real
+    score: Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
     success: bool
     detail: dict[str, Any]
 

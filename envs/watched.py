@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from envs.class_registry import in_one_line, place
+from envs.option_values import format_value
 from envs.text_env import Opening, Outcome, Task, TextEnv
-from typed.error_lines import in_one_line, place
-from typed.typed_values import format_value
 
 
 class Watched(TextEnv):

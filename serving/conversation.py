@@ -16,8 +16,7 @@ from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import Status
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall
-from serving.usage import Usage
-from typed.numbers import Whole
+from serving.usage import Integer, Usage
 
 
 class TokenIds(msgspec.Struct, frozen=True):
@@ -30,9 +29,9 @@ class TokenIds(msgspec.Struct, frozen=True):
         answer: the generated ids.
     """
 
-    shared: Whole
-    prompt: list[Whole]
-    answer: list[Whole]
+    shared: Integer
+    prompt: list[Integer]
+    answer: list[Integer]
 
     def whole_prompt(self, before: list[int]) -> list[int]:
         """Return all ids of the prompt, from those of the request before: its prompt and answer.

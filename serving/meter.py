@@ -9,8 +9,7 @@ from typing import Literal
 import msgspec
 
 from serving.errors import SpendingCapReached
-from serving.usage import Prices, Usage
-from typed.numbers import Real, Whole
+from serving.usage import Integer, Number, Prices, Usage
 
 Status = Literal["ok", "invalid", "truncated", "overflow", "aborted", "failed"]
 """`invalid` and `truncated`: answered, but without a complete valid call. `overflow`: refused because the
@@ -43,19 +42,19 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     request: str
-    retry: Whole
-    time: Real
+    retry: Integer
+    time: Number
     labels: dict[str, str]
     model: str
     status: Status
     wasted: bool
     usage: Usage | None
-    seconds: Real
+    seconds: Number
     error: str | None = None
-    cacheable: Whole | None = None
+    cacheable: Integer | None = None
     at_most: Usage | None = None
     thought_cut: bool = False
-    format: Whole = 1
+    format: Integer = 1
 
 
 class Spending:

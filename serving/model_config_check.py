@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
 import msgspec
 
 from serving.model_config import ModelConfig, Role, ToolFormatName
-from typed.typed_values import in_words
 
 OWN_FLAGS = frozenset(
     {"model", "served-model-name", "revision", "tokenizer-revision", "max-model-len", "dtype"}
@@ -43,7 +43,7 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
     if not model_config.hosted and model_config.api_key_env is not None:
         yield "`api_key_env` goes with `base_url` alone: a server started here makes its own key"
     if model_config.api == "completions" and model_config.tool_format is None and not model_config.hosted:
-        yield f"`api: completions` needs a `tool_format`: {in_words(ToolFormatName)}"
+        yield f"`api: completions` needs a `tool_format`: {' or '.join(get_args(ToolFormatName))}"
     answers = dict[str, int]()
     for name in ("actor", "inducer"):
         role = model_config.role(name)

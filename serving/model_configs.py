@@ -11,9 +11,8 @@ import msgspec
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
 from serving.model_config_check import contradictions
-from typed.plain_records import WrongData, record
-from typed.plain_yaml import NotPlain, read_plain_file
-from typed.typed_values import suggest
+from serving.plain_records import WrongData, record, suggest
+from serving.plain_yaml import NotPlain, read_yaml_file
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MODELS = CHECKOUT / "models"
@@ -67,7 +66,7 @@ def load_model_config(name_or_path: str) -> ModelConfig:
             f" {', '.join(known)}, or the path of a .yaml file"
         )
     try:
-        content = read_plain_file(file)
+        content = read_yaml_file(file)
     except NotPlain as error:
         raise InvalidModelConfig(f"model config {error}") from None
     try:

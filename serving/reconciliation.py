@@ -8,8 +8,7 @@ from typing import NamedTuple
 import msgspec
 
 from serving.meter import Meter
-from serving.usage import Counters, Usage
-from typed.numbers import Real, Whole
+from serving.usage import Counters, Integer, Number, Usage
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,14 +35,14 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     ledger: Counters
     engine: Counters
-    unreported: Whole
+    unreported: Integer
     at_most: Counters
     ours: bool
-    since: Real
-    time: Real
-    clients: Whole = 0
+    since: Number
+    time: Number
+    clients: Integer = 0
     in_passing: bool = False
-    format: Whole = 1
+    format: Integer = 1
 
     @property
     def residual(self) -> Counters:

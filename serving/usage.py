@@ -8,9 +8,17 @@ from typing import Annotated, Self
 import msgspec
 from msgspec.structs import astuple
 
-from typed.numbers import WHOLE_LIMIT, Real, Whole
+MAX_INTEGER = 2**53
+"""Integers up to this one are exact as floats, too."""
 
-Tokens = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_LIMIT)]
+MAX_TIMESTAMP = 2**36
+"""Unix seconds in the year 4147, which every calendar can show."""
+
+# Numbers in records are finite, and so small that sums and squares of them stay finite.
+Integer = Annotated[int, msgspec.Meta(ge=-MAX_INTEGER, le=MAX_INTEGER)]
+Number = Annotated[float, msgspec.Meta(ge=-1e15, le=1e15)]
+Timestamp = Annotated[float, msgspec.Meta(ge=0, le=MAX_TIMESTAMP)]
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
 
 
 class Sums(msgspec.Struct, frozen=True):
@@ -62,9 +70,9 @@ class Counters(Sums, frozen=True):
         generated: tokens produced, including those of aborted requests.
     """
 
-    prompt: Whole = 0
-    cached: Whole = 0
-    generated: Whole = 0
+    prompt: Integer = 0
+    cached: Integer = 0
+    generated: Integer = 0
 
     @classmethod
     def of(cls, usage: Usage) -> Counters:
@@ -75,9 +83,9 @@ class Counters(Sums, frozen=True):
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A price list in USD per million tokens."""
 
-    uncached: Real
-    cached: Real
-    output: Real
+    uncached: Number
+    cached: Number
+    output: Number
 
     def cost(self, usage: Usage) -> float:
         """Return the USD for `usage` (paper, Appendix A.3): p_in * uncached + p_cache * cached + p_out *

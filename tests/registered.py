@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from typed.classes import Registry
+from envs.class_registry import Registry
 
 
 def options(registry: Registry[Any], name: object) -> dict[str, Any]:

@@ -14,6 +14,8 @@ from msgspec.structs import replace
 import envs
 from envs import InvalidOption
 from envs import env_registry as environments
+from envs.class_registry import Registry
+from serving.plain_records import flat
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import CONFIGS, GROUPS, OPEN_GROUPS, compose
 from speedrunner.config.schema import (
@@ -28,8 +30,6 @@ from speedrunner.experiments.cluster.cluster_config import Cluster
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_registry import InvalidMethodOption
 from tests.registered import options
-from typed.classes import Registry
-from typed.plain_records import flat
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))
 APART = ("experiment", "scale", "cluster")

@@ -16,7 +16,6 @@ from tests.speedrunner.results.small_runs import learnt
 ROOT = Path(__file__).parents[1]
 
 FLOORS = (
-    ("base",),
     ("envs", "serving"),
     ("config",),
     ("store",),
@@ -31,14 +30,9 @@ FLOORS = (
 
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
-PACKAGES = ("typed", "serving", "envs", "models", "speedrunner")
-
-BASE = {"typed"}
-"""Packages and modules of the room `base`, which import only each other."""
+PACKAGES = ("serving", "envs", "models", "speedrunner")
 
 EXCEPTIONS: set[tuple[str, str]] = {
-    ("speedrunner.config.schema", "workers"),
-    ("speedrunner.library.checks", "workers"),
     ("speedrunner.skill_server.openenv_server", "pages"),
     ("speedrunner.skill_server.http_sessions", "pages"),
 }
@@ -94,7 +88,7 @@ finally:
     print([name for name in sys.modules if name in HEAVY])
 """
     drawing = ["matplotlib", "starlette", "uvicorn", "jinja2"]
-    others = ["hydra", "omegaconf", "aiohttp", "prometheus_client", "scienceworld", "psutil"]
+    others = ["aiohttp", "prometheus_client", "scienceworld", "psutil"]
     heavy = HEAVY if modules else [*HEAVY, *others, *drawing]
     run = subprocess.run(
         [sys.executable, "-c", program.replace("HEAVY", repr(heavy)), *words.split()],
@@ -114,8 +108,10 @@ SIMULATORS = ("minigrid", "gymnasium", "pygame")
 SLOW = (*CLIENTS, *ENGINES, *DRAWING, *SIMULATORS)
 
 QUICK = {
-    (*SLOW, *FRAMES, "hydra"): ("show RUN", "show RUN train/0", "show RUN sleep/1"),
     (*SLOW, *FRAMES): (
+        "show RUN",
+        "show RUN train/0",
+        "show RUN sleep/1",
         "library show RUN",
         "library diff RUN",
         "library check SKILLS",
@@ -161,8 +157,7 @@ for words in COMMANDS:
 def room_of(module: str) -> str:
     """Return the room of one of our modules: a package, or a package or module of `speedrunner`."""
     first, _, rest = module.partition(".")
-    room = rest.partition(".")[0] if first == "speedrunner" else first
-    return "base" if room in BASE else room
+    return rest.partition(".")[0] if first == "speedrunner" else first
 
 
 def imports(file: Path) -> Iterator[str]:

@@ -26,6 +26,7 @@ from speedrunner.store.records import CallNode, Message, Policy, Termination
 from speedrunner.workers.env_worker import EnvWorker
 from speedrunner.workers.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.workers.sandbox.code_session import load_failure
+from speedrunner.workers.sandbox.isolation import sandbox_limits
 from speedrunner.workers.worker_messages import Executed
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ class Actor:
         Raises:
             InvalidPolicy: the policy on disk is damaged.
         """
-        load = partial(load_failure, self.config.sandbox.limits)
+        load = partial(load_failure, sandbox_limits(self.config.sandbox))
         return Library(self.env.primitives, check=self._model.check_tool, load=load).of(policy)
 
     def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:

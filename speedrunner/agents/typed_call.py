@@ -13,9 +13,9 @@ from typing import Any
 import msgspec
 
 from envs import TextEnv
+from envs.option_values import format_value
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import SUBMIT_ANSWER
-from typed.typed_values import format_value
 
 FORMS = "NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...)"
 """The ways to type a call."""

@@ -31,6 +31,7 @@ from speedrunner.runs.skill_call import SkillCall, call_skill
 from speedrunner.store.policies import MODULE_BYTES
 from speedrunner.workers.sandbox.child.values import valid_text
 from speedrunner.workers.sandbox.code_session import load_failure
+from speedrunner.workers.sandbox.isolation import sandbox_limits
 
 Module = Annotated[Path, typer.Argument(metavar="FILE.py", help="A module of skills.", show_default=False)]
 Overrides = Annotated[list[str] | None, key_values("Settings, such as env=babyai model=tiny-random.")]
@@ -49,7 +50,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     model_config = setup.model_config
     library = Library(
         setup.env.primitives,
-        load=partial(load_failure, setup.config.sandbox.limits),
+        load=partial(load_failure, sandbox_limits(setup.config.sandbox)),
         check=_check_of(model_config),
     )
     try:

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from typing import Any
 
 import msgspec
-import yaml
 
+from serving.plain_yaml import write_yaml
 from speedrunner.config.names import CONFIGS
 from speedrunner.config.schema import ClassConfig, Config, to_mapping
 
@@ -68,4 +68,4 @@ def _comment(text: str, indent: int = 0) -> list[str]:
 
 
 def _entry(key: str, value: Any) -> list[str]:
-    return yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True).splitlines()
+    return write_yaml({key: value}).splitlines()

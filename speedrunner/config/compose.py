@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from serving.model_configs import MODELS
+from serving.plain_records import as_written, flat, keys_of, suggest, unknown_key
+from serving.plain_yaml import NotPlain, read_value
 from speedrunner.config.names import CONFIGS, name_class, read_mapping, run_name
 from speedrunner.config.schema import (
     ClassConfig,
@@ -18,13 +20,6 @@ from speedrunner.config.schema import (
     from_yaml,
     to_mapping,
 )
-from typed.plain_records import as_written, flat, keys_of, unknown_key
-from typed.typed_values import suggest
-
-if TYPE_CHECKING:
-    from hydra.core.override_parser.types import Override
-
-# Hydra and OmegaConf are imported late: `speedrunner --help` does not need them.
 
 GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")
@@ -36,6 +31,8 @@ ELSEWHERE = {"model": "model=PATH/TO/MODEL.yaml"} | dict.fromkeys(OPEN_GROUPS, "
 LISTED_CHARS = 80
 """Maximum characters of the choices in an error."""
 
+_REFERENCE = re.compile(r"\$\{([\w.]+)\}")
+
 _OWN = "custom"
 """The file of an open group that a `package.module:Class` selects."""
 
@@ -44,7 +41,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     """Compose and check a configuration.
 
     Args:
-        overrides: in Hydra's grammar. `env=babyai` selects a file of a group, `run.rollouts=20` sets a value,
+        overrides: `env=babyai` selects a file of a group, `run.rollouts=20` sets a value (`read_value`),
             `env=package.module:Class` selects a user's environment (or method), with options that are set
             like any other. Mappings are merged, lists are replaced. A value may refer to another:
             `${run.seed}`.
@@ -77,7 +74,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
         section = key.partition(".")[0]
         how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
         raise InvalidConfig(f"{key} is missing{how}")
-    content = _resolve_references(content)
+    content = _resolve_references(content, flat(content))
     run = content.get("run")
     if unnamed := isinstance(run, dict) and run.get("dir") is None:
         content["run"] = {**run, "dir": "runs"}
@@ -134,18 +131,20 @@ def _merge(into: dict[str, Any], changes: Mapping[str, Any], prefix: str = "") -
             into[key] = value
 
 
-def _resolve_references(content: dict[str, Any]) -> dict[str, Any]:
-    """Replace references such as `${run.seed}` by the values to which they refer. Raises `InvalidConfig`."""
-    if "${" not in str(content):
-        return content
-    from omegaconf import OmegaConf
-    from omegaconf.errors import OmegaConfBaseException
-
-    try:
-        resolved: Any = OmegaConf.to_container(OmegaConf.create(content), resolve=True)
-    except OmegaConfBaseException as error:
-        raise InvalidConfig(f"{error.full_key}: {str(error).splitlines()[0]}") from None
-    return dict(resolved)
+def _resolve_references(value: Any, values: Mapping[str, Any], key: str = "") -> Any:
+    """Return a value with the references in it, such as `${run.seed}`, replaced by what they refer to."""
+    if isinstance(value, dict):
+        return {
+            name: _resolve_references(item, values, f"{key}.{name}".strip("."))
+            for name, item in value.items()
+        }
+    if not isinstance(value, str):
+        return value
+    if unknown := [name for name in _REFERENCE.findall(value) if name not in values]:
+        raise InvalidConfig(f"{key}: there is no key `{unknown[0]}`, to which {as_written(value)} refers")
+    if whole := _REFERENCE.fullmatch(value):
+        return values[whole[1]]
+    return _REFERENCE.sub(lambda found: as_written(values[found[1]]), value)
 
 
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
@@ -153,33 +152,20 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
 
     Unknown keys are found later, in the composed configuration, like those of files.
     """
-    from hydra.errors import HydraException
-
-    known = keys_of(Config)
     choices: dict[str, str] = {}
     settings: list[tuple[str, Any]] = []
     for text in overrides:
+        key, equals, written = text.partition("=")
+        if not key or not equals or key.startswith("-"):
+            raise InvalidConfig(f"cannot read {text!r}: write KEY=VALUE, such as run.rollouts=20")
         try:
-            text, override = _parse(text)
-            if not override.key_or_group:
-                raise HydraException("no key")
-        except HydraException:
-            raise InvalidConfig(
-                f"cannot read {text!r}: write KEY=VALUE, such as run.rollouts=20, or KEY=\"'VALUE'\" for"
-                " special characters"
-            ) from None
-        key, given = override.key_or_group, text.partition("=")[2]
-        if override.is_delete():
-            raise InvalidConfig(f"{text}: a key cannot be removed; set it to null, if it may have no value")
-        if override.is_sweep_override():
-            raise InvalidConfig(
-                f"{text}: give one value; quote a text that contains commas: {key}=\"'{given}'\""
-            )
-        value = override.value()
+            value = read_value(written)
+        except NotPlain as error:
+            raise InvalidConfig(f"cannot read {text!r}: {error}") from None
         if key in ("experiment", "scale"):
             raise InvalidConfig(f"{text}: only `speedrunner run` and `speedrunner sweep` take experiments")
-        if override.package is not None or key.partition(".")[0] not in {*GROUPS, *Config.__struct_fields__}:
-            raise InvalidConfig(unknown_key(text.partition("=")[0].lstrip("+"), value, known))
+        if key.partition(".")[0] not in {*GROUPS, *Config.__struct_fields__}:
+            raise InvalidConfig(unknown_key(key, value, keys_of(Config)))
         if key not in GROUPS:
             settings.append((key, value))
             continue
@@ -197,23 +183,6 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
         else:
             raise _unknown_choice(key, value)
     return choices, settings
-
-
-@cache
-def _parse(text: str) -> tuple[str, Override]:
-    """Parse an override; a value outside Hydra's grammar (`~/runs`, `été`) is taken literally."""
-    from hydra.core.override_parser.overrides_parser import OverridesParser
-    from hydra.errors import HydraException
-
-    parser = OverridesParser.create()
-    try:
-        return text, parser.parse_override(text)
-    except HydraException:
-        key, equals, value = text.partition("=")
-        if not equals or any(sign in value for sign in "'\"[]{}()"):
-            raise
-        quoted = f"{key}='{value}'"
-        return quoted, parser.parse_override(quoted)
 
 
 def _unknown_choice(group: str, value: object) -> InvalidConfig:

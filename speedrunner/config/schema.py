@@ -7,28 +7,17 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-import yaml
 
 from serving.options import Seconds, ServiceOptions, Text
-from serving.usage import Prices
-from speedrunner.workers.sandbox.isolation import find_isolation
-from speedrunner.workers.sandbox.settings import Sandbox
-from typed.numbers import WHOLE_LIMIT
-from typed.plain_records import WrongData, flat, record, shown_differences
-from typed.plain_yaml import NotPlain, read_plain, read_plain_file
+from serving.plain_records import WrongData, flat, record, shown_differences
+from serving.plain_yaml import NotPlain, read_yaml, read_yaml_file, write_yaml
+from serving.usage import MAX_INTEGER, Prices
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
-TaskIndex = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_LIMIT)]
+TaskIndex = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Usd = Annotated[float, msgspec.Meta(ge=0)]
-
-
-class _WithoutAliases(yaml.SafeDumper):
-    """Writes a value that occurs twice in full each time, as readers accept no aliases."""
-
-    def ignore_aliases(self, data: Any) -> bool:
-        return True
 
 
 class InvalidConfig(Exception):
@@ -191,18 +180,12 @@ class SandboxConfig(msgspec.Struct, frozen=True):
     #: resources, and every run warns about it.
     kind: Literal["isolated", "rlimits"] = "isolated"
     #: Address space of each of their processes, in MiB.
-    memory_mb: Annotated[int, msgspec.Meta(ge=64)] = Sandbox.memory_mb
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)] = 1024
     #: Time limit of one tool call in seconds; `None`: the rest of the episode. The episode continues.
     call_wall_s: Seconds | None = 300.0
     #: Most actions (primitive calls that advance the world) of one skill call; `None`: the rest of the
     #: episode's. The episode continues.
     call_actions: AtLeastOne | None = 5000
-
-    @property
-    def limits(self) -> Sandbox:
-        """Return the limits of each process on this machine. Raises `SandboxError` if no isolation works
-        here."""
-        return Sandbox(find_isolation(self.kind), self.memory_mb)
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -280,7 +263,7 @@ def from_yaml(text: str) -> Config:
     """Parse the output of `to_yaml` as plain data; missing keys get their defaults. Raises
     `InvalidConfig`."""
     try:
-        return from_mapping(read_plain(text))
+        return from_mapping(read_yaml(text))
     except NotPlain as error:
         raise InvalidConfig(f"cannot read the configuration: {error}") from None
 
@@ -288,14 +271,14 @@ def from_yaml(text: str) -> Config:
 def read_file(file: Path) -> object:
     """Return the content of a YAML file that a user wrote. Raises `InvalidConfig`, which names the file."""
     try:
-        return read_plain_file(file)
+        return read_yaml_file(file)
     except NotPlain as error:
         raise InvalidConfig(str(error)) from None
 
 
 def to_yaml(config: Config) -> str:
     """Return the text of a configuration; equal configurations give equal texts."""
-    return yaml.dump(to_mapping(config), Dumper=_WithoutAliases, sort_keys=False, allow_unicode=True)
+    return write_yaml(to_mapping(config))
 
 
 def changes_results(key: str) -> bool:

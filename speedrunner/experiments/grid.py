@@ -13,6 +13,8 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
+from serving.plain_records import suggest
+from serving.plain_yaml import NotPlain, read_value
 from speedrunner.config.compose import compose, group_choices, group_file, name_method
 from speedrunner.config.names import CONFIGS, read_mapping, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
@@ -20,8 +22,6 @@ from speedrunner.experiments.grid_file import Cell, read_cells, setting_text, se
 from speedrunner.experiments.stored_library import GIVEN, PARTS, stored_runs
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
-from typed.plain_yaml import NotPlain, read_value
-from typed.typed_values import suggest
 
 START = "run.start_from"
 OWN_TO_A_START = (START, "run.carry_history", "run.rollouts", "library.visible_last", *PARTS)

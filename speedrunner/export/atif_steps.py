@@ -19,10 +19,9 @@ from typing import Any, Literal
 import msgspec
 
 from serving.conversation import TokenIds
-from serving.usage import Prices, Usage
+from serving.usage import Integer, Prices, Usage
 from speedrunner.export.conversations import timestamp
 from speedrunner.store.records import CallNode, Turn
-from typed.numbers import Whole
 
 Json = dict[str, Any]
 
@@ -43,9 +42,9 @@ class StepNote(msgspec.Struct, kw_only=True, omit_defaults=True, forbid_unknown_
         filler: whether the step only says that the conversation has no answer.
     """
 
-    turn: Whole | None = None
+    turn: Integer | None = None
     rest: Json = {}
-    depth: Whole = 0
+    depth: Integer = 0
     holds: Literal["result", "json", "error"] | None = None
     unseen: bool = False
     role: str | None = None

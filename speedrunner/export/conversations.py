@@ -12,11 +12,10 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from serving.tokens.tools import ToolCall
-from serving.usage import Usage
+from serving.usage import MAX_TIMESTAMP, Usage
 from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
-from typed.numbers import MOMENT_LIMIT
 
 
 def check(path: Path) -> tuple[Path, list[str]]:
@@ -47,7 +46,7 @@ def run_names(runs: Sequence[Path]) -> list[str]:
 
 def timestamp(seconds: float) -> str:
     """Return Unix seconds in ISO 8601. Moments outside the calendar become the nearest one within it."""
-    return datetime.fromtimestamp(min(max(seconds, 0.0), MOMENT_LIMIT), UTC).isoformat()
+    return datetime.fromtimestamp(min(max(seconds, 0.0), MAX_TIMESTAMP), UTC).isoformat()
 
 
 Split = Literal[Phase, "sleep"]

@@ -10,10 +10,16 @@ from collections.abc import Collection, Iterator
 from types import CodeType
 
 from speedrunner.library.definition import Definition
-from speedrunner.library.rules import NAME_LIMIT, SHOWN_PROBLEMS, SOURCE_LIMIT, Problem, suggestion
+from speedrunner.library.rules import (
+    ALLOWED_MODULES,
+    NAME_LIMIT,
+    SHOWN_PROBLEMS,
+    SOURCE_LIMIT,
+    Problem,
+    suggestion,
+)
 from speedrunner.library.signature import Types, is_from, is_literal, is_text, read_signature
 from speedrunner.library.source import compile_source, parse_source
-from speedrunner.workers.sandbox.child.bounds import ALLOWED_MODULES
 
 FORBIDDEN_BUILTINS = frozenset(
     {

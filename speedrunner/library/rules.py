@@ -6,6 +6,12 @@ import difflib
 from collections.abc import Iterable
 from typing import NamedTuple
 
+ALLOWED_MODULES = (
+    *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "json", "math"),
+    *("operator", "random", "re", "statistics", "string", "typing"),
+)
+"""Modules that skills may import."""
+
 TOKEN_LIMIT = 250_000
 """Maximum tokens of Python code in a module, those in texts and comments included. Python's parser takes up
 to 900 bytes for one, and pyflakes some 20 microseconds."""

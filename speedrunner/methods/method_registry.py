@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from envs.class_registry import Registry
 from speedrunner.methods.at_once import check_at_once
 from speedrunner.methods.method_base import Method
-from typed.classes import Registry
 
 METHODS = {
     "asi": "speedrunner.methods.asi:ASI",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from envs import TextEnv
 from speedrunner.agents.actor import EpisodeLimits
 from speedrunner.agents.rendering import render
+from speedrunner.library.rules import ALLOWED_MODULES
 from speedrunner.library.signature import SUPPORTED
-from speedrunner.workers.sandbox.child.bounds import ALLOWED_MODULES
 
 
 def quote_description(env: TextEnv) -> str:

@@ -17,6 +17,7 @@ import pandas
 from msgspec.structs import astuple, replace
 
 from envs import Task
+from serving.plain_records import flat
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, changes_results, to_mapping
 from speedrunner.results.coalitions import Coalition, Share, shapley_values
@@ -25,7 +26,6 @@ from speedrunner.results.conditions import KEYS
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_mean
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Table, table_of
-from typed.plain_records import flat
 
 ALL = "all"
 """The row of the whole library compared with the empty one."""

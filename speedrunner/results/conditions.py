@@ -10,12 +10,12 @@ import msgspec
 import numpy
 import pandas
 
+from serving.plain_records import flat
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
 from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.inference import Estimate, bootstrap_seeds
 from speedrunner.results.run_result import RunResult
-from typed.plain_records import flat
 
 NAMED = (
     *("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching", "model.context"),

@@ -43,6 +43,7 @@ from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.sleep_journal import SleepStep, find_lost_requests, read_steps
 from speedrunner.store.stored_run import sleep_key
+from speedrunner.workers.sandbox.isolation import sandbox_limits
 from speedrunner.workers.worker_pool import WorkerPool
 
 FAULTS_IN_A_ROW = 5
@@ -285,7 +286,7 @@ class Executor:
             library=self.actor.library,
             labels=labels,
             limits=self.actor.limits,
-            sandbox=self.actor.config.sandbox.limits,
+            sandbox=sandbox_limits(self.actor.config.sandbox),
             attempt=episodes.play if allowed else None,
             fresh=step.fresh,
             journal=journal,

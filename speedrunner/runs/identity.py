@@ -27,6 +27,7 @@ from speedrunner.store.carried import carried_files
 from speedrunner.store.process_notes import ACCEPTABLE, REPORTED, changes
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.workers.sandbox.isolation import sandbox_limits
 
 PACKAGES = ("typed", "serving", "envs", "speedrunner")
 """SpeedRunner's own packages."""
@@ -84,7 +85,7 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         code=here["code"],
         versions=versions(),
         machine=machine(),
-        sandbox=confinement(setup.config.sandbox.limits),
+        sandbox=confinement(sandbox_limits(setup.config.sandbox)),
         history=history_digest(Path(setup.config.run.dir)),
     )
 

@@ -21,6 +21,7 @@ from traceback import walk_tb
 
 import msgspec
 
+from envs.class_registry import in_one_line, place
 from speedrunner import methods as public
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import from_yaml, to_yaml
@@ -37,7 +38,6 @@ from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.sandbox.settings import SandboxError
-from typed.error_lines import in_one_line, place
 
 SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=1", "run.in_flight=2")
 """Two batches with their sleeps, and an evaluation before and after them."""

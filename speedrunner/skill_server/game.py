@@ -19,6 +19,7 @@ from speedrunner.runs.stored_setup import compose_stored
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.stored_run import State
 from speedrunner.workers.sandbox.child_process import require
+from speedrunner.workers.sandbox.isolation import sandbox_limits
 from speedrunner.workers.worker_pool import WorkerPool
 
 START = "start_episode"
@@ -72,7 +73,7 @@ class Game:
     def workers(self, size: int) -> WorkerPool:
         """Create workers of the environment."""
         env = self.config.env
-        return WorkerPool(size, env.name, env.options, None, self.config.sandbox.limits)
+        return WorkerPool(size, env.name, env.options, None, sandbox_limits(self.config.sandbox))
 
 
 def make_game(config: Config) -> Game:
@@ -115,5 +116,5 @@ def load_game(source: str, overrides: Sequence[str], trust: Collection[str]) -> 
             f"{run.path}:{version} has a tool named {START}, which is the name of the server's own tool:"
             " rename it"
         )
-    require(config.sandbox.limits)
+    require(sandbox_limits(config.sandbox))
     return Game(config, env, spec, choose_task(config), run.state)

@@ -14,13 +14,13 @@ import msgspec
 from envs import Outcome, Task
 from serving.errors import InvalidCall
 from serving.tokens.tools import ToolCall, checked_call
+from serving.usage import MAX_INTEGER
 from speedrunner.agents.actor import execute_call, task_text
 from speedrunner.agents.clock import Clock
 from speedrunner.agents.typed_call import UnreadableLine, read_call
 from speedrunner.skill_server.game import START, Game
 from speedrunner.store.records import Termination
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
-from typed.numbers import WHOLE_LIMIT
 
 IDLE_S = 1800.0
 """Seconds without a message of its client after which a session and its episode end."""
@@ -155,8 +155,8 @@ class Player:
         game = self._game
         call = checked_call(_read_json(START, arguments), {START: game.start_tool}, "")
         chosen: dict[str, Any] = {"task": game.task.name, "index": game.task.index} | call.arguments
-        if abs(chosen["index"]) > WHOLE_LIMIT:
-            raise InvalidCall(f"index must be at most {WHOLE_LIMIT} (got {chosen['index']})", "")
+        if abs(chosen["index"]) > MAX_INTEGER:
+            raise InvalidCall(f"index must be at most {MAX_INTEGER} (got {chosen['index']})", "")
         task = Task(game.config.env.name, chosen["task"], chosen["index"])
         self._episode = None
         await self._give_back()

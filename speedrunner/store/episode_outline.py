@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import msgspec
 
+from serving.usage import Integer, Number
 from speedrunner.store.records import FORMAT
-from typed.numbers import Real, Whole
 
 
 class CallOutline(msgspec.Struct):
@@ -16,7 +16,7 @@ class CallOutline(msgspec.Struct):
     name: str
     kind: str
     error: str | None = None
-    actions: Whole = 0
+    actions: Integer = 0
     calls: list[CallOutline] = []
 
     def below(self) -> Iterator[CallOutline]:
@@ -38,14 +38,14 @@ class TurnOutline(msgspec.Struct):
 class ScoreOutline(msgspec.Struct):
     """An outcome without its details."""
 
-    score: Real
+    score: Number
 
 
 class EpisodeOutline(msgspec.Struct):
     """A finished episode; see `Trajectory`."""
 
     episode: str
-    policy: Whole
+    policy: Integer
     turns: list[TurnOutline]
     outcome: ScoreOutline | None = None
-    format: Whole = FORMAT
+    format: Integer = FORMAT

@@ -18,11 +18,11 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from envs import Outcome
+from serving.plain_records import flat
 from speedrunner.store import files, json_lines
 from speedrunner.store.carried import carried_runs, next_start
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData
-from typed.plain_records import flat
 
 Sees = Literal["score", "detail"]
 """The part of an outcome that a learner sees. `score`: score and success. `detail`: the environment's own

@@ -9,8 +9,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from serving.plain_records import flat, shown_differences
 from speedrunner.store.records import Process
-from typed.plain_records import flat, shown_differences
 
 ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
 """Changes that a run accepts on request: not of settings or texts, but results may differ."""

@@ -16,9 +16,8 @@ from envs import Outcome, Task
 from serving.conversation import TokenIds
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall, ToolSpec
-from serving.usage import Prices, Usage
+from serving.usage import Integer, Number, Prices, Timestamp, Usage
 from speedrunner.store.repeats import count_repeats
-from typed.numbers import Moment, Real, Whole
 
 FORMAT = 2
 """Layout version of every record below."""
@@ -102,11 +101,11 @@ class CallNode(msgspec.Struct):
     arguments: dict[str, Any]
     result: Any = None
     error: str | None = None
-    actions: Whole = 0
-    seconds: Real = 0.0
+    actions: Integer = 0
+    seconds: Number = 0.0
     calls: list[CallNode] = []
-    omitted: Whole = 0
-    line: Whole | msgspec.UnsetType = msgspec.UNSET
+    omitted: Integer = 0
+    line: Integer | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def failed(self) -> bool:
@@ -140,14 +139,14 @@ class Turn(msgspec.Struct):
     messages: list[Message]
     text: str
     usage: Usage
-    seconds: Real
-    queued_s: Real = 0.0
+    seconds: Number
+    queued_s: Number = 0.0
     reasoning: str = ""
     call: ToolCall | None = None
     executed: CallNode | None = None
     error: str | None = None
     role: str = "actor"
-    conversation: Whole = 0
+    conversation: Integer = 0
     request: str = ""
     token_ids: TokenIds | msgspec.UnsetType = msgspec.UNSET
 
@@ -155,8 +154,8 @@ class Turn(msgspec.Struct):
 class Hunk(msgspec.Struct, frozen=True):
     """Lines of a text from `first` to before `end`, and their replacement."""
 
-    first: Whole
-    end: Whole
+    first: Integer
+    end: Integer
     lines: list[str]
 
 
@@ -170,7 +169,7 @@ class WorldStep(msgspec.Struct, frozen=True, omit_defaults=True):
         load: a replacement of the skills; see `speedrunner.store.modules`.
     """
 
-    turn: Whole | None = None
+    turn: Integer | None = None
     call: CallNode | None = None
     load: list[Hunk] | None = None
 
@@ -195,19 +194,19 @@ class Trajectory(msgspec.Struct, kw_only=True):
 
     episode: str
     task: Task
-    policy: Whole
-    attempt: Whole
+    policy: Integer
+    attempt: Integer
     turns: list[Turn]
     termination: Termination
     outcome: Outcome | None
     error: str | None = None
     method_state: dict[str, Any] = {}
     prompt_hash: str = ""
-    seconds: Real = 0.0
-    started: Moment = 0.0
+    seconds: Number = 0.0
+    started: Timestamp = 0.0
     world: list[WorldStep] | None = None
     module: list[Hunk] | None = None
-    format: Whole = FORMAT
+    format: Integer = FORMAT
 
     @property
     def usage(self) -> Usage:
@@ -243,21 +242,21 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
 
     episode: str
     phase: Phase
-    checkpoint: Whole
+    checkpoint: Integer
     task: Task
-    policy: Whole
-    attempt: Whole
+    policy: Integer
+    attempt: Integer
     termination: Termination
-    score: Real | None
+    score: Number | None
     success: bool | None
-    llm_calls: Whole
-    actions: Whole
-    skill_calls: Whole
-    invalid_calls: Whole
+    llm_calls: Integer
+    actions: Integer
+    skill_calls: Integer
+    invalid_calls: Integer
     usage: Usage
-    seconds: Real
-    repeated_calls: Whole | None = None
-    format: Whole = FORMAT
+    seconds: Number
+    repeated_calls: Integer | None = None
+    format: Integer = FORMAT
 
     @classmethod
     def of(cls, trajectory: Trajectory, phase: Phase, checkpoint: int) -> Self:
@@ -295,8 +294,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     public: bool
-    created: Whole
-    edited: Whole
+    created: Integer
+    edited: Integer
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -310,12 +309,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         method: the method's own JSON.
     """
 
-    version: Whole
+    version: Integer
     module: str = ""
     skills: tuple[Skill, ...] = ()
     notes: str = ""
     method: dict[str, Any] = {}
-    format: Whole = FORMAT
+    format: Integer = FORMAT
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -391,9 +390,9 @@ class PrefixChange(msgspec.Struct, frozen=True):
     The ledger shows the cached tokens of the first request with the new prefix: role `prefix_warm_up`.
     """
 
-    before: Whole
-    after: Whole
-    common: Whole
+    before: Integer
+    after: Integer
+    common: Integer
 
 
 class SleepRecord(msgspec.Struct, kw_only=True):
@@ -409,18 +408,18 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         lost: ids of requests of this attempt whose answers a kill lost; their tokens are wasted.
     """
 
-    sleep: Whole
-    rollouts: Whole
-    attempt: Whole
+    sleep: Integer
+    rollouts: Integer
+    attempt: Integer
     agents: list[AgentRecord]
     edits: list[Edit]
-    seconds: Real
+    seconds: Number
     error: str | None = None
     attempts: list[Trajectory] = []
     prefix: PrefixChange | None = None
-    shown: Real | None = None
+    shown: Number | None = None
     lost: list[str] = []
-    format: Whole = FORMAT
+    format: Integer = FORMAT
 
     @property
     def turns(self) -> list[Turn]:
@@ -448,16 +447,16 @@ class OfferedTools(msgspec.Struct, frozen=True, kw_only=True):
     """The tools that a role was offered under a policy. A role may have several lists under one policy."""
 
     role: str
-    policy: Whole | None
+    policy: Integer | None
     tools: list[ToolSpec]
-    format: Whole = FORMAT
+    format: Integer = FORMAT
 
 
 class TrainingEnd(msgspec.Struct, frozen=True):
     """Training ended before its plan did: after these rollouts and sleeps its token budget was spent."""
 
-    rollouts: Whole
-    sleeps: Whole
+    rollouts: Integer
+    sleeps: Integer
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -471,8 +470,8 @@ class Machine(msgspec.Struct, frozen=True):
     """
 
     cpu: str
-    cores: Whole
-    memory_gb: Real
+    cores: Integer
+    memory_gb: Number
     gpus: list[str]
 
 
@@ -497,9 +496,9 @@ class Process(msgspec.Struct, kw_only=True):
         changes: accepted differences from the previous process.
     """
 
-    started: Moment
+    started: Timestamp
     host: str
-    pid: Whole
+    pid: Integer
     actor: ModelConfig
     inducer: ModelConfig
     models: dict[str, dict[str, str]]
@@ -512,4 +511,4 @@ class Process(msgspec.Struct, kw_only=True):
     sandbox: str
     history: str = ""
     changes: list[str] = []
-    format: Whole = FORMAT
+    format: Integer = FORMAT

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import msgspec
 
 from serving.meter import LedgerRow
+from serving.plain_yaml import MAX_BYTES as CONFIG_BYTES
+from serving.plain_yaml import NotPlain, read_yaml
 from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.store import files, json_lines, json_records
@@ -34,8 +36,6 @@ from speedrunner.store.records import (
     Trajectory,
 )
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
-from typed.plain_yaml import BYTES as CONFIG_BYTES
-from typed.plain_yaml import NotPlain, read_plain
 
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
@@ -117,7 +117,7 @@ class RunData:
     def config(self) -> dict[str, Any]:
         """Return the resolved configuration."""
         try:
-            config = read_plain(self.config_text)
+            config = read_yaml(self.config_text)
         except NotPlain as error:
             raise RunDirectoryError(f"{self.files.config} cannot be read: {error}") from error
         if not isinstance(config, dict):

@@ -15,11 +15,11 @@ import msgspec
 
 from serving.conversation import Completion
 from serving.meter import LedgerRow
+from serving.usage import Integer, Number
 from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.labels import attempt_of
 from speedrunner.store.records import SleepRecord, Trajectory, Turn
 from speedrunner.store.stored_run import sleep_key
-from typed.numbers import Real, Whole
 
 
 class SleepStep(msgspec.Struct, kw_only=True):
@@ -35,10 +35,10 @@ class SleepStep(msgspec.Struct, kw_only=True):
         digest: SHA-256 of the rest.
     """
 
-    sleep: Whole
-    attempt: Whole
-    seconds: Real
-    number: Whole
+    sleep: Integer
+    attempt: Integer
+    seconds: Number
+    number: Integer
     turn: Turn | None = None
     completion: Completion | None = None
     overflowed: bool = False

@@ -11,16 +11,16 @@ from typing import Annotated, Any
 import msgspec
 
 from envs import InvalidOption, Task
+from envs.class_registry import parameters
 from envs.env_registry import REGISTRY
 from serving.model_configs import CHECKOUT
+from serving.usage import Integer
 from speedrunner.config.findings import Finding, failure, ok
 from speedrunner.config.named import split
 from speedrunner.runs.versions import installed
 from speedrunner.store.json_records import read_record
 from speedrunner.workers.environment_check import PROCESSES, hashes_in_workers
 from speedrunner.workers.worker_messages import HashPlays
-from typed.classes import parameters
-from typed.numbers import Whole
 
 BUNDLED = CHECKOUT / "envs" / "certificates"
 """The certificates of the bundled environments."""
@@ -65,10 +65,10 @@ class Certificate(msgspec.Struct, frozen=True, kw_only=True):
     options: dict[str, Any]
     calls: Annotated[int, msgspec.Meta(ge=1, le=MOST_CALLS)]
     plays: Annotated[list[PlayHash], msgspec.Meta(min_length=1, max_length=MOST_PLAYS)]
-    processes: Whole
+    processes: Integer
     machine: str
     versions: dict[str, str]
-    format: Whole = FORMAT
+    format: Integer = FORMAT
 
     @property
     def digest(self) -> str:

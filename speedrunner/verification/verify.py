@@ -12,6 +12,7 @@ import msgspec
 
 from serving.errors import ServingError
 from serving.model_configs import CHECKOUT
+from serving.plain_records import flat
 from speedrunner.config.console import Status
 from speedrunner.config.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
@@ -27,7 +28,6 @@ from speedrunner.verification.prompt_check import check_prompts
 from speedrunner.verification.replay import replay
 from speedrunner.verification.subject import OutOfTime, Subject, check_time
 from speedrunner.verification.token_sums import check_reconciliations
-from typed.plain_records import flat
 
 UNREADABLE = (
     *(*SETUP_ERRORS, ServingError, files.StorageError),

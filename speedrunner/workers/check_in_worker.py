@@ -10,6 +10,7 @@ import psutil
 
 import envs
 from envs import EnvironmentFault, Split, Task
+from envs.class_registry import in_one_line, place
 from envs.conformance import check_env, played_tasks
 from envs.env_registry import REGISTRY
 from envs.random_play import trace, trace_hash
@@ -27,7 +28,6 @@ from speedrunner.workers.worker_messages import (
     Ready,
     Reply,
 )
-from typed.error_lines import in_one_line, place
 
 ENDING_S = 2.0
 """Seconds that an environment's processes have to end after `close`."""

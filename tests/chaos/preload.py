@@ -11,7 +11,6 @@ import ctypes
 import gc
 import warnings
 
-import hydra
 import jinja2
 import pandas
 import PIL.Image
@@ -34,7 +33,7 @@ from tests.chaos.world import DoomedCorridor
 from tests.digested_once import digest_once
 from tests.scripted_runs import SCHEDULE
 
-PRELOADED = (hydra, jinja2, pandas, PIL.Image, speedrunner, tests, tokenizers, transformers, xgrammar)
+PRELOADED = (jinja2, pandas, PIL.Image, speedrunner, tests, tokenizers, transformers, xgrammar)
 
 PR_SET_CHILD_SUBREAPER = 36
 

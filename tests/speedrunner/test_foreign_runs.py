@@ -251,7 +251,7 @@ def test_modules_in_the_current_directory_take_no_library_s_place(
     folder = tmp_path / "runs"
     for number in range(8):  # so many that several processes read them
         shutil.copytree(sound, folder / str(number))
-    for name in ("yaml", "msgspec", "multiprocessing", "pickle", "hydra_plugins", "pyarrow"):
+    for name in ("yaml", "msgspec", "multiprocessing", "pickle", "pyarrow"):
         shutil.copy(lure.python, folder / f"{name}.py")
     (folder / "matplotlibrc").write_text("text.usetex: True\nbackend: module://yaml\n")
     for words in ("status .", "report .", "export . --to dataset --out data"):

@@ -11,6 +11,8 @@ import msgspec
 
 from serving.engine.gpus import read_gpus
 from serving.model_config import NOT_SERVED
+from serving.plain_records import flat, shown_differences
+from serving.usage import Number, Timestamp
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.machine import machine
@@ -25,8 +27,6 @@ from speedrunner.store.files import (
 )
 from speedrunner.store.json_limits import decoded_bytes
 from speedrunner.store.json_records import as_record, read_record, write_record
-from typed.numbers import Moment, Real
-from typed.plain_records import flat, shown_differences
 
 SUBJECT = "record.json"
 PREFIX = "step-"
@@ -72,8 +72,8 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     status: Literal["done", "failed", "skipped"]
     reason: str = ""
     traceback: str = ""
-    began: Moment
-    seconds: Real = 0.0
+    began: Timestamp
+    seconds: Number = 0.0
     command: str = ""
     measured: Measurement | None = None
 

@@ -9,10 +9,10 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from serving.plain_records import WrongData, record
+from serving.plain_yaml import NotPlain, read_value
 from speedrunner.config.compose import group_file
 from speedrunner.config.schema import InvalidConfig, read_file
-from typed.plain_records import WrongData, record
-from typed.plain_yaml import NotPlain, read_value
 
 # sbatch gives blanks, quotes, backslashes and # in an option a special meaning.
 Word = Annotated[

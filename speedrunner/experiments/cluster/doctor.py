@@ -25,6 +25,7 @@ from speedrunner.store.files import StorageError
 from speedrunner.store.stored_run import RunFiles
 from speedrunner.workers.available_memory import available_mb
 from speedrunner.workers.sandbox.child_process import require
+from speedrunner.workers.sandbox.isolation import sandbox_limits
 from speedrunner.workers.sandbox.settings import SandboxError
 from speedrunner.workers.worker_pool import worker_mb
 
@@ -78,12 +79,12 @@ def sandboxes(subject: Subject) -> Iterator[Finding]:
     """Check that each configured kind of sandbox starts, by starting it."""
     for each in subject.sandboxes:
         try:
-            require(each.limits)
+            require(sandbox_limits(each))
         except SandboxError as error:
             how = "see docs/troubleshooting.md, at: skills cannot be isolated here"
             yield failure("sandbox", str(error), how)
             continue
-        strength = confinement(each.limits)
+        strength = confinement(sandbox_limits(each))
         if each.kind == "rlimits":
             remedy = "remove sandbox=rlimits: isolation is the default where it is possible"
             yield warning("sandbox", f"it isolates nothing: {strength}", remedy)

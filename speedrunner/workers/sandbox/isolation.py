@@ -7,8 +7,16 @@ import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from speedrunner.config.schema import SandboxConfig
 from speedrunner.workers.sandbox import bubblewrap, namespaces
-from speedrunner.workers.sandbox.settings import INSTEAD, Kind, Level, SandboxNotStarted, SandboxUnavailable
+from speedrunner.workers.sandbox.settings import (
+    INSTEAD,
+    Kind,
+    Level,
+    Sandbox,
+    SandboxNotStarted,
+    SandboxUnavailable,
+)
 from speedrunner.workers.sandbox.view import interpreter
 
 ISOLATING: dict[Level, Callable[[Mapping[str, Path]], list[str]]] = {
@@ -21,6 +29,11 @@ NAMES: dict[Level, str] = {"bubblewrap": "bubblewrap", "namespaces": "user names
 
 TRIAL_LIMIT_S = 45.0
 """Seconds that a process without work may take."""
+
+
+def sandbox_limits(config: SandboxConfig) -> Sandbox:
+    """Return the limits of each sandboxed process on this machine. Raises the same as `find_isolation`."""
+    return Sandbox(find_isolation(config.kind), config.memory_mb)
 
 
 def find_isolation(kind: Kind) -> Level:

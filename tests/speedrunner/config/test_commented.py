@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
+from serving.plain_records import keys_of
 from speedrunner.config.commented import commented_yaml, key_comments
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, RunConfig, ServingConfig, from_mapping
 from tests.scripted_runs import complaint, in_process
-from typed.plain_records import keys_of
 
 
 @pytest.mark.parametrize("overrides", [[], ["env=crafter", "method=voyager", "model.actor.max_calls=3"]])

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.plain_records import keys_of
 from speedrunner.config.schema import (
     ClassConfig,
     Config,
@@ -23,7 +24,6 @@ from speedrunner.config.schema import (
     to_yaml,
 )
 from tests.golden_tables import Golden, refusals
-from typed.plain_records import keys_of
 
 
 def config(**run: Any) -> Config:

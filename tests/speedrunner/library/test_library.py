@@ -16,10 +16,15 @@ from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import CLASS_LIMIT
 from speedrunner.library.definition import read_text
 from speedrunner.library.library import Library
-from speedrunner.library.rules import DEFINITION_LIMIT, SOURCE_LIMIT, TOKEN_LIMIT, InvalidSkill
+from speedrunner.library.rules import (
+    ALLOWED_MODULES,
+    DEFINITION_LIMIT,
+    SOURCE_LIMIT,
+    TOKEN_LIMIT,
+    InvalidSkill,
+)
 from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
-from speedrunner.workers.sandbox.child.bounds import ALLOWED_MODULES
 from tests.golden_tables import Golden, refusals
 from tests.toy_env import Corridor
 

@@ -1,4 +1,4 @@
-"""The modules that a skill may import, and bounds on what a tool call may send and record.
+"""Bounds on what a tool call may send and record.
 
 The child follows these bounds to save work. The worker enforces them.
 """
@@ -6,12 +6,6 @@ The child follows these bounds to save work. The worker enforces them.
 from __future__ import annotations
 
 import re
-
-ALLOWED_MODULES = (
-    *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "json", "math"),
-    *("operator", "random", "re", "statistics", "string", "typing"),
-)
-"""Modules that skills may import; the library enforces it."""
 
 NODE_LIMIT = 20_000
 """Recorded calls of one tool call. The worker records as many further calls that advance the world."""

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from speedrunner.workers.sandbox.child.bounds import ALLOWED_MODULES, ERROR_CHARS
+from speedrunner.library.rules import ALLOWED_MODULES
+from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.workers.sandbox.code_session import CodeSession
 from speedrunner.workers.sandbox.settings import Level, Sandbox, SandboxError
 from tests.processes import GROWING_S, HANGS_S

@@ -15,7 +15,7 @@ from speedrunner.config.schema import SandboxConfig
 from speedrunner.runs.machine import confinement
 from speedrunner.workers.sandbox import bubblewrap, isolation, namespaces
 from speedrunner.workers.sandbox.child_process import require
-from speedrunner.workers.sandbox.isolation import find_isolation
+from speedrunner.workers.sandbox.isolation import find_isolation, sandbox_limits
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxUnavailable
 
 pytestmark = pytest.mark.process
@@ -44,7 +44,7 @@ def test_bubblewrap_comes_first(bwrap: Path) -> None:
 def test_where_it_is_not_installed_user_namespaces_take_its_place(bwrap: Path) -> None:
     require(Sandbox())
     assert confinement(Sandbox()).startswith("user namespaces: no network, system read-only")
-    assert SandboxConfig().limits.kind == "namespaces"  # what workers are told
+    assert sandbox_limits(SandboxConfig()).kind == "namespaces"  # what workers are told
 
 
 def test_where_it_cannot_start_they_do_too(bwrap: Path) -> None:

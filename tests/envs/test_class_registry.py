@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from envs.class_registry import Parameters, Registry, parameters
 from tests.golden_tables import Golden, refusals
-from typed.classes import Parameters, Registry, parameters
 
 
 class Unknown(Exception):

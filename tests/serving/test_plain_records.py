@@ -8,8 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 
+from serving.plain_records import WrongData, keys_of, record, unknown_key
 from tests.golden_tables import Golden, refusals
-from typed.plain_records import WrongData, keys_of, record, unknown_key
 
 
 class Wheel(msgspec.Struct):

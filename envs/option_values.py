@@ -1,13 +1,11 @@
-"""Checks values against their types, and describes problems in words."""
+"""Check values of options and arguments against their annotations, and describe both in words."""
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import reprlib
 import types
 import typing
-from collections.abc import Iterable
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -36,20 +34,18 @@ def convert_value(value: object, annotation: Any) -> Any:
     try:
         return msgspec.convert(value, annotation)
     except msgspec.ValidationError:
-        raise ValueError(f"must be {in_words(annotation)}, not {format_value(value)}") from None
+        raise ValueError(f"must be {_describe(annotation)}, not {format_value(value)}") from None
 
 
-def in_words(annotation: Any) -> str:
+def _describe(annotation: Any) -> str:
     """Return what an annotation allows, in Python's words: `int >= 0`, `float or None`, `slow or fast`."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
-        return " or ".join(in_words(each) for each in inner)
+        return " or ".join(_describe(each) for each in inner)
     if origin is Literal:
         return " or ".join(map(str, inner))
     if origin is Annotated:
         kind, meta = inner
-        if meta.description is not None:
-            return str(meta.description)
         bounds = {">=": meta.ge, ">": meta.gt, "<=": meta.le}
         limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds.items() if bound is not None)
         return f"{kind.__name__} {limits}" if limits else f"non-empty {kind.__name__}"
@@ -58,9 +54,3 @@ def in_words(annotation: Any) -> str:
     if origin is dict or (isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)):
         return "a mapping"
     return "None" if annotation is types.NoneType else inspect.formatannotation(annotation)
-
-
-def suggest(word: str, known: Iterable[str]) -> str:
-    """Return ` (did you mean ...?)` with the nearest of the known words, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1)
-    return f" (did you mean {near[0]}?)" if near else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
@@ -75,6 +75,12 @@ def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
     siblings = [each for each in known if section and each.startswith(f"{section}.")]
     names = siblings or dict.fromkeys(each.partition(".")[0] for each in known)
     return f"{unknown}. Known keys: {', '.join(names)}"
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """Return ` (did you mean ...?)` with the nearest of the known words, or nothing."""
+    near = get_close_matches(word, list(known), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
 
 
 def as_written(value: object) -> str:

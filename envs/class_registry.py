@@ -8,16 +8,38 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
+from traceback import extract_tb
 from typing import Any, Generic, TypeVar
 
-from typed.error_lines import in_one_line, place
-from typed.typed_values import convert_value, format_value, suggest
+from envs.option_values import convert_value, format_value
 
 T = TypeVar("T")
 Made = TypeVar("Made")
 
 Parameters = Mapping[str, inspect.Parameter]
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return the class of an error and the first line of its text."""
+    return f"{type(error).__name__}: {error}".splitlines()[0]
+
+
+def place(error: BaseException, owner: type | None = None) -> str:
+    """Return where an error was raised: `my_world.py, line 12, in call`; empty if no file is known.
+
+    Args:
+        owner: if the error passed through this class's file, the innermost line of that file is returned;
+            otherwise the innermost of all.
+    """
+    frames = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
+    module = owner and sys.modules.get(owner.__module__)
+    if module and (file := inspect.getsourcefile(module)):
+        frames = [each for each in frames if each.filename == file] or frames
+    if not frames:
+        return ""
+    return f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}, in {frames[-1].name}"
 
 
 def parameters(*functions: Callable[..., Any]) -> Parameters:
@@ -116,9 +138,10 @@ class Registry(Generic[T]):
         options, checked = self.options_of(kind), {}
         for option, value in given.items():
             if option not in options:
-                there_are = f"; its options: {', '.join(options)}" if options else "; it has none"
-                near = suggest(option, options) or there_are
-                raise self.invalid(f"{whose} has no option {format_value(option)}{near}")
+                hint = f"; its options: {', '.join(options)}" if options else "; it has none"
+                if nearest := get_close_matches(option, options, n=1):
+                    hint = f" (did you mean {nearest[0]}?)"
+                raise self.invalid(f"{whose} has no option {format_value(option)}{hint}")
             try:
                 checked[option] = convert_value(value, options[option].annotation)
             except ValueError as problem:
