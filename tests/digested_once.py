@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from functools import cache
 
-from speedrunner.runs import identity, versions
+from speedrunner.runs import identity, machine
 
 
 def digest_once() -> None:
     """Cache the digests of the packages and the state of the checkout."""
     identity._package = cache(identity._package)
-    versions._commit = cache(versions._commit)
+    machine._commit = cache(machine._commit)

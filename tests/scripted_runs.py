@@ -35,9 +35,9 @@ from speedrunner.cli import output
 from speedrunner.cli.app import main
 from speedrunner.config.compose import compose
 from speedrunner.results import Run, load
-from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up
+from speedrunner.runs.shutdown import Shutdown
 from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
 
@@ -126,13 +126,13 @@ class ScriptedRun:
         all_ = [*self.settings, f"run.dir={self.dir}", *self.arguments, *more]
         return list({each.partition("=")[0]: each for each in all_}.values())
 
-    async def play(self, *more: str, drain: Drain | None = None) -> list[Reconciliation]:
+    async def play(self, *more: str, shutdown: Shutdown | None = None) -> list[Reconciliation]:
         """Begin it or go on with it, in this process."""
         output = io.StringIO()
         setup = set_up(compose(self.overrides(*more)))
-        drain = drain or Drain(lambda line: None, 60.0)
+        shutdown = shutdown or Shutdown(lambda line: None, 60.0)
         try:
-            return await drain.run(run(setup, Console(file=output, width=200), drain))
+            return await shutdown.run(run(setup, Console(file=output, width=200), shutdown))
         finally:
             self.printed = output.getvalue()
 

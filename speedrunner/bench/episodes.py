@@ -20,9 +20,8 @@ from speedrunner.agents.actor import Actor
 from speedrunner.config.console import Status
 from speedrunner.config.schema import to_yaml
 from speedrunner.runs.direct import play_steps
-from speedrunner.runs.due import Due
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.plan import Wake
+from speedrunner.runs.plan import Due, Wake
 from speedrunner.runs.setup import Setup
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Trajectory, Turn

@@ -67,7 +67,7 @@ def make_app() -> LazyGroup:
 
 def _print_versions(is_given: bool) -> None:
     if is_given:
-        from speedrunner.runs.versions import versions  # no other command needs it
+        from speedrunner.runs.machine import versions  # no other command needs it
 
         found = versions()
         width = max(map(len, found))

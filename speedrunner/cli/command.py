@@ -14,7 +14,7 @@ from speedrunner.bench.measurement import Measurement
 from speedrunner.cli.output import say, say_error, terminal_width, waiting_line
 from speedrunner.config.console import Status
 from speedrunner.config.slurm import time_left_s
-from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 
 T = TypeVar("T")
 
@@ -110,7 +110,7 @@ DryRun = Annotated[bool, typer.Option("--dry-run", help="Print the plan and the 
 
 
 def carry_out(
-    work: Callable[[Drain], Coroutine[Any, Any, T]],
+    work: Callable[[Shutdown], Coroutine[Any, Any, T]],
     show: Callable[[str], None] = say_error,
     kept: str = "",
     patience_s: float = 0.0,
@@ -125,9 +125,9 @@ def carry_out(
         kept: text that follows the signal's name.
         patience_s: how long running episodes may continue after the signal, in seconds.
     """
-    drain = Drain(show, patience_s, time_left_s())
+    shutdown = Shutdown(show, patience_s, time_left_s())
     try:
-        return asyncio.run(drain.run(work(drain)))
+        return asyncio.run(shutdown.run(work(shutdown)))
     except Interrupted as interrupted:
         show(f"{interrupted}{kept}")
         raise typer.Exit(128 + interrupted.number) from None
@@ -138,7 +138,7 @@ def show_measured(
 ) -> Measurement:
     """Measure, with progress on standard error, and print the result. Exit status 1: a target is missed."""
     with waiting_line() as status:
-        found = carry_out(lambda drain: measure(status))
+        found = carry_out(lambda shutdown: measure(status))
     say(measurement.as_json(found) if as_json else measurement.as_text(found, terminal_width()))
     if found.met is False:
         raise typer.Exit(1)

@@ -15,9 +15,9 @@ from speedrunner.config.slurm import SlurmRefused
 from speedrunner.methods.method_registry import InvalidMethodOption
 from speedrunner.pages.loopback import PortInUse
 from speedrunner.results.comparison import CannotCompare
-from speedrunner.runs.drain import TimeTooShort
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import SETUP_ERRORS
+from speedrunner.runs.shutdown import TimeTooShort
 from speedrunner.store.files import StorageError
 from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.sandbox.settings import SandboxError

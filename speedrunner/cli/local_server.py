@@ -14,7 +14,7 @@ import typer
 from speedrunner.cli.output import say_error
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.pages.loopback import new_token
-from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.files import explain_errors, open_new
 
 SESSIONS = 4
@@ -36,7 +36,7 @@ Sessions = Annotated[int, typer.Option("--sessions", metavar="N", min=1, help="M
 def serve_until_signal(work: Coroutine[Any, Any, None]) -> None:
     """Run a server until SIGINT or SIGTERM, and say which ended it."""
     try:
-        asyncio.run(Drain(lambda line: None).run(work))
+        asyncio.run(Shutdown(lambda line: None).run(work))
     except Interrupted as interrupted:
         say_error(str(interrupted))
 

@@ -12,9 +12,9 @@ from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.experiments.grid import grid_of
 from speedrunner.runs import run as run_machinery
-from speedrunner.runs.evaluation import evaluation_config
 from speedrunner.runs.outline import outline
 from speedrunner.runs.setup import set_up
+from speedrunner.runs.stored_setup import evaluation_config
 
 START, ROLLOUTS = "run.start_from", "run.rollouts"
 

@@ -24,7 +24,7 @@ from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.files import open_new
 
 POLL_S = 0.5
@@ -63,9 +63,9 @@ def serve(
         say(shell_command(fit(model_config, gpus), config.serving.port))
         return
     model_path(model_config)  # raises for a hosted model
-    drain = Drain(say)
+    shutdown = Shutdown(say)
     try:
-        asyncio.run(drain.run(_serve(model_config, config, overrides or [])))
+        asyncio.run(shutdown.run(_serve(model_config, config, overrides or [])))
     except Interrupted as interrupted:
         say(f"{interrupted}; the server was stopped")
 

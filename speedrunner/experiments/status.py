@@ -11,8 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from speedrunner.results.checkpoints import list_test_points
-from speedrunner.runs.due import unfinished_steps
-from speedrunner.runs.plan import Evaluate, Sleep, Wake
+from speedrunner.runs.plan import Evaluate, Sleep, Wake, unfinished_steps
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.discovery import DAMAGED, damage, runs_below

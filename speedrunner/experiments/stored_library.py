@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.results.coalitions import DESIGNS, hidden_sets
-from speedrunner.runs.evaluation import evaluation_config
 from speedrunner.runs.setup import set_up
+from speedrunner.runs.stored_setup import evaluation_config
 
 GIVEN = "???"
 """Value of `run.start_from` for a policy that the command line must name."""

@@ -16,13 +16,11 @@ from speedrunner.config.console import visible
 from speedrunner.config.optional import NotInstalled
 from speedrunner.experiments.sweep_members import Member, is_unfinished, split_by_server
 from speedrunner.methods.method_base import MethodBroke
-from speedrunner.runs.context_sizing import sized_setup
-from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.progress import Progress, SweepProgress
-from speedrunner.runs.run import Engines, OpenRun, deploy_models, open_run
+from speedrunner.runs.run import Engines, OpenRun, deploy_models, open_run, sized_setup
 from speedrunner.runs.setup import SETUP_ERRORS, Setup
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
@@ -54,19 +52,19 @@ class SweepResult:
 
 
 async def sweep(
-    runs: Sequence[Member], console: Console, drain: Drain, at_once: int = AT_ONCE, logs: str = ""
+    runs: Sequence[Member], console: Console, shutdown: Shutdown, at_once: int = AT_ONCE, logs: str = ""
 ) -> SweepResult:
     """Play all unfinished runs: those with the same model concurrently, one model after another.
 
     A run that starts from another run's policy waits for it. A run that stops does not affect the others.
 
     Args:
-        at_once: number of concurrent episodes over all runs; see `FairShare`.
+        at_once: number of concurrent episodes over all runs.
         logs: prefix of the names of servers' logs, if other sweeps write to the same folder.
 
     Raises:
         RunDirectoryError: a directory contains something else; nothing was started.
-        Interrupted: a drain was requested, or a run had too little time left (`TimeIsUp`).
+        Interrupted: a shutdown was requested, or a run had too little time left (`TimeIsUp`).
         ServingError: the server did not start, and all runs share it.
         InvalidModelConfig, ServerFailed: an API key is missing.
     """
@@ -75,29 +73,31 @@ async def sweep(
     reconciliations: list[Reconciliation] = []
     with SweepProgress(console, len(runs), len(runs) - len(left)) as progress:
         unfinished = {each.path for each in left}
-        shifts = split_by_server(left)
-        for group in shifts:
-            shift = _Shift(list(group), unfinished, failures, progress, console, drain, at_once, logs)
+        groups = split_by_server(left)
+        for group in groups:
+            server_runs = _RunsOfServer(
+                list(group), unfinished, failures, progress, console, shutdown, at_once, logs
+            )
             try:
-                reconciliations += await shift.play()
+                reconciliations += await server_runs.play()
             except ServingError as error:
-                if len(shifts) == 1:
+                if len(groups) == 1:
                     raise
                 for each in group:
                     if each.path in unfinished:
                         failures.setdefault(each.path, str(error))
-            drain.check()
-            if shift.interrupted is not None:
-                raise shift.interrupted
+            shutdown.check()
+            if server_runs.interrupted is not None:
+                raise server_runs.interrupted
     return SweepResult(failures, reconciliations)
 
 
-class _Shift:
+class _RunsOfServer:
     """Runs on one server, from its start to its end.
 
     Args:
         queue: the runs.
-        unfinished: directories of unfinished runs of all shifts; no run can start from these yet.
+        unfinished: directories of unfinished runs of all servers; no run can start from these yet.
         failures: collects the runs that stop.
     """
 
@@ -108,7 +108,7 @@ class _Shift:
         failures: dict[str, str],
         progress: SweepProgress,
         console: Console,
-        drain: Drain,
+        shutdown: Shutdown,
         at_once: int,
         logs: str,
     ) -> None:
@@ -119,22 +119,22 @@ class _Shift:
         self._failures = failures
         self._progress = progress
         self._console = console
-        self._drain = drain
+        self._drain = shutdown
         self._at_once = at_once
         self._logs = logs
-        self._share = FairShare(at_once)
+        self._slots = asyncio.Semaphore(at_once)
         self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
         self._active: dict[asyncio.Task[None], tuple[Member, OpenRun, AsyncExitStack]] = {}
         self._begun: dict[str, OpenRun] = {}
         self._stopped: list[OpenRun] = []
         self._workers: list[AsyncExitStack] = []
-        """Workers of all runs; closed when their run ends, at the latest with the shift."""
+        """Workers of all runs; closed when their run ends, at the latest with the server."""
         self._directories = AsyncExitStack()
         """Held until all reconciliations are stored at the end, or until their run stops."""
         self._is_crowded = False
         """Whether the next run waits for another run to free its memory."""
         self.interrupted: Interrupted | None = None
-        """Keeps runs from starting: a drain was requested, or a run had too little time left."""
+        """Keeps runs from starting: a shutdown was requested, or a run had too little time left."""
         self._defect: Exception | None = None
         """An unexpected error; raised when the other runs have ended."""
 
@@ -226,7 +226,7 @@ class _Shift:
 
     async def _play(self, one: OpenRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
         async with workers:
-            await one.play(await self._engines, pool, self._drain, self._share)
+            await one.play(await self._engines, pool, self._drain, self._slots)
 
     async def _size(self, setup: Setup, say: Callable[[str], None]) -> Setup:
         """Give a run the models with the shared server's contexts."""

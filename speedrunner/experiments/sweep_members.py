@@ -12,7 +12,7 @@ from serving.endpoints import check_keys
 from speedrunner.config.schema import to_mapping
 from speedrunner.experiments.grid import GridRun
 from speedrunner.runs.continuation import check_configuration
-from speedrunner.runs.due import unfinished_steps
+from speedrunner.runs.plan import unfinished_steps
 from speedrunner.runs.run import identify_process
 from speedrunner.runs.setup import SETUP_ERRORS, Setup, set_up
 from speedrunner.store.run_data import load

@@ -1,13 +1,17 @@
-"""Check whether a configuration continues a stored run, or extends it to more training rollouts."""
+"""Check that a process continues a stored run: the same configuration or more rollouts, the same contexts."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 
+from serving.model_config import ModelConfig
 from speedrunner.config.schema import Config, differences
 from speedrunner.runs.setup import Setup
+from speedrunner.store.records import Process
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
 
@@ -84,3 +88,37 @@ def _find_obstacle(run: RunData, setup: Setup) -> str | None:
         if old.rollouts % each:
             return f"run.rollouts={old.rollouts} is not a multiple of run.{name}={each}"
     return "its sleeps use the training tasks that follow those of its rollouts"
+
+
+def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:
+    """Return the setup with the contexts that a run has recorded, even if more would fit here.
+
+    A run is one experiment: its episodes must not get longer after a move to a larger GPU.
+
+    Args:
+        path: the run's directory.
+        processes: the processes that worked on the run so far.
+
+    Raises:
+        RunDirectoryError: a model has less context here.
+    """
+    if not processes:
+        return setup
+    before = processes[-1]
+    actor = _with_recorded_context(path, before.actor, setup.model_config)
+    others = actor
+    if setup.inducer_model_config is not setup.model_config:
+        others = _with_recorded_context(path, before.inducer, setup.inducer_model_config)
+    return replace(setup, model_config=actor, inducer_model_config=others)
+
+
+def _with_recorded_context(path: Path, before: ModelConfig, model_config: ModelConfig) -> ModelConfig:
+    if model_config.hosted or before.name != model_config.name or before.context == model_config.context:
+        return model_config
+    if before.context > model_config.context:
+        raise RunDirectoryError(
+            f"{path} has a context of {before.context:,} tokens, but {model_config.name} has"
+            f" {model_config.context:,} here: resume it on larger GPUs or with a server that has"
+            f" --max-model-len {before.context}, or start another run with run.dir=NEW"
+        )
+    return msgspec.structs.replace(model_config, context=before.context)

@@ -16,11 +16,11 @@ from serving.model_config import ModelConfig
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Watch, ignore_turn
 from speedrunner.config.schema import to_yaml
-from speedrunner.runs.drain import Drain
-from speedrunner.runs.due import Due, unfinished_steps
 from speedrunner.runs.executor import Executor
+from speedrunner.runs.plan import Due, unfinished_steps
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
+from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
@@ -75,7 +75,7 @@ async def play_steps(
         actor=Actor(setup.env, model, setup.config),
         pool=pool,
         progress=Progress(Console(file=io.StringIO()), 0, 0),
-        drain=Drain(lambda line: None),
+        shutdown=Shutdown(lambda line: None),
         attempts={},
         watch=watch,
     )

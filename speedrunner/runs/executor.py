@@ -6,7 +6,7 @@ import asyncio
 import shlex
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -21,11 +21,19 @@ from speedrunner.methods.method_base import Method, SleepTools, check_returned
 from speedrunner.methods.resumed_agent import ChangedSleep
 from speedrunner.methods.training_costs import training_costs
 from speedrunner.runs.budget import TokenBudget
-from speedrunner.runs.drain import Drain, TimeIsUp
-from speedrunner.runs.due import Due, trained_tasks
-from speedrunner.runs.fair_share import FairShare
-from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
+from speedrunner.runs.plan import (
+    Due,
+    Evaluate,
+    Sleep,
+    Step,
+    Wake,
+    number_of,
+    step_key,
+    step_name,
+    trained_tasks,
+)
 from speedrunner.runs.progress import Progress
+from speedrunner.runs.shutdown import Shutdown, TimeIsUp
 from speedrunner.runs.sleep_episodes import EpisodeBroke, SleepEpisodes
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
@@ -64,11 +72,12 @@ class Executor:
     actor: Actor
     pool: WorkerPool
     progress: Progress
-    drain: Drain
+    shutdown: Shutdown
     attempts: dict[str, int]
     """Number of attempts at each episode and sleep so far, interrupted ones included."""
     budget: TokenBudget = field(default_factory=lambda: TokenBudget(None))
-    share: FairShare = field(default_factory=FairShare)
+    slots: asyncio.Semaphore | None = None
+    """Episodes at the same time, shared with other runs; `None`: as many as there are workers."""
     watch: Watch = ignore_turn
     finished: Callable[[Step], None] = lambda step: None
     """Called with each finished step, after its records are written."""
@@ -80,9 +89,9 @@ class Executor:
         run = self.directory.read()
         for row in run.episodes:
             if not row.termination.is_fault:
-                self.drain.add_duration(self._kind(row.phase), row.seconds)
+                self.shutdown.add_duration(self._kind(row.phase), row.seconds)
         for sleep in run.iterate_sleeps():
-            self.drain.add_duration(self._kind("sleep"), sleep.seconds)
+            self.shutdown.add_duration(self._kind("sleep"), sleep.seconds)
         self._failure: BaseException | None = None
         """The first failure; errors raised during the cancellation that follows it are ignored."""
 
@@ -94,14 +103,14 @@ class Executor:
 
         Raises:
             RunStopped: too many consecutive infrastructure errors.
-            Interrupted: a drain was requested, or the remaining time is too short (`TimeIsUp`).
+            Interrupted: a shutdown was requested, or the remaining time is too short (`TimeIsUp`).
             ServingError, StorageError, WorkerError: the engine, the disk or all workers failed.
         """
         self._writer = ThreadPoolExecutor(1, "episodes")
         try:
             async with asyncio.TaskGroup() as evaluations:
                 for each in left:
-                    if self.drain.requested or self._is_cut:
+                    if self.shutdown.requested or self._is_cut:
                         break
                     step = each.step
                     if not isinstance(step, Evaluate) and self._is_spent():
@@ -119,7 +128,7 @@ class Executor:
             raise self._failure or group_error from None
         finally:
             self._writer.shutdown()
-        self.drain.check()
+        self.shutdown.check()
         if self._is_cut:
             raise TimeIsUp
 
@@ -136,7 +145,7 @@ class Executor:
     async def _play(self, step: Wake | Evaluate, pending: dict[str, Task]) -> None:
         """Play tasks of a step, as many at once as there are workers.
 
-        A drain leaves the remaining tasks unplayed and the step unfinished.
+        A shutdown leaves the remaining tasks unplayed and the step unfinished.
         """
         directory = self.directory
         phase: Phase
@@ -162,7 +171,7 @@ class Executor:
             for left in reversed(range(tries)):
                 async with (
                     self.pool.worker(behind=phase == "test") as worker,
-                    self.share.slot(self.directory),
+                    self.slots or nullcontext(),
                 ):
                     if not self._may_begin(phase):
                         return
@@ -170,7 +179,7 @@ class Executor:
                         dropped = True
                         return
                     last = max(last, number_of(episode))
-                    with self.drain.unit(episode, self._kind(phase)):
+                    with self.shutdown.unit(episode, self._kind(phase)):
                         trajectory = await play_episode(
                             self.actor,
                             Episode(
@@ -183,7 +192,7 @@ class Executor:
                             specs[episode],
                             worker,
                             labels,
-                            play=partial(self._play_stage, policy),
+                            play=partial(self._play_with_method, policy),
                             watch=self.watch,
                         )
                 if not trajectory.termination.is_fault or not left:
@@ -202,7 +211,7 @@ class Executor:
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
                     group.create_task(self._note_failure(partial(play, episode, task)), name=episode)
-        if not self.drain.requested and not self._is_cut and not dropped:
+        if not self.shutdown.requested and not self._is_cut and not dropped:
             self._finish(step)
 
     def _is_spent(self) -> bool:
@@ -236,7 +245,7 @@ class Executor:
 
     async def _sleep(self, step: Sleep) -> None:
         if step.number not in self.directory.policies.versions():
-            if self.drain.requested:
+            if self.shutdown.requested:
                 return
             await self._learn(step)
         # Otherwise a kill happened after the policy was written.
@@ -266,14 +275,14 @@ class Executor:
         history = History(run, self.method.sees)
         name = sleep_key(step.number)
         attempt = steps[0].attempt if steps else self._next_attempt(name)
-        journal = self.directory.sleep_journal(step.number, attempt, steps, self.drain.note_step)
+        journal = self.directory.sleep_journal(step.number, attempt, steps, self.shutdown.note_step)
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
 
         async def start(number: int, task: Task, spec: ActorSpec) -> Trajectory:
             stored = self._spec(policy, task).library.module()
             key, seed = f"{name}/again/{number:04d}", self.directory.state.skill_seed(task)
             episode = Episode(key, task, policy.version, attempt, stored, seed)
-            async with self.pool.worker() as worker, self.share.slot(self.directory):
+            async with self.pool.worker() as worker, self.slots or nullcontext():
                 return await play_episode(self.actor, episode, spec, worker, labels)
 
         allowed = {*step.fresh} | (trained_tasks(run.episodes) if self.method.replays else set())
@@ -295,7 +304,7 @@ class Executor:
                 run, self.actor.model("actor").count_tokens, *self.actor.locate_tools(locating)
             ),
         )
-        with self.progress.step(step_name(step), 0, 0), self.drain.unit(name, self._kind("sleep")):
+        with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name, self._kind("sleep")):
             try:
                 learnt = await self.method.sleep(policy, history, tools)
             except EpisodeBroke as broke:
@@ -334,8 +343,10 @@ class Executor:
         spec = self.method.agent(policy, task, self.actor.env, training=phase == "train")
         return check_returned(self.method, "agent", spec, ActorSpec).with_part(self.actor.config.library)
 
-    async def _play_stage(self, policy: Policy, stage: EpisodeContext, spec: ActorSpec) -> Termination:
-        return check_returned(self.method, "play", await self.method.play(policy, spec, stage), Termination)
+    async def _play_with_method(
+        self, policy: Policy, context: EpisodeContext, spec: ActorSpec
+    ) -> Termination:
+        return check_returned(self.method, "play", await self.method.play(policy, spec, context), Termination)
 
     async def _store_episode(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
         """Write an episode even if the run is stopped. Other episodes continue meanwhile, as a disk may be
@@ -349,10 +360,10 @@ class Executor:
             raise
 
     def _may_begin(self, phase: str) -> bool:
-        """Return whether the drain allows an episode or a sleep to start."""
-        if self.drain.may_begin(self._kind(phase)):
+        """Return whether the shutdown allows an episode or a sleep to start."""
+        if self.shutdown.may_begin(self._kind(phase)):
             return True
-        self._is_cut = self._is_cut or not self.drain.requested
+        self._is_cut = self._is_cut or not self.shutdown.requested
         return False
 
     def _kind(self, phase: str) -> str:

@@ -20,9 +20,8 @@ from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.weights import prepare
 from speedrunner.library.library import Library
-from speedrunner.runs.machine import confinement, machine
+from speedrunner.runs.machine import confinement, machine, versions
 from speedrunner.runs.setup import Setup
-from speedrunner.runs.versions import versions
 from speedrunner.store.carried import carried_files
 from speedrunner.store.process_notes import ACCEPTABLE, REPORTED, changes
 from speedrunner.store.records import Process

@@ -28,10 +28,9 @@ from speedrunner.config.schema import from_yaml, to_yaml
 from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_base import MethodBroke
 from speedrunner.runs.direct import play_steps
-from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.fake_model import FakeModel
-from speedrunner.runs.plan import Sleep
+from speedrunner.runs.plan import Sleep, unfinished_steps
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.run_data import RunData, load

@@ -8,8 +8,7 @@ from pathlib import Path
 import msgspec
 
 from speedrunner.runs.continuation import check_configuration
-from speedrunner.runs.due import Due, unfinished_steps
-from speedrunner.runs.plan import Evaluate, Sleep, Wake
+from speedrunner.runs.plan import Due, Evaluate, Sleep, Wake, unfinished_steps
 from speedrunner.runs.run import identify_process
 from speedrunner.runs.setup import Setup
 from speedrunner.store.run_data import load

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple, Self
+from typing import Self
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,22 +16,13 @@ from rich.text import Text
 
 from serving.meter import Meter
 from speedrunner.config.console import describe_seconds, visible
-from speedrunner.runs.time_left import time_left
 from speedrunner.store.records import Trajectory
 
 PLAIN_EVERY_S = 15.0
 """Seconds between two plain lines of one step, or of one wait."""
 
-RECENT = 30
-"""Number of last episodes that determine the pace; episodes change while a run learns."""
-
-
-class Mark(NamedTuple):
-    """The end of an episode: its LLM calls, and the run's seconds and calls until then, without sleeps."""
-
-    own_calls: int
-    seconds: float
-    calls: int
+FEW = 3
+"""Minimum number of finished episodes for an estimate of the remaining time."""
 
 
 class Progress:
@@ -43,28 +34,16 @@ class Progress:
         total: episodes of the whole plan.
         finished: the number that an earlier process finished.
         name: prefix of each line. With a name, no line is live, since several runs share the terminal.
-        sleeps: number of unfinished sleeps.
     """
 
-    def __init__(
-        self,
-        console: Console,
-        total: int,
-        finished: int,
-        name: str = "",
-        sleeps: int = 0,
-    ) -> None:
+    def __init__(self, console: Console, total: int, finished: int, name: str = "") -> None:
         self._console = console
         self._lead = f"{name}: " if name else ""
         self._is_live = console.is_terminal and not name
         self._queued: Callable[[], int] = lambda: 0
         self._total = total
         self._finished = finished
-        self._sleeps_left = sleeps
-        self._sleep_seconds: list[float] = []
-        self._seconds, self._calls = 0.0, 0  # see `Mark`
-        self._counted = 0.0, 0  # the clock and the meter at the last event
-        self._marks = deque[Mark](maxlen=RECENT + 1)
+        self._played = 0  # episodes of this process
         self._meter: Meter | None = None
         self._began = time.monotonic()
         self._steps: dict[str, tuple[int, int]] = {}  # finished parts, total parts
@@ -104,47 +83,27 @@ class Progress:
     def step(self, name: str, of: int, done: int) -> Iterator[None]:
         """Show one step of the plan while it lasts: `done` of its `of` parts are finished, if it
         has parts."""
-        self._count()
         self._steps[name], self._waiting = (done, of), ""
-        started = time.monotonic()
         try:
             yield
-            if not of:
-                self._sleep_seconds.append(time.monotonic() - started)
             self.say(self._line())
         finally:
-            self._count()
             del self._steps[name]
 
     def episode(self, step: str, trajectory: Trajectory) -> None:
         """Count a finished episode of a step."""
         self._finished += 1
+        self._played += 1
         done, of = self._steps[step]
         self._steps[step] = (done + 1, of)
-        self._count()
-        self._marks.append(Mark(len(trajectory.turns), self._seconds, self._calls))
         self._terminations[str(trajectory.termination)] += 1
         self._say_now_and_then(self._line())
 
-    def _count(self) -> None:
-        """Add the time and the LLM calls since the last event, if episodes were played and no sleep ran."""
-        now, calls = time.monotonic(), self._meter.requests if self._meter else 0
-        if self._steps and all(of for _, of in self._steps.values()):
-            self._seconds += now - self._counted[0]
-            self._calls += calls - self._counted[1]
-        self._counted = now, calls
-
-    def _time_left(self) -> float | None:
-        """Estimate the seconds that are left, without the first episode, which may wait for a cold engine."""
-        first, *rest = self._marks or [Mark(0, 0.0, 0)]
-        last = rest[-1] if rest else first
-        return time_left(
-            self._total - self._finished,
-            [mark.own_calls for mark in rest],
-            (last.seconds - first.seconds) / max(last.calls - first.calls, 1),
-            self._sleeps_left - len(self._sleep_seconds),
-            self._sleep_seconds,
-        )
+    def _left_s(self) -> float | None:
+        """Estimate the seconds that are left, at this process's pace so far; `None`: too early to tell."""
+        if self._played < FEW:
+            return None
+        return (time.monotonic() - self._began) / self._played * (self._total - self._finished)
 
     def _say_now_and_then(self, line: str) -> None:
         if not self._is_live and time.monotonic() - self._told >= PLAIN_EVERY_S:
@@ -173,7 +132,7 @@ class Progress:
             ]
         if queued := self._queued():
             parts.append(f"{queued} queued for room in the cache")
-        left_s = self._time_left()
+        left_s = self._left_s()
         if left_s is not None and left_s >= 1:
             parts.append(f"{describe_seconds(left_s)} left")
         return " · ".join(parts)

@@ -12,25 +12,23 @@ import msgspec
 from rich.console import Console
 
 from serving.deployment import Deployment, deploy, server_gpus
-from serving.endpoints import check_keys
+from serving.endpoints import check_keys, running_endpoint
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import StartCheck
 from serving.reconciliation import Reconciliation
+from serving.sizing import size_model
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
 from speedrunner.runs.budget import TokenBudget, spent_usd
-from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
-from speedrunner.runs.continuation import check_configuration
-from speedrunner.runs.drain import Drain
-from speedrunner.runs.due import Due, unfinished_steps
+from speedrunner.runs.continuation import check_configuration, with_recorded_contexts
 from speedrunner.runs.executor import Executor
-from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.metrics import require_trackers, track
-from speedrunner.runs.plan import Evaluate, Sleep, Wake
+from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
+from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
@@ -43,7 +41,7 @@ READING_S = 10.0
 """Seconds between two interim reconciliations; the last one is kept if the process is killed."""
 
 
-async def run(setup: Setup, console: Console, drain: Drain) -> list[Reconciliation]:
+async def run(setup: Setup, console: Console, shutdown: Shutdown) -> list[Reconciliation]:
     """Start a run or resume it.
 
     Returns:
@@ -62,9 +60,9 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Reconciliati
         async with one.workers() as pool, deploy_models(one.setup, *logs, one.progress) as engines:
             try:
                 async with engines.read(lambda: [one]):
-                    await one.play(engines, pool, drain)
+                    await one.play(engines, pool, shutdown)
             finally:
-                drain.clean_up()
+                shutdown.clean_up()
                 reconciliations = await engines.reconciliations()
                 one.keep(reconciliations)
             return reconciliations
@@ -199,12 +197,12 @@ class OpenRun:
         return self.setup.workers(size, self.directory.files.worker_log)
 
     async def play(
-        self, engines: Engines, pool: WorkerPool, drain: Drain, share: FairShare | None = None
+        self, engines: Engines, pool: WorkerPool, shutdown: Shutdown, slots: asyncio.Semaphore | None = None
     ) -> None:
         """Play the unfinished steps in the workers of `pool`. Raises the errors of `run`.
 
         Args:
-            share: the slots that its episodes share with those of other runs.
+            slots: episodes at the same time, shared with other runs.
         """
         setup, directory = self.setup, self.directory
         read, tokens = directory.read().iterate_ledger, setup.config.run.budget_tokens
@@ -230,16 +228,33 @@ class OpenRun:
                 actor=Actor(setup.env, model, setup.config, others),
                 pool=pool,
                 progress=self.progress,
-                drain=drain,
+                shutdown=shutdown,
                 attempts=self.attempts,
                 budget=budget,
-                share=share or FairShare(),
+                slots=slots,
             )
             end = directory.state.training_end
             with track(setup.config, directory, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
                 if (new_end := directory.state.training_end) != end:
                     await executor.execute(unfinished_steps(setup.plan(new_end), directory.read()))
+
+
+async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
+    """Return the setup with its models fitted to the GPUs here, or to the server that it names.
+
+    Args:
+        say: called with a line about each fitted model.
+
+    Raises:
+        InvalidModelConfig, ServerFailed: see `serving.sizing.size_model`.
+    """
+    shares = await server_gpus(setup.services, check=False)
+    model_configs = [
+        await size_model(model_config, running_endpoint(model_config, options), gpus, say)
+        for (model_config, options), gpus in zip(setup.services, shares, strict=True)
+    ]
+    return replace(setup, model_config=model_configs[0], inducer_model_config=model_configs[-1])
 
 
 Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]
@@ -283,8 +298,7 @@ async def open_run(
         tried = attempts(stored.iterate_ledger(), stored.episodes)
         episodes = sum(len(step.tasks) for step in steps)
         before = episodes - sum(len(due.tasks) for due in left)
-        sleeps = sum(isinstance(due.step, Sleep) for due in left)
-        with Progress(console, episodes, before, name, sleeps) as progress:
+        with Progress(console, episodes, before, name) as progress:
             setup = await size(setup, progress.say)
             process = identify_process(stored, setup, progress.waiting)
             setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)

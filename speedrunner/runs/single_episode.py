@@ -83,7 +83,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                     spec,
                     worker,
                     Labels(),
-                    play=lambda stage, spec: setup.method.play(policy, spec, stage),
+                    play=lambda context, spec: setup.method.play(policy, spec, context),
                     watch=watch,
                 )
                 say(f"=== {short_headline(trajectory)}")

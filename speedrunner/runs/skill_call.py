@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import msgspec
-import psutil
 
 from envs import Task
 from serving.tokens.tools import ToolCall
@@ -20,9 +18,6 @@ from speedrunner.workers.env_worker import WorkerError
 
 CALL_WALL_S = 300.0
 """Maximum seconds of the call if `sandbox.call_wall_s` is null."""
-
-OVERHEAD_S, TEARDOWN_S = 5.0, 2.0
-"""Seconds that the whole command may take beyond the call's limit, and the part reserved for its end."""
 
 
 class SkillCall(msgspec.Struct, kw_only=True):
@@ -56,7 +51,6 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
         The result. A refused module, a refused call and an environment error are results, too.
     """
     sandbox = setup.config.sandbox
-    limit_s = sandbox.call_wall_s or CALL_WALL_S
     score: float | None = None
     try:
         async with setup.workers(1) as pool:
@@ -64,7 +58,9 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
             async with pool.worker() as worker:
                 await worker.reset(task, library.module(), setup.env.limits.actions)
                 score = worker.outcome.score if worker.outcome else None
-                executed = await worker.execute(call, _remaining_s(limit_s), sandbox.call_actions)
+                executed = await worker.execute(
+                    call, sandbox.call_wall_s or CALL_WALL_S, sandbox.call_actions
+                )
     except (InvalidSkill, WorkerError) as error:
         return SkillCall(error=str(error), score=score)
     return SkillCall(
@@ -75,12 +71,6 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
         done=executed.termination in (Termination.SUCCESS, Termination.FAILURE),
         score=executed.outcome.score,
     )
-
-
-def _remaining_s(limit_s: float) -> float:
-    """Return the call's limit, shortened if the machine is so slow that the command would end too late."""
-    so_far_s = time.time() - psutil.Process().create_time()
-    return max(min(limit_s, limit_s + OVERHEAD_S - TEARDOWN_S - so_far_s), 0.5)
 
 
 def _check_call(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:

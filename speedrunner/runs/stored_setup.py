@@ -8,8 +8,10 @@ model configs define how models were used, never where they are.
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
@@ -25,6 +27,7 @@ from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, to_yaml
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.setup import Setup, set_up
+from speedrunner.runs.stored_policy import find_policy
 from speedrunner.store.run_data import RunData
 
 CLASSES, MODELS = ("env.name", "method.name"), ("model.name", "model.inducer_name")
@@ -72,6 +75,35 @@ def compose_stored(
     config = compose(overrides, base=to_yaml(usable(run, trust)))
     given = [each.partition("=")[2] for each in overrides]
     _require(config, run, [*trust, *given], keys)
+    return config
+
+
+def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[str] = ()) -> Config:
+    """Return the configuration that evaluates the policy `RUN[:VERSION]`: the run's own, without training.
+
+    Args:
+        overrides: changes to it (`env=...`, `model=...`, `run.test_episodes=10`).
+        trust: names of foreign classes and model configs that the run may use.
+
+    Raises:
+        RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist, or the default
+            directory is already a run.
+    """
+    directory, version = find_policy(source)
+    config = compose_stored(directory, [*overrides, "run.rollouts=0"], trust)
+    config = config.with_run(start_from=f"{directory.path}:{version}")
+    if not any(override.startswith("run.dir=") for override in overrides):
+        what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.name}")
+        if config.library.visible_last is not None:
+            what += f"-last{config.library.visible_last}"
+        folder = Path(f"{directory.path}-eval-v{version:04d}-{what}")
+        if (folder / "config.yaml").exists():
+            # It may have come with the run, from someone else.
+            raise InvalidConfig(
+                f"{folder} already contains a run. To continue it, if it is your evaluation, set"
+                f" run.dir={shlex.quote(str(folder))}"
+            )
+        config = config.with_run(dir=str(folder))
     return config
 
 

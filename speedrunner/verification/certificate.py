@@ -17,7 +17,7 @@ from serving.model_configs import CHECKOUT
 from serving.usage import Integer
 from speedrunner.config.findings import Finding, failure, ok
 from speedrunner.config.named import split
-from speedrunner.runs.versions import installed
+from speedrunner.runs.machine import installed
 from speedrunner.store.json_records import read_record
 from speedrunner.workers.environment_check import PROCESSES, hashes_in_workers
 from speedrunner.workers.worker_messages import HashPlays

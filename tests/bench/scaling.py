@@ -39,7 +39,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.sweep import sweep
 from speedrunner.experiments.sweep_members import members
-from speedrunner.runs.drain import Drain
+from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.records import Module
 from speedrunner.store.run_data import load
 from speedrunner.workers.available_memory import MB
@@ -197,7 +197,7 @@ async def measure_job(
             console = Console(file=io.StringIO())
             loop_s = _loop_seconds()
             async with Resources(pid) as used:
-                result = await sweep(runs, console, Drain(status), at_once)
+                result = await sweep(runs, console, Shutdown(status), at_once)
             loop_s = _loop_seconds() - loop_s
             engine_s = await _engine_seconds(endpoint)
             client_mib = _memory_mib(psutil.Process())

@@ -24,7 +24,7 @@ from serving.deployment import _load_tokenizer
 from speedrunner.agents.rendering import _environment
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
-from speedrunner.runs import identity, versions
+from speedrunner.runs import identity, machine
 from speedrunner.workers.sandbox.isolation import find_isolation
 from speedrunner.workers.sandbox.settings import Sandbox
 from tests.bundled_models import bundled_folder
@@ -47,6 +47,6 @@ for package in ("speedrunner.agents", "speedrunner.methods", "speedrunner.method
         _environment(package).get_template(name)
 digest_once()
 identity._code([DoomedCorridor, SpeedRunner])
-versions.versions()
+machine.versions()
 gc.collect()
 gc.freeze()

@@ -33,9 +33,9 @@ from rich.console import Console
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
-from speedrunner.runs.drain import Drain
 from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up
+from speedrunner.runs.shutdown import Shutdown
 from tests.bundled_models import bundled_folder
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import CORRIDOR, LEARN, flag, roomy, script
@@ -135,8 +135,8 @@ async def _play_run(path: Path, endpoint: str, seed: int) -> None:
         *(f"run.sleep_every={SLEEP_EVERY}", "run.in_flight=4", f"run.seed={seed}", f"run.dir={path}"),
         *(f"model.name={file}", f"serving.url={endpoint}"),
     ]
-    drain = Drain(lambda line: None, 60.0)
-    await drain.run(run(set_up(compose(settings)), Console(file=io.StringIO()), drain))
+    shutdown = Shutdown(lambda line: None, 60.0)
+    await shutdown.run(run(set_up(compose(settings)), Console(file=io.StringIO()), shutdown))
 
 
 def _sample(episodes: int, cpu_s: float) -> Sample:

@@ -15,9 +15,8 @@ from serving.plain_records import flat, shown_differences
 from serving.usage import Number, Timestamp
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.runs.machine import machine
+from speedrunner.runs.machine import machine, versions
 from speedrunner.runs.setup import Setup
-from speedrunner.runs.versions import versions
 from speedrunner.store.files import (
     RECORD_BYTES,
     StorageError,

@@ -22,9 +22,9 @@ from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import Setup
+from speedrunner.runs.shutdown import Shutdown
 from speedrunner.store.files import StorageError
 from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.sandbox.settings import SandboxError
@@ -200,7 +200,7 @@ class Bench:
         )
 
 
-async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain: Drain) -> list[Left]:
+async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, shutdown: Shutdown) -> list[Left]:
     """Play the steps that the record lacks, in order, while the next one fits into the minutes.
 
     A step that fails is recorded with its reason, and the others follow. The server is stopped at the end,
@@ -228,7 +228,7 @@ async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain:
                 break
             tried.add(chosen.name)
             number = f"step {len(steps) - len(open_) + 1} of {len(steps)}, {chosen.name}"
-            with drain.unit(chosen.name, chosen.name):
+            with shutdown.unit(chosen.name, chosen.name):
                 await bench.play(chosen, prefix_status(bench.status, number))
     finally:
         await bench.stop()

@@ -19,8 +19,7 @@ from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollout_speed import measure_timed_rollout
 from speedrunner.bench.rollouts import Rollout
 from speedrunner.bench.tool_probe import probe_tools
-from speedrunner.runs.machine import machine
-from speedrunner.runs.versions import installed, versions
+from speedrunner.runs.machine import installed, machine, versions
 
 MAIN = "main"
 """The server with the unchanged model config."""

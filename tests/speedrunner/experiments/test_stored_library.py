@@ -14,7 +14,7 @@ from speedrunner.experiments.sweep import sweep
 from speedrunner.experiments.sweep_members import members
 from speedrunner.results.attribution import group_subjects, make_attribution_tables
 from speedrunner.results.read_runs import read_results
-from speedrunner.runs.drain import Drain
+from speedrunner.runs.shutdown import Shutdown
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import CORRIDOR, ScriptedRun, in_process
 
@@ -29,8 +29,8 @@ async def test_a_skill_that_saves_six_and_seven_calls_adds_minus_six_and_a_half(
         played = ScriptedRun(tmp_path, learnt.model_config, engine)
         given = [f"run.start_from={learnt.dir}:1", f"env={CORRIDOR}", "run.seed=0", *played.arguments]
         planned = members(Grid(group_file("experiment", "attribution"), given, root=tmp_path / "runs").runs())
-        drain = Drain(lambda line: None)
-        result = await drain.run(sweep(planned, Console(quiet=True), drain))
+        shutdown = Shutdown(lambda line: None)
+        result = await shutdown.run(sweep(planned, Console(quiet=True), shutdown))
     assert result.failures == {}
     runs = [found for found in read_results([Path(each.path) for each in planned], None)
             if not isinstance(found, str)]  # fmt: skip

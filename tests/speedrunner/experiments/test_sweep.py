@@ -22,8 +22,8 @@ from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.status import run_status
 from speedrunner.experiments.sweep import SweepResult, sweep
 from speedrunner.experiments.sweep_members import members
-from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.run import OpenRun
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.checksums import without_checksum
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
@@ -66,13 +66,13 @@ class Sweep:
         path.write_text("".join(f"- {run}\n" for run in named))
         return path
 
-    async def play(self, *runs: str, drain: Drain | None = None, at_once: int = 64) -> SweepResult:
+    async def play(self, *runs: str, shutdown: Shutdown | None = None, at_once: int = 64) -> SweepResult:
         """Play them in this process."""
         output = io.StringIO()
-        drain = drain or Drain(lambda line: None, 60.0)
+        shutdown = shutdown or Shutdown(lambda line: None, 60.0)
         planned = members(Grid(self.file(*runs), self.shared).runs())
         try:
-            return await drain.run(sweep(planned, Console(file=output, width=200), drain, at_once))
+            return await shutdown.run(sweep(planned, Console(file=output, width=200), shutdown, at_once))
         finally:
             self.printed = output.getvalue()
 
@@ -166,20 +166,20 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
 
 
 async def test_a_drain_ends_all_of_them_in_good_order(sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
-    drain = Drain(lambda line: None, 60.0)
+    shutdown = Shutdown(lambda line: None, 60.0)
     seen = 0
 
     def policy(request: Request) -> Answer:
         nonlocal seen
         seen += 1
         if seen == 9:
-            loop.call_soon_threadsafe(drain._on_signal, 15)
+            loop.call_soon_threadsafe(shutdown._on_signal, 15)
         return script(walker, LEARN)(request)
 
     loop = asyncio.get_running_loop()
     both = sweep_of(policy)
     with pytest.raises(Interrupted):
-        await both.play("method=speedrunner", "method=react", drain=drain)
+        await both.play("method=speedrunner", "method=react", shutdown=shutdown)
     assert (await both.play("method=speedrunner", "method=react")).failures == {}
     check_finished(tmp_path / "0", PLANNED, sleeps=2)
 

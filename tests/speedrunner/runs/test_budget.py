@@ -71,10 +71,6 @@ class TestThePlanUpToAnEnd:
     def test_ends_with_an_evaluation_of_the_newest_policy(self, end: TrainingEnd, last: list[str]) -> None:
         assert outline(end)[-3:] == last
 
-    def test_keeps_what_came_before(self) -> None:
-        assert outline(TrainingEnd(55, 5))[:3] == ["test@0 v0", "wake 0+10", "sleep v1"]
-        assert "test@50 v5" in outline(TrainingEnd(55, 5))
-
 
 def stroller(request: Request) -> Answer:
     if "write_notes" in request.tools:
@@ -108,16 +104,6 @@ class TestARun:
         assert tested == {1}
         assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
         check_ledger(run.data)
-
-    async def test_begins_no_sleep_when_its_tokens_are_spent(
-        self, corridor: Runs, whole: ScriptedRun
-    ) -> None:
-        labels = {"phase": "train", "policy": "0"}
-        first_batch = [row for row in whole.data.requests if labels.items() <= row.labels.items()]
-        run = corridor(stroller, *BUDGETED)
-        await run.play(f"run.budget_tokens={TokenBudget(None, first_batch).spent}")
-        assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
-        assert run.data.sleeps == []
 
     async def test_that_has_ended_so_is_finished(self, corridor: Runs) -> None:
         run = corridor(stroller, *BUDGETED, "run.budget_tokens=1")

@@ -10,7 +10,6 @@ from serving.errors import SpendingCapReached
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.runs.continuation import check_configuration
-from speedrunner.runs.outline import outline
 from speedrunner.runs.setup import set_up
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.run_data import RunData
@@ -87,14 +86,6 @@ class TestFinishedRun:
         assert run.data.checkpoints == [0, 2, 4]
         check_finished(run.dir, [key for key in PLANNED if key.startswith("test")], sleeps=0)
         assert await verified_levels(run.dir) == {"ok"}
-
-    def test_says_before_it_starts_what_the_extension_plays(self, short: ScriptedRun) -> None:
-        lines = [*outline(set_up(compose(short.overrides("run.rollouts=4"))))]
-        assert lines[1:3] == [
-            "it is extended: run.rollouts: 2 -> 4",
-            "it exists; 4 of its 7 steps are finished; remaining:",
-        ]
-        assert short.data.settings.run.rollouts == 2
 
     async def test_is_whole_if_a_kill_interrupts_the_change_of_its_configuration(
         self, short: ScriptedRun, monkeypatch: pytest.MonkeyPatch

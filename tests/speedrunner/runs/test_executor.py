@@ -16,15 +16,13 @@ from serving.usage import Usage
 from speedrunner.results.checkpoints import frame_episodes, frame_sleeps, share_sleeps
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
-from speedrunner.runs.due import unfinished_steps
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.plan import Wake
+from speedrunner.runs.plan import Wake, unfinished_steps
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
 from tests.scripted_engine import (
     BLOCK,
-    DROP,
     HANG,
     Answer,
     Request,
@@ -113,23 +111,6 @@ class TestFaults:
             ("test/0000/0001", "2"): 1,
         }
 
-    async def test_a_lost_connection_is_no_fault_when_the_next_try_succeeds(self, corridor: Runs) -> None:
-        dropped: list[Request] = []
-
-        def actor(request: Request) -> Answer:
-            if flag(request) == 3 and request.turn == 1 and not dropped:
-                dropped.append(request)
-                return DROP
-            return walker(request)
-
-        run = corridor(script(actor))
-        (reconciliation,) = await run.play()
-        check_whole(run)
-        assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
-        (lost,) = (row for row in run.data.requests if row.wasted)
-        assert (lost.status, lost.retry, lost.labels["episode"]) == ("failed", 0, "train/0000")
-        assert reconciliation.unreported == 1
-
     async def test_five_in_a_row_stop_the_run_and_it_goes_on_when_they_are_mended(
         self, corridor: Runs
     ) -> None:
@@ -191,19 +172,6 @@ class TestFaults:
         assert [(row.attempt, row.score) for row in again] == [(3, 1.0)] * 3
         await run.play("run.retry_faults=true")
         assert "nothing to play" in run.printed
-
-    async def test_an_episode_that_ends_well_breaks_the_row(self, corridor: Runs) -> None:
-        faulty = [n for n in range(3, 11) if n != 7]
-
-        def actor(request: Request) -> Answer:
-            return BROKEN if flag(request) in faulty else walker(request)
-
-        run = corridor(
-            script(actor), "env.train=8", "run.rollouts=8", "run.sleep_every=8", "run.test_episodes=0",
-            "run.in_flight=1",
-        )  # fmt: skip
-        await run.play()
-        assert sum(row.termination.is_fault for row in run.data.episodes) == 7
 
     async def test_a_dead_engine_stops_the_run_and_it_goes_on_with_another(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN))
@@ -315,32 +283,6 @@ class TestPromptPrefix:
         assert sent.prompt == first.after
         assert 0 <= first.common - sent.cached < 2 * BLOCK
 
-    async def test_what_could_be_cached_is_counted_over_all_conversations_and_sleeps(
-        self, corridor: Runs
-    ) -> None:
-        run = corridor(script(walker, LEARN))
-        await run.play("run.in_flight=1")
-        rows = [row for row in run.data.requests if row.labels["role"] != "readiness"]
-        assert {row.labels["role"] for row in rows} >= {"probe", "prefix_warm_up", "actor", "inducer"}
-        assert any(
-            row.cacheable for row in rows if row.labels["role"] == "prefix_warm_up"
-        )  # policy 0's tools
-        assert all(row.usage and row.usage.cached <= (row.cacheable or 0) for row in rows)
-        # The scripted engine forgets nothing; probes are in flight at once.
-        alone = [row for row in rows if row.labels["role"] != "probe"]
-        assert [row.cacheable for row in alone] == [row.usage and row.usage.cached for row in alone]
-
-    def test_episodes_find_the_shared_prefix_in_the_cache(self, learnt: ScriptedRun) -> None:
-        rows = learnt.data.requests
-        first, second = (
-            row.usage.prompt for row in rows if row.usage and row.labels["role"] == "prefix_warm_up"
-        )
-        for row in rows:
-            if row.labels["role"] == "actor":
-                sent = second if Labels.of(row.labels).policy else first
-                assert row.usage
-                assert row.usage.cached >= sent // BLOCK * BLOCK
-
 
 async def test_a_missing_key_of_the_inducer_is_told_before_anything_starts(
     corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -379,24 +321,6 @@ async def test_the_inducer_may_be_another_model(
         next(row.usage for row in run.data.episodes if row.episode == "train/0000")
     )
     assert costs["train/0000"] == pytest.approx(own + 100e-6 * (usage.prompt + usage.completion) / 2)
-
-
-async def test_an_engine_that_hangs_while_episodes_wait_for_workers_stops_the_run_which_goes_on(
-    corridor: Runs,
-) -> None:
-    """It is what stops the run, and not what those raise that are cancelled for it."""
-    hangs = True
-
-    def actor(request: Request) -> Answer:
-        return HANG if hangs and request.turn == 1 else walker(request)
-
-    run = corridor(script(actor), "run.in_flight=1")
-    with pytest.raises(EngineDead, match="it hangs: its counters no longer change"):
-        await run.play("serving.hang_timeout_s=0.5")
-    hangs = False
-    run.server.restart()
-    await run.play()
-    check_whole(run)
 
 
 async def test_a_task_that_was_trained_on_is_not_handed_out_again(corridor: Runs) -> None:

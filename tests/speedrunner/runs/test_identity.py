@@ -13,7 +13,6 @@ from serving.model_configs import load_model_config
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
-from speedrunner.runs import versions
 from speedrunner.runs.identity import STRIDE, accept_changes, identity
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
@@ -48,23 +47,6 @@ def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     assert process.actor == process.inducer == load_model_config("tiny-random")
 
 
-def test_a_method_s_own_prompts_are_its_own(tiny_model_config: ModelConfig) -> None:
-    setup = set_up(compose([f"env={CORRIDOR}", "method=speedrunner", "model=tiny-random"]))
-    assert "method/goal_oriented" in identity(setup, print).prompts
-
-
-def test_it_survives_the_disk(process: Process) -> None:
-    again = msgspec.json.decode(msgspec.json.encode(process), type=Process)
-    assert again == process
-    assert changes(again, process) == []
-
-
-def test_a_record_with_a_field_that_no_longer_exists_can_be_read(process: Process) -> None:
-    content = msgspec.to_builtins(process)
-    content["actor"]["holds"] = [{"conversations": 16, "tokens": 8192, "by": "arithmetic"}]
-    assert msgspec.json.decode(msgspec.json.encode(content), type=Process) == process
-
-
 def test_it_says_what_it_runs_on_and_how_it_confines_what_models_write(process: Process) -> None:
     assert process.machine is not None
     assert process.machine.cpu
@@ -75,7 +57,7 @@ def test_it_says_what_it_runs_on_and_how_it_confines_what_models_write(process: 
 
 
 def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
-    for each in (identities._package, versions._commit):
+    for each in (identities._package, machines._commit):
         each.cache_clear()  # type: ignore[attr-defined]
     later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
     machine = Machine("another", 64, 512.0, ["H100"] * 8)
@@ -206,12 +188,6 @@ def test_what_an_own_environment_imports_or_extends_is_code_of_the_run(
     assert {name for name in after if after[name] != before[name]} == {"own_world.rules"}
 
 
-def test_what_cannot_be_accepted_is_told_first(process: Process) -> None:
-    other = changed(process, code={}, env={})
-    kinds = [line.partition(".")[0] for line in changes(process, other)]
-    assert kinds == ["env"] * 5 + ["code"] * len(process.code)
-
-
 def digest(content: bytes, folder: Path, name: str = "model.bin") -> str:
     file = folder / name
     file.write_bytes(content)
@@ -225,15 +201,6 @@ class TestDigests:
         before = digest(weights, tmp_path)
         weights[start : start + STRIDE] = b"x" * STRIDE
         assert digest(weights[: 3 * STRIDE], tmp_path) != before
-
-    def test_small_files_and_what_is_no_weights_are_read_whole(self, tmp_path: Path) -> None:
-        assert digest(b"a" * 99_999 + b"b", tmp_path) != digest(b"a" * 100_000, tmp_path)
-        large, other = bytearray(2 * STRIDE + 9), bytearray(2 * STRIDE + 9)
-        other[STRIDE + 100_000] = 1
-        assert digest(large, tmp_path, "tokenizer.json") != digest(other, tmp_path, "tokenizer.json")
-
-    def test_their_length_counts(self, tmp_path: Path) -> None:
-        assert digest(bytes(3 * STRIDE), tmp_path) != digest(bytes(3 * STRIDE - 1), tmp_path)
 
 
 def test_what_model_configs_remark_is_said_once_for_each_model(process: Process) -> None:

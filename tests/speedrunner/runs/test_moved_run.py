@@ -17,7 +17,6 @@ from serving.model_configs import CHECKOUT
 from speedrunner.runs.executor import RunStopped
 from speedrunner.store.process_notes import changes
 from speedrunner.store.records import Process
-from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Request, refuse
 from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, check_whole, script, walker
 
@@ -123,24 +122,6 @@ async def test_a_run_resumes_in_another_folder_with_another_port(corridor: Runs,
     check_whole(moved)
     assert [process.changes for process in moved.data.processes] == [[], []]
     assert [row for row in done if row not in moved.data.episodes] == []
-
-
-async def test_a_run_resumes_when_the_run_that_it_starts_from_has_moved_too(
-    corridor: Runs, learnt: ScriptedRun, tmp_path: Path
-) -> None:
-    first, then = tmp_path / "first", tmp_path / "then"
-    shutil.copytree(learnt.dir, first)
-    run = corridor(script())
-    await stop_at(run, 3, f"run.start_from={first}:1")
-    first.rename(then)
-    moved = move(run, tmp_path / "elsewhere")
-    with pytest.raises(RunDirectoryError, match=r"another configuration: run\.start_from: "):
-        await moved.play(f"run.start_from={then}:0")
-    with pytest.raises(RunDirectoryError, match="another configuration"):
-        await moved.play()
-    await moved.play(f"run.start_from={then}:1")
-    check_whole(moved)
-    assert [process.changes for process in moved.data.processes] == [[], []]
 
 
 def test_a_port_or_a_patch_version_is_no_change(learnt: ScriptedRun) -> None:

@@ -45,20 +45,6 @@ def test_a_model_config_may_allow_fewer_calls_than_the_method(tmp_path: Path) ->
     assert table(told(tmp_path, "method=speedrunner"))["sleep"][2] == "6"  # of 100
 
 
-def test_what_repeats_is_said_with_how_to_change_it(tmp_path: Path) -> None:
-    last = told(tmp_path, "method=react")[-1]
-    assert last.startswith("react does not learn: its only policy is evaluated again at each of the 3 check")
-    assert "run.rollouts=0 evaluates it once" in last
-    once = told(tmp_path, "method=react", "run.rollouts=0")
-    assert not any("does not learn" in line for line in once)
-
-
-def test_a_method_need_not_say_what_its_sleeps_take(tmp_path: Path) -> None:
-    found = table(told(tmp_path, "method=tests.odd_methods:Programming"))
-    assert found["sleep"] == ["2", "-", "not", "known", "-"]
-    assert found["all"][-2:] == ["not", "known"]
-
-
 async def test_of_a_run_that_there_is_it_tells_what_is_left(corridor: Runs) -> None:
     run = corridor(script(lambda request: refuse(404, "no")), "run.rollouts=0")
     await run.play()

@@ -15,10 +15,8 @@ from speedrunner.runs.plan import (
     Sleep,
     Step,
     Wake,
-    evaluation,
     plan_run,
     step_key,
-    step_name,
 )
 
 SPLIT = Split(
@@ -68,22 +66,6 @@ class TestThePapersSchedule:
             (200, 20),
         ]
         assert all(list(test.tasks.values()) == SPLIT.test for test in tests)
-
-    def test_evaluates_a_policy_before_anything_is_played_with_it(self) -> None:
-        steps = plan()
-        assert isinstance(steps[0], Evaluate)
-        assert isinstance(steps[-1], Evaluate)
-        names = [step_name(step) for step in steps]
-        assert names.index("sleep/0005") < names.index("evaluate/0050") < names.index("wake/0005")
-
-    def test_plays_the_training_tasks_once_in_the_splits_order(self) -> None:
-        played = [task for step in plan() if isinstance(step, Wake) for task in step.tasks.items()]
-        assert [key for key, _ in played] == [f"train/{number:04d}" for number in range(200)]
-        assert [task for _, task in played] == SPLIT.train
-
-    def test_has_no_episode_key_twice(self) -> None:
-        keys = [key for step in plan() if isinstance(step, Wake | Evaluate) for key in step.tasks]
-        assert len(keys) == len(set(keys)) == 200 + 5 * 30
 
 
 def test_a_partial_last_batch_is_followed_by_a_sleep_that_says_so() -> None:
@@ -139,12 +121,6 @@ def test_without_test_episodes_nothing_is_evaluated() -> None:
     assert outline(rollouts=0, test_episodes=0) == []
 
 
-def test_fewer_test_episodes_are_the_first_of_the_split() -> None:
-    (test,) = plan(rollouts=0, test_episodes=2)
-    assert isinstance(test, Evaluate)
-    assert test.tasks == {"test/0000/0000": SPLIT.test[0], "test/0000/0001": SPLIT.test[1]}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -178,21 +154,6 @@ class TestKeys:
         keys = [step_key(step) for step in plan()]
         assert keys == [step_key(step) for step in plan()]
         assert len(set(keys)) == len(keys)
-
-    def test_begin_with_the_steps_name(self) -> None:
-        assert step_key(Sleep(3, 10)).startswith("sleep/0003-")
-
-    def test_depend_on_the_content(self) -> None:
-        tasks = SPLIT.test[:2]
-        same_name = [
-            evaluation(50, 5, tasks),
-            evaluation(50, 4, tasks),
-            evaluation(50, 5, tasks[:1]),
-            evaluation(50, 5, tasks[::-1]),
-        ]
-        assert {step_name(step) for step in same_name} == {"evaluate/0050"}
-        assert len({step_key(step) for step in same_name}) == 4
-        assert step_key(Sleep(3, 10)) != step_key(Sleep(3, 9))
 
 
 @pytest.mark.parametrize("trains", [True, False])

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import random
-import threading
 from collections import Counter
-from collections.abc import Collection
-from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -26,9 +21,8 @@ from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
 from speedrunner.workers.sandbox.settings import SandboxError
 from tests.clocks import Clock
-from tests.processes import HANGS_S
 from tests.scripted_engine import Answer, Request, call, refuse, say
-from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, command, script
+from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_finished, script
 
 SPARE = 'def spare() -> str:\n    """Look."""\n    return look()'
 INDUCER = (
@@ -124,59 +118,6 @@ async def test_a_sleep_interrupted_at_any_request_learns_the_same_and_asks_nothi
     assert not run.data.files.sleep_journal.exists()
 
 
-class Moments:
-    """A script that says when to kill the process: after each of some requests of the sleep, once.
-
-    The process gets no further answer before its death. So each kill happens, however fast the machine is.
-    """
-
-    def __init__(self, turns: Collection[int], inducer: tuple[Answer, ...]) -> None:
-        self.left = set(turns)
-        self.reached, self.dead = threading.Event(), threading.Event()
-        self._script = script(inducer=inducer)
-
-    def __call__(self, request: Request) -> Answer:
-        if "write_skill" in request.tools:
-            if self.reached.is_set():
-                self.dead.wait(HANGS_S)
-            elif request.turn in self.left:
-                self.left.remove(request.turn)
-                self.reached.set()
-        return self._script(request)
-
-    async def kill(self, process: asyncio.subprocess.Process, later_s: float) -> None:
-        """Kill the process some seconds after the next of the requests."""
-        try:
-            assert await asyncio.to_thread(self.reached.wait, HANGS_S)
-            await asyncio.sleep(later_s)
-        finally:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
-            self.dead.set()
-        self.reached.clear()
-        self.dead.clear()
-
-
-@pytest.mark.slow
-@pytest.mark.process
-async def test_a_sleep_killed_at_random_moments_learns_the_same(corridor: Runs) -> None:
-    long = (*INDUCER, *[call("list_skills"), call("execute_code", code="1")] * 40)
-    whole = corridor(script(inducer=long), *SHORT)
-    await whole.play()
-    rng = random.Random(20)
-    moments = Moments(rng.sample(range(len(long)), KILLS), long)
-    run = replace(corridor(moments, *SHORT), name="killed")
-    for _ in range(KILLS):
-        process = await asyncio.create_subprocess_exec(*command("run", *run.overrides()), stdout=-3)
-        await moments.kill(process, rng.uniform(0, 0.2))
-        assert not run.data.files.numbers("sleep")
-    assert not moments.left
-    await run.play()
-    assert learned(run.data) == learned(whole.data)
-    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
-
-
 async def test_the_inducer_reads_once_that_its_session_was_restarted(corridor: Runs) -> None:
     run = corridor(Interrupted(3, 5), *SHORT)
     await play_to_the_end(run)
@@ -252,12 +193,6 @@ async def test_turns_in_a_journal_count_after_the_wall_clock_too(stopped: Script
         "the sleep's 14400 s were over after 6 calls of the inducer; the edits accepted before that are kept"
     )
     assert [skill.name for skill in stopped.data.policies.load(1).skills] == ["to_flag", "spare"]
-
-
-async def test_a_sleep_continues_in_a_run_that_was_extended(stopped: ScriptedRun) -> None:
-    await stopped.play("run.rollouts=4")
-    assert "sleep/0001 continues after 6 recorded turns and episodes" in stopped.printed
-    assert [record.attempt for record in stopped.data.sleeps] == [1, 1]
 
 
 async def test_a_run_that_stops_after_a_sleep_leaves_no_journal(

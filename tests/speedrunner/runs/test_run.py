@@ -26,16 +26,14 @@ from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.results.pricing import price_book
 from speedrunner.runs import identity
-from speedrunner.runs.drain import Drain, Interrupted, TimeIsUp
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
-from speedrunner.store import run_data
+from speedrunner.runs.shutdown import Interrupted, Shutdown, TimeIsUp
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
-from tests import babyai_player
 from tests.clocks import Clock
 from tests.processes import HANGS_S
 from tests.scripted_engine import (
@@ -76,13 +74,6 @@ class TestLearning:
         assert [rows[f"train/{n:04d}"].actions for n in range(4)] == [3, 4, 1, 1]
         assert [rows[key].policy for key in PLANNED] == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1]
         assert [rows[key].checkpoint for key in PLANNED] == [0, 0, 2, 2, 4, 4, 0, 0, 2, 2]
-
-    def test_held_out_episodes_are_the_same_worlds_at_every_checkpoint(self, learnt: ScriptedRun) -> None:
-        worlds = {
-            point: sorted(played.task.index for played in learnt.data.evaluations(point))
-            for point in (0, 2, 4)
-        }
-        assert worlds == {0: [7, 8], 2: [7, 8], 4: [7, 8]}
 
     def test_a_skill_s_call_is_recorded_with_what_it_called(self, learnt: ScriptedRun) -> None:
         (played,) = (each for each in learnt.data.trajectories() if each.episode == "train/0002")
@@ -164,20 +155,6 @@ class TestLearning:
             engine.generated,
         )
 
-    def test_all_episodes_of_a_policy_begin_with_the_same_prompt(self, learnt: ScriptedRun) -> None:
-        first = {
-            (played.policy, played.turns[0].messages[0].content)
-            for played in (*learnt.data.trajectories(), *learnt.data.evaluations())
-        }
-        assert len(first) == 3
-        hashes = [played.prompt_hash for played in learnt.data.evaluations(2)]
-        assert len(set(hashes)) == 2  # the user's message differs
-
-    def test_data_frames(self, learnt: ScriptedRun) -> None:
-        data = learnt.data
-        assert list(data.frame("episodes")["score"]) == [1.0] * 10
-        assert data.frame("requests")["usage_prompt"].sum() == learnt.server.prompt
-
     def test_the_configuration_and_what_it_was_played_with_are_kept(self, learnt: ScriptedRun) -> None:
         config = yaml.safe_load((learnt.dir / "config.yaml").read_text())
         assert config["run"]["rollouts"] == 4
@@ -187,13 +164,6 @@ class TestLearning:
         assert (process.pid, process.changes) == (os.getpid(), [])
         assert process.actor.roles == learnt.model_config.roles
         assert process.prices == {"tiny-random": learnt.model_config.prices}
-
-    def test_progress_is_told_in_plain_lines(self, learnt: ScriptedRun) -> None:
-        lines = learnt.printed.splitlines()
-        assert any(line.startswith("sleep/0001: 1 skills; 1 edits accepted, 0 refused") for line in lines)
-        last = lines[-1]  # of an evaluation: they are played side by side
-        assert re.match(r"evaluate/000[024] 2/2 · episodes 10/10 · 10 success · ", last)
-        assert re.search(r"turns/s · \d+ output tokens/s · \d+% of prompt tokens cached · 0\.\d+ USD$", last)
 
     def test_going_on_with_a_finished_run_asks_nobody(self, learnt: ScriptedRun) -> None:
         before = {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()}
@@ -252,40 +222,6 @@ async def test_the_inducer_uses_all_its_tools_and_a_refused_edit_stops_nothing(c
     assert agent.turns[12].error is not None
     assert "sleep/0001: 1 skills; 6 edits accepted, 2 refused" in run.printed
     assert {row.skill_calls for row in data.episodes if row.checkpoint == 2} == {1}
-
-
-class TestBabyAI:
-    async def test_an_actor_that_plays_well_solves_tasks_and_its_skills_shorten_them(
-        self, corridor: Runs
-    ) -> None:
-        inducer = (
-            call("write_skill", source=babyai_player.NEXT_STEP, public=False),
-            call("write_skill", source=babyai_player.APPROACH, public=True),
-        )
-        run = corridor(script(babyai_player.play, inducer), "env=babyai", "run.rollouts=4")
-        await run.play()
-        rows = {row.episode: row for row in run.data.episodes}
-        trained = [rows[f"train/{number:04d}"] for number in range(4)]
-        assert [row.success for row in trained] == [True] * 4
-        assert [row.llm_calls for row in trained[:2]] == [15, 7]
-        assert [row.llm_calls for row in trained[2:]] == [3, 3]
-        assert [row.skill_calls for row in trained[2:]] == [2, 2]
-        assert all(row.actions > 10 for row in trained[2:])
-        (skilled, _) = run.data.trajectories(1)
-        first = skilled.turns[0].executed
-        assert first is not None
-        assert first.name == "approach"
-        assert {node.name for node in first.calls} >= {"next_step", "turn_right"}
-        assert {node.kind for node in first.calls} == {"skill", "primitive"}
-
-
-class TestReact:
-    async def test_it_is_evaluated_at_every_checkpoint_with_its_only_policy(self, corridor: Runs) -> None:
-        run = corridor(script(), "method=react")
-        await run.play()
-        assert keys(run.data) == [key for key in PLANNED if key.startswith("test")]
-        assert run.data.policies.versions() == [0]
-        assert run.data.sleeps == []
 
 
 DRAW = '''import random
@@ -425,7 +361,7 @@ class TestGoingOn:
         assert run.server.requests == []
 
     async def test_a_drain_ends_what_is_in_flight_and_the_run_goes_on(self, corridor: Runs) -> None:
-        drain = Drain(lambda line: None, 60.0)
+        shutdown = Shutdown(lambda line: None, 60.0)
 
         def actor(request: Request) -> Answer:
             if flag(request) == 4 and request.turn == 1:
@@ -434,7 +370,7 @@ class TestGoingOn:
 
         run = corridor(script(actor, LEARN))
         with pytest.raises(Interrupted, match="stopped by SIGTERM"):
-            await run.play(drain=drain)
+            await run.play(shutdown=shutdown)
         # The batch in flight was played to its end; no sleep began.
         assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
         assert run.data.sleeps == []
@@ -453,12 +389,12 @@ class TestGoingOn:
         run.server.script = script(walker, LEARN)
         rows = run.dir / "episodes.jsonl"
         rows.write_text(re.sub(r'"seconds":[^,]+', '"seconds":3600.0', rows.read_text()))
-        clock = Clock(monkeypatch, "speedrunner.runs.drain", runs=True)
-        drain = Drain(lambda line: None, 60.0, time_s=2 * HANGS_S)
-        drain.add_duration(f"sleep in {run.dir}", 3600.0)
+        clock = Clock(monkeypatch, "speedrunner.runs.shutdown", runs=True)
+        shutdown = Shutdown(lambda line: None, 60.0, time_s=2 * HANGS_S)
+        shutdown.add_duration(f"sleep in {run.dir}", 3600.0)
         clock.advance(HANGS_S)  # in the second half
         with pytest.raises(TimeIsUp):
-            await run.play(drain=drain)
+            await run.play(shutdown=shutdown)
         assert len(run.data.sleeps) == 1  # sleeps begin in any time, since the next job can continue them
         assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
 
@@ -476,26 +412,6 @@ class TestGoingOn:
         run.server.script = script(walker, LEARN)
         await run.play()
         check_whole(run)
-
-    async def test_it_is_not_limited_by_the_memory_of_readers(
-        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        broken, play = True, script(inducer=LEARN)
-
-        def answer(request: Request) -> Answer:
-            return refuse(404, "no such thing") if broken and "to_flag" in request.tools else play(request)
-
-        run = corridor(answer, "run.rollouts=2", "run.test_episodes=1")
-        await run.play()
-        faults = [row.episode for row in run.data.episodes if row.termination.is_fault]
-        assert faults == ["test/0002/0000"]
-        broken = False
-        with monkeypatch.context() as patch:
-            patch.setattr(run_data, "LEDGER_BYTES", 0)
-            patch.setattr(run_data, "SLEEPS_BYTES", 0)
-            await run.play("run.retry_faults=true")
-        assert not any(row.termination.is_fault for row in run.data.episodes)
-        check_ledger(run.data)
 
     async def test_a_kill_between_the_last_two_writes_of_a_sleep(self, learnt_copy: ScriptedRun) -> None:
         finished = sorted(learnt_copy.data.state.finished)

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from envs import EnvironmentFault, Task
-from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
@@ -58,15 +57,3 @@ def test_an_episode_may_be_given_fewer_actions_than_its_environment_allows(
 ) -> None:
     given = [] if most is None else [f"run.max_actions={most}"]
     assert set_up(compose(["env=crafter", *given])).env.limits.actions == actions
-
-
-def test_actions_are_bounded_where_the_environment_bounds_none() -> None:
-    limits = set_up(compose(["env=scienceworld", "env.family=3", "run.max_actions=200"])).env.limits
-    assert (limits.actions, limits.llm_calls) == (200, 100)
-
-
-def test_the_prefix_cache_can_be_switched_off_for_a_server_of_ours() -> None:
-    setup = set_up(compose(["model.prefix_caching=false"]))
-    assert "--no-enable-prefix-caching" in setup.model_config.server.arguments()
-    with pytest.raises(InvalidModelConfig, match=r"model\.prefix_caching=False does not work with model"):
-        set_up(compose(["model=gpt-5.4-mini", "model.prefix_caching=false"]))

@@ -12,11 +12,11 @@ import pytest
 from rich.console import Console
 
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.runs.drain import Drain
-from speedrunner.runs.evaluation import evaluation_config
 from speedrunner.runs.run import run as carry_out
 from speedrunner.runs.setup import Setup, set_up
+from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.stored_policy import stored_policy
+from speedrunner.runs.stored_setup import evaluation_config
 from speedrunner.store.run_data import load
 from tests.scripted_engine import call
 from tests.scripted_runs import CORRIDOR, PLANNED, ScriptedRun, in_process, keys
@@ -29,7 +29,7 @@ def test_a_stored_policy_is_evaluated_without_training(
 ) -> None:
     changes = [*learnt_copy.arguments, "run.test_episodes=1", f"run.dir={tmp_path / 'new'}"]
     setup = set_up(evaluation_config(f"{learnt_copy.dir}{version}", changes, [CORRIDOR]))
-    (reconciliation,) = asyncio.run(carry_out(setup, Console(quiet=True), Drain(print)))
+    (reconciliation,) = asyncio.run(carry_out(setup, Console(quiet=True), Shutdown(print)))
     assert reconciliation.agrees
     (row,) = load(tmp_path / "new").episodes
     assert (row.episode, row.policy, row.llm_calls) == ("test/0000/0000", 0, calls)
@@ -119,7 +119,7 @@ async def test_it_plays_with_that_part(
 ) -> None:
     learnt_copy.server.script = lambda request: call(skill)
     setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
-    await carry_out(setup, Console(quiet=True), Drain(print))
+    await carry_out(setup, Console(quiet=True), Shutdown(print))
     (row,) = load(setup.config.run.dir).episodes
     assert (row.success, row.llm_calls) == (True, 1)
     (asked,) = (each for each in learnt_copy.server.requests if "walk" in each.tools)
@@ -157,27 +157,6 @@ def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
             " set method= to the one that learned them\n"
         )
     assert not (tmp_path / "new").exists()
-
-
-def test_a_damaged_one_is_told_before_anything_is_written(learnt_copy: ScriptedRun, tmp_path: Path) -> None:
-    source = two_skills(learnt_copy, tmp_path / "source")
-    (max((source / "policies").iterdir()) / "skills.py").write_text("def (")
-    done = in_process(
-        *("run", f"run.dir={tmp_path / 'new'}", f"env={CORRIDOR}", f"run.start_from={source}"),
-        *learnt_copy.arguments,
-    )
-    assert done.stderr.startswith(
-        f"error: run.start_from={source}: policy v0000 is no valid library: line 1:"
-    )
-    assert not (tmp_path / "new").exists()
-
-
-def test_a_run_that_trains_shows_all_of_its_library(learnt_copy: ScriptedRun) -> None:
-    done = learnt_copy.cli("library.visible_last=50")
-    assert (
-        "library.visible_last=50 works only in evaluations of a stored library: `speedrunner run"
-        in done.stderr
-    )
 
 
 async def test_another_run_may_start_from_its_policy(learnt_copy: ScriptedRun) -> None:

@@ -15,7 +15,7 @@ from speedrunner.results import load as load_frames
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
-from speedrunner.runs.due import unfinished_steps
+from speedrunner.runs.plan import unfinished_steps
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.files import StorageError
 from speedrunner.store.history import History

@@ -14,7 +14,7 @@ from speedrunner.config.findings import Finding
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import sweep
 from speedrunner.experiments.sweep_members import members
-from speedrunner.runs.drain import Drain
+from speedrunner.runs.shutdown import Shutdown
 from speedrunner.verification.token_sums import SHARED, check_reconciliations
 from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import change, copy_of, seal, subject, told
@@ -98,8 +98,8 @@ async def test_an_account_of_a_shared_engine_is_that_of_all_runs_beside_it(
     file = tmp_path / "runs.yaml"
     file.write_text("".join(f"- run.dir={one.folder / name} run.seed={n}\n" for n, name in enumerate("ab")))
     shared = [each for each in one.overrides() if not each.startswith("run.dir=")]
-    console, drain = Console(file=io.StringIO()), Drain(lambda line: None, 60.0)
-    await sweep(members(Grid(file, shared).runs()), console, drain)
+    console, shutdown = Console(file=io.StringIO()), Shutdown(lambda line: None, 60.0)
+    await sweep(members(Grid(file, shared).runs()), console, shutdown)
     check = checked(one.folder / "a")
     assert (check.level, "left out" in check.text) == ("ok", False)
     check = checked(copy_of(one.folder / "a", tmp_path / "elsewhere"))

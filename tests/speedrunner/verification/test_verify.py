@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store import files
 from speedrunner.store.json_records import own_digest, write_record
 from speedrunner.store.records import FORMAT, Termination
@@ -123,14 +123,14 @@ async def test_removed_checksums_are_reported(learnt: ScriptedRun, tmp_path: Pat
 class TestAnUnfinishedRun:
     async def test_it_verifies_as_far_as_it_goes_and_again_when_it_has_gone_on(self, corridor: Runs) -> None:
         def actor(request: Request) -> Answer:
-            if flag(request) == 4 and request.turn == 1 and not drain.requested:
+            if flag(request) == 4 and request.turn == 1 and not shutdown.requested:
                 os.kill(os.getpid(), signal.SIGTERM)
             return walker(request)
 
-        drain = Drain(lambda line: None, 60.0)
+        shutdown = Shutdown(lambda line: None, 60.0)
         run = corridor(script(actor, LEARN))
         with pytest.raises(Interrupted):
-            await run.play(drain=drain)
+            await run.play(shutdown=shutdown)
         found = await verified(run.dir)
         assert statuses(found) == GOOD
         assert found["plan"].text.endswith("not finished: checked as far as it goes")

@@ -25,7 +25,7 @@ from speedrunner.bench.gpu.session import (
 )
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.files import StorageError
 from tests.record_samples import SUBJECT
 from tests.scripted_runs import Runs, script
@@ -71,7 +71,7 @@ def played() -> Played:
 
 
 async def run(bench: Bench, *steps: Step, minutes: float = 10.0) -> list[Left]:
-    return await play_steps(bench, steps, minutes, Drain(lambda line: None))
+    return await play_steps(bench, steps, minutes, Shutdown(lambda line: None))
 
 
 def statuses(bench: Bench) -> dict[str, str]:
@@ -216,15 +216,15 @@ async def test_what_cannot_be_played_here_is_skipped_with_its_reason(bench: Benc
 async def test_an_interrupted_step_is_not_recorded_and_the_server_is_stopped(
     bench: Bench, played: Played
 ) -> None:
-    drain = Drain(lambda line: None)
+    shutdown = Shutdown(lambda line: None)
 
     async def interrupted(bench: Bench) -> Measurement:
-        drain._on_signal(2)
+        shutdown._on_signal(2)
         return await forever()
 
     steps = [played.step("a"), Step(name="b", bound_s=60.0, play=interrupted, server=MAIN)]
     with pytest.raises(Interrupted):
-        await drain.run(play_steps(bench, steps, 10.0, drain))
+        await shutdown.run(play_steps(bench, steps, 10.0, shutdown))
     assert statuses(bench) == {"a": "done"}
     assert bench.running == ""
     assert await run(bench, steps[0], played.step("b")) == []

@@ -16,7 +16,7 @@ from speedrunner.bench.gpu.record import open_record, subject_of
 from speedrunner.bench.gpu.schedule import FOREIGN, UNCACHED, bench_of, sizes_of, steps_of
 from speedrunner.bench.gpu.session import LONGEST_S, Step, play_steps
 from speedrunner.bench.gpu.steps import claims
-from speedrunner.runs.drain import Drain
+from speedrunner.runs.shutdown import Shutdown
 from tests.gpu_kinds import GPUS
 from tests.record_samples import SUBJECT, start_step, write_record
 from tests.scripted_runs import Runs, script
@@ -133,12 +133,12 @@ def test_steps_on_a_cpu_are_shorter() -> None:
 
 
 @pytest.fixture
-def silent() -> Drain:
-    return Drain(lambda line: None)
+def silent() -> Shutdown:
+    return Shutdown(lambda line: None)
 
 
 async def test_all_steps_that_a_running_server_allows_have_a_result(
-    corridor: Runs, tmp_path: Path, silent: Drain, monkeypatch: pytest.MonkeyPatch
+    corridor: Runs, tmp_path: Path, silent: Shutdown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(schedule, "LEVELS", (2, 4))  # environments of more would need much memory
     overrides = corridor(script()).overrides()

@@ -26,8 +26,7 @@ from serving.usage import Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.runs.direct import play_steps
-from speedrunner.runs.due import unfinished_steps
-from speedrunner.runs.plan import Evaluate
+from speedrunner.runs.plan import Evaluate, unfinished_steps
 from speedrunner.runs.setup import set_up
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load

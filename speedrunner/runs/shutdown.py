@@ -48,7 +48,7 @@ class TimeTooShort(Exception):
     """No unit of work could end in the available time, so a retry with the same time would fail, too."""
 
 
-class Drain:
+class Shutdown:
     """Records whether a stop was requested and which units of work are in flight.
 
     Args:
@@ -125,7 +125,7 @@ class Drain:
 
     @contextmanager
     def unit(self, name: str, kind: str) -> Iterator[None]:
-        """Mark a unit of work (an episode, a sleep) as in flight, so that a drain waits for it."""
+        """Mark a unit of work (an episode, a sleep) as in flight, so that a shutdown waits for it."""
         began = time.monotonic()
         self._units.append(name)
         try:

@@ -10,7 +10,7 @@ import sys
 
 import pytest
 
-from speedrunner.runs.drain import FROM_SLURM, SIGNALS, Drain, Interrupted, TimeIsUp, TimeTooShort
+from speedrunner.runs.shutdown import FROM_SLURM, SIGNALS, Interrupted, Shutdown, TimeIsUp, TimeTooShort
 from tests.clocks import Clock
 
 ABORTED = "aborted: 1 in flight (train/0007); a resumed run restarts episodes and continues sleeps"
@@ -21,7 +21,7 @@ class Job:
 
     def __init__(self, patience_s: float = 6.0, time_s: float | None = None) -> None:
         self.said: list[str] = []
-        self.drain = Drain(self.said.append, patience_s, time_s)
+        self.shutdown = Shutdown(self.said.append, patience_s, time_s)
         self.release = asyncio.Event()
         self.begun = asyncio.Event()
         self.log: list[str] = []
@@ -29,14 +29,14 @@ class Job:
     async def work(self, unit: bool = True) -> str:
         try:
             if unit:
-                with self.drain.unit("train/0007", "train"):
+                with self.shutdown.unit("train/0007", "train"):
                     self.begun.set()
                     await self.release.wait()
                     self.log.append("unit ended")
             else:
                 self.begun.set()
                 await self.release.wait()
-            self.drain.check()
+            self.shutdown.check()
             self.log.append("went on")
             return "done"
         except asyncio.CancelledError:
@@ -46,7 +46,7 @@ class Job:
 
 @pytest.fixture
 async def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    return Clock(monkeypatch, "speedrunner.runs.drain")
+    return Clock(monkeypatch, "speedrunner.runs.shutdown")
 
 
 async def send(number: signal.Signals) -> None:
@@ -54,23 +54,15 @@ async def send(number: signal.Signals) -> None:
     await asyncio.sleep(0)
 
 
-async def test_without_a_signal_it_returns_what_the_work_returns() -> None:
-    job = Job()
-    job.release.set()
-    assert await job.drain.run(job.work()) == "done"
-    assert not job.drain.requested
-    assert job.said == []
-
-
 @pytest.mark.parametrize("number", SIGNALS)
 async def test_the_first_signal_lets_units_in_flight_end_and_nothing_new_begins(
     number: signal.Signals,
 ) -> None:
     job = Job()
-    running = asyncio.create_task(job.drain.run(job.work()))
+    running = asyncio.create_task(job.shutdown.run(job.work()))
     await job.begun.wait()
     await send(number)
-    while not job.drain.requested:  # noqa: ASYNC110
+    while not job.shutdown.requested:  # noqa: ASYNC110
         await asyncio.sleep(0.001)
     assert not running.done()
     job.release.set()
@@ -84,7 +76,7 @@ async def test_the_first_signal_lets_units_in_flight_end_and_nothing_new_begins(
 
 async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
     job = Job(patience_s=0.05)
-    running = asyncio.create_task(job.drain.run(job.work()))
+    running = asyncio.create_task(job.shutdown.run(job.work()))
     await job.begun.wait()
     await send(signal.SIGTERM)
     with pytest.raises(Interrupted):
@@ -104,18 +96,18 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_fail
     async def work() -> None:
         nonlocal put_away
         try:
-            with job.drain.unit("train/0007", "train"):
+            with job.shutdown.unit("train/0007", "train"):
                 job.begun.set()
                 await job.release.wait()
                 if failure is not None:
                     raise failure
-            job.drain.check()
+            job.shutdown.check()
         finally:
-            job.drain.clean_up()
+            job.shutdown.clean_up()
             await clock.sleep(10.0)
             put_away = True
 
-    running = asyncio.create_task(job.drain.run(work()))
+    running = asyncio.create_task(job.shutdown.run(work()))
     await job.begun.wait()
     await send(signal.SIGINT)
     while not job.said:  # noqa: ASYNC110 - the signal is on its way
@@ -131,7 +123,7 @@ async def test_between_units_and_before_the_first_the_work_is_cancelled_at_once(
     number: signal.Signals, clock: Clock
 ) -> None:
     job = Job(time_s=60.0)
-    running = asyncio.create_task(job.drain.run(job.work(unit=False)))
+    running = asyncio.create_task(job.shutdown.run(job.work(unit=False)))
     await job.begun.wait()
     await send(number)
     with pytest.raises(Interrupted, match=f"stopped by {number.name}"):
@@ -142,7 +134,7 @@ async def test_between_units_and_before_the_first_the_work_is_cancelled_at_once(
 
 async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then(clock: Clock) -> None:
     job = Job(patience_s=0.0, time_s=60.0)
-    running = asyncio.create_task(job.drain.run(job.work()))
+    running = asyncio.create_task(job.shutdown.run(job.work()))
     await job.begun.wait()
     await send(signal.SIGUSR1)
     while not job.said:  # noqa: ASYNC110 - the signal is on its way
@@ -161,65 +153,46 @@ async def test_in_the_second_half_a_unit_begins_if_the_longest_of_its_kind_would
 ) -> None:
     job = Job(time_s=60.0)
     for kind, seconds in (("short", 20.0), ("short", 10.0), ("long", 70.0)):
-        job.drain.add_duration(kind, seconds)
+        job.shutdown.add_duration(kind, seconds)
     clock.advance(29.0)
-    assert all(map(job.drain.may_begin, ("unknown", "short", "long")))
+    assert all(map(job.shutdown.may_begin, ("unknown", "short", "long")))
     clock.advance(6.0)
-    assert [job.drain.may_begin(kind) for kind in ("unknown", "short", "long", "long")] == [
+    assert [job.shutdown.may_begin(kind) for kind in ("unknown", "short", "long", "long")] == [
         *(True, True),
         *(False, False),
     ]
     assert job.said == ["25 s are left, and what comes next has taken up to 70 s: not starting it"]
-    assert not job.drain.requested  # others may go on
+    assert not job.shutdown.requested  # others may go on
     clock.advance(10.0)
-    assert not job.drain.may_begin("short")
-
-
-async def test_without_a_bound_everything_may_begin() -> None:
-    job = Job()
-    job.drain.add_duration("train", 1e9)
-    assert job.drain.may_begin("train")
+    assert not job.shutdown.may_begin("short")
 
 
 async def test_what_is_in_flight_when_the_time_is_over_is_given_up(clock: Clock) -> None:
     job = Job(time_s=60.0)
 
     async def work() -> None:
-        with job.drain.unit("train/0006", "train"):
+        with job.shutdown.unit("train/0006", "train"):
             pass
         asyncio.get_running_loop().call_soon(clock.advance, 60.0)
         await job.work()  # it takes all of the time, but the next job may have more for it
 
     with pytest.raises(TimeIsUp, match="the time limit of the job was reached") as interrupted:
-        await job.drain.run(work())
+        await job.shutdown.run(work())
     assert interrupted.value.number == signal.SIGUSR1
     assert job.said == [ABORTED]
 
 
 async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_again_for_ever() -> None:
     with pytest.raises(TimeTooShort, match=r"could finish in the 0 s .* request more minutes"):
-        await Job(time_s=0.3).drain.run(Job().work())
+        await Job(time_s=0.3).shutdown.run(Job().work())
     job = Job(time_s=60.0)
-    job.drain.add_duration("sleep", 70.0)
+    job.shutdown.add_duration("sleep", 70.0)
 
     async def cut() -> None:
         raise TimeIsUp
 
     with pytest.raises(TimeTooShort, match=r"in the 60 s .*; one has taken up to 70 s before"):
-        await job.drain.run(cut())
-
-
-async def test_nor_could_anything_end_after_a_warning_of_the_end(clock: Clock) -> None:
-    job = Job(time_s=60.0)
-    running = asyncio.create_task(job.drain.run(job.work()))
-    await job.begun.wait()
-    await send(signal.SIGUSR1)
-    while not job.said:  # noqa: ASYNC110 - the signal is on its way
-        await asyncio.sleep(0)
-    clock.advance(60.0)
-    with pytest.raises(TimeTooShort, match="could finish in the 60 s"):
-        await running
-    assert job.log == ["cancelled"]
+        await job.shutdown.run(cut())
 
 
 @pytest.mark.parametrize(("passed_s", "expected"), [(20.0, Interrupted), (40.0, TimeTooShort)])
@@ -227,7 +200,7 @@ async def test_a_warning_before_the_first_unit_announces_the_end_only_late_in_a_
     passed_s: float, expected: type[Exception], clock: Clock
 ) -> None:
     job = Job(time_s=60.0)
-    running = asyncio.create_task(job.drain.run(job.work(unit=False)))
+    running = asyncio.create_task(job.shutdown.run(job.work(unit=False)))
     await job.begun.wait()
     clock.advance(passed_s)
     await send(signal.SIGUSR1)
@@ -237,57 +210,18 @@ async def test_a_warning_before_the_first_unit_announces_the_end_only_late_in_a_
     assert job.log == ["cancelled"]
 
 
-async def test_the_end_of_the_time_ends_waits_between_units_too(clock: Clock) -> None:
-    job = Job(time_s=60.0)
-
-    async def work() -> None:
-        with job.drain.unit("train/0006", "train"):
-            await clock.sleep(40.0)
-        assert not job.drain.may_begin("train")  # what another run asked
-        asyncio.get_running_loop().call_soon(clock.advance, 20.0)
-        await job.work(unit=False)
-
-    with pytest.raises(TimeIsUp):
-        await job.drain.run(work())
-    assert job.log == ["cancelled"]
-
-
-async def test_what_is_put_away_when_nothing_more_can_begin_may_take_longer_than_the_time(
-    clock: Clock,
-) -> None:
-    job = Job(time_s=60.0)
-    job.drain.add_duration("train", 50.0)
-    put_away = False
-
-    async def work() -> None:
-        nonlocal put_away
-        with job.drain.unit("train/0006", "train"):
-            await clock.sleep(40.0)
-        try:
-            if not job.drain.may_begin("train"):
-                raise TimeIsUp
-        finally:
-            job.drain.clean_up()
-            await clock.sleep(40.0)
-            put_away = True
-
-    with pytest.raises(TimeIsUp):
-        await job.drain.run(work())
-    assert put_away
-
-
 async def test_a_unit_that_can_continue_in_the_next_job_may_take_all_of_the_time(
     clock: Clock,
 ) -> None:
     job = Job(time_s=60.0)
 
     async def work() -> None:
-        job.drain.note_step()
+        job.shutdown.note_step()
         asyncio.get_running_loop().call_soon(clock.advance, 60.0)
         await job.work()
 
     with pytest.raises(TimeIsUp):
-        await job.drain.run(work())
+        await job.shutdown.run(work())
 
 
 @pytest.mark.process
@@ -299,61 +233,23 @@ async def test_signals_of_a_job_do_not_reach_the_processes_that_work_starts() ->
         return int(output, 16)
 
     job = Job()
-    mask = await job.drain.run(blocked())
+    mask = await job.shutdown.run(blocked())
     assert {number for number in signal.valid_signals() if mask >> (number - 1) & 1} == FROM_SLURM
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & FROM_SLURM
 
 
-async def test_work_that_is_finished_when_the_signal_comes_returns() -> None:
-    job = Job()
-
-    async def last_unit() -> str:
-        with job.drain.unit("train/0007", "train"):
-            os.kill(os.getpid(), signal.SIGTERM)
-            while not job.drain.requested:  # noqa: ASYNC110
-                await asyncio.sleep(0.001)
-        return "done"
-
-    assert await job.drain.run(last_unit()) == "done"
-
-
-async def test_an_error_of_the_work_is_raised_as_it_is() -> None:
-    async def broken() -> None:
-        raise ValueError("no")
-
-    with pytest.raises(ValueError, match="no"):
-        await Drain(print).run(broken())
-
-
-async def test_a_cancellation_without_a_signal_stays_one() -> None:
-    job = Job()
-    running = asyncio.create_task(job.drain.run(job.work()))
-    await job.begun.wait()
-    running.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await running
-
-
-async def test_afterwards_signals_have_their_usual_meaning() -> None:
-    job = Job()
-    job.release.set()
-    await job.drain.run(job.work())
-    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-
 TWICE = """
 import asyncio
-from speedrunner.runs.drain import Drain
+from speedrunner.runs.shutdown import Shutdown
 
-async def stubborn(drain):
-    with drain.unit("train/0007", "train"):
+async def stubborn(shutdown):
+    with shutdown.unit("train/0007", "train"):
         print("begun", flush=True)
         await asyncio.sleep(1000)
 
-drain = Drain(lambda line: print(line, flush=True), 6.0)
+shutdown = Shutdown(lambda line: print(line, flush=True), 6.0)
 try:
-    asyncio.run(drain.run(stubborn(drain)))
+    asyncio.run(shutdown.run(stubborn(shutdown)))
 finally:
     print("tidied up", flush=True)
 """

@@ -9,13 +9,11 @@ import pytest
 import yaml
 
 from serving.engine.gpus import GpuReport
-from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
-from speedrunner.runs.context_sizing import sized_setup, with_recorded_contexts
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import accept_changes, identity
 from speedrunner.runs.outline import outline
-from speedrunner.runs.run import identify_process
+from speedrunner.runs.run import identify_process, sized_setup, with_recorded_contexts
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.records import Process
 from speedrunner.store.run_data import load
@@ -23,7 +21,7 @@ from speedrunner.store.stored_run import RunDirectoryError
 from tests.gpu_kinds import GPUS, with_config
 from tests.models.test_bundled_configs import ON_GPUS
 from tests.scripted_engine import refuse
-from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, complaint, script, walker
+from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, script, walker
 
 pytestmark = pytest.mark.process
 
@@ -72,15 +70,6 @@ class TestOnGpus:
             " run.dir=NEW"
         )
 
-    async def test_a_gpu_without_room_for_one_conversation_is_refused(
-        self, setup: Setup, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        with pytest.raises(
-            InvalidModelConfig,
-            match=r"^qwen3.5-27b on 1 x NVIDIA .* leave room for no conversation of 10,241 tokens; ",
-        ):
-            await self.process(setup, "A6000", monkeypatch)
-
 
 class TestWithAServer:
     """That runs already."""
@@ -122,9 +111,3 @@ class TestWithAServer:
             await run.play(*LONG)
         assert "has a context of 16,384 tokens, but tiny-random has 8,192 here" in str(error.value)
         assert "--max-model-len 16384" in str(error.value)
-
-    def test_a_server_without_room_for_an_answer_is_refused(self, corridor: Runs) -> None:
-        run = corridor(script(walker, LEARN))
-        run.server.context = 2048
-        line = complaint(run.cli())
-        assert "takes 2,048 tokens, but an answer of 'tiny-random' may need 3,001: start it with" in line
