@@ -13,6 +13,7 @@ from serving.model_configs import load_model_config
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
+from speedrunner.runs import machine as machines
 from speedrunner.runs.identity import STRIDE, accept_changes, identity
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
