@@ -4,9 +4,8 @@ models.
 `from envs import ...` has everything that an environment needs. `TextEnv` is the contract.
 """
 
-from envs.conformance import check_env
 from envs.env_registry import make, splits
-from envs.seeded_game import GameStep, IgnoresSeed, SeededGame
+from envs.environment_check import check_environment
 from envs.text_env import (
     EnvironmentFault,
     EpisodeOver,
@@ -26,21 +25,18 @@ from envs.text_env import (
 __all__ = [
     "EnvironmentFault",
     "EpisodeOver",
-    "GameStep",
-    "IgnoresSeed",
     "InvalidOption",
     "InvalidPrimitiveCall",
     "Limits",
     "Opening",
     "Outcome",
     "Primitive",
-    "SeededGame",
     "Split",
     "Task",
     "TextEnv",
     "UnknownEnvironment",
     "UnknownTask",
-    "check_env",
+    "check_environment",
     "make",
     "splits",
 ]

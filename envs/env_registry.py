@@ -13,7 +13,6 @@ ENVIRONMENTS = {
     "scienceworld": "envs.scienceworld:ScienceWorld",
     "crafter": "envs.crafter:Crafter",
     "textworld": "envs.textworld:TextWorld",
-    "openenv": "envs.openenv:OpenEnv",
 }
 """Registry name -> `package.module:Class`."""
 

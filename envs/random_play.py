@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
 import json
 import random
+import sys
 import types
 import typing
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from envs.env_registry import REGISTRY, make
 from envs.text_env import Primitive, Task, TextEnv
 
 CALLS = 150
@@ -68,12 +72,6 @@ def trace(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> lis
     ]
 
 
-def trace_hash(env: TextEnv, task: Task, *, calls: int, seed: int) -> str:
-    """Return the SHA-256 of a random play's trace."""
-    played = trace(env, task, calls=calls, seed=seed)
-    return hashlib.sha256(json.dumps(played).encode()).hexdigest()
-
-
 def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> str | None:
     """Return where two plays, or two traces, of one task and seed differ; `None` if they do not."""
     for step, (event, repeated) in enumerate(zip(first, again, strict=False)):
@@ -111,3 +109,26 @@ def fake_value(annotation: Any, words: list[str], rng: random.Random) -> Any:
         given = inspect.formatannotation(annotation)
         raise TypeError(f"unsupported type {given}; use str, int, float, bool, Literal or list")
     return simple[annotation]
+
+
+class PlayJob(msgspec.Struct, frozen=True):
+    """Tasks of an environment that another process plays in this order."""
+
+    env: str
+    options: dict[str, Any]
+    tasks: list[Task]
+    calls: int
+
+
+def main() -> None:
+    """Read a `PlayJob` from the standard input, play its tasks and write their traces to a file."""
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=PlayJob)
+    REGISTRY.find(job.env).preload()
+    env = make(job.env, **job.options)
+    traces = [trace(env, task, calls=job.calls) for task in job.tasks]
+    env.close()
+    Path(sys.argv[1]).write_bytes(msgspec.json.encode(traces))
+
+
+if __name__ == "__main__":
+    main()

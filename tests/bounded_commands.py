@@ -29,7 +29,7 @@ CPU_S = 60
 
 
 IMPORTED = (
-    *("anyio", "atif", "inspect_ai.log", "mcp", "networkx", "pandas", "pyarrow.dataset"),
+    *("anyio", "atif", "inspect_ai.log", "networkx", "pandas", "pyarrow.dataset"),
     *("lxml.etree", "matplotlib.backends.backend_pdf", "matplotlib.backends.backend_svg", "pyarrow.parquet"),
     *("pygments.formatters.html", "pygments.lexers.python", "radon.complexity", "rich.markdown"),
     *("rich.syntax", "scipy.special", "tokenizers", "transformers.models.auto.tokenization_auto"),

@@ -29,17 +29,6 @@ def run_list(help_text: str) -> Any:
     return typer.Argument(metavar="[FILE] [KEY=VALUE]...", help=help_text, show_default=False)
 
 
-def class_name(example: str) -> Any:
-    """Return the argument of a command that takes an environment or a method."""
-    help_text = f"Such as {example}, or package.module:Class."
-    return typer.Argument(metavar="NAME", help=help_text, show_default=False)
-
-
-def class_options(help_text: str) -> Any:
-    """Return the argument of a command that takes the options of an environment or a method."""
-    return typer.Argument(metavar="[OPTION=VALUE]...", help=help_text, show_default=False)
-
-
 def in_flight(extent: str) -> Any:
     """Return the option for the number of concurrent episodes."""
     return typer.Option("--in-flight", min=1, help=f"Episodes at the same time, {extent}.")

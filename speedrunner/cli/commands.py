@@ -13,7 +13,6 @@ class Command:
         help: the first line of the function's docstring, at most 80 characters.
         target: `module:function` below `speedrunner.cli`; by default `NAME_command:NAME`.
         commands: the commands of a group.
-        default: the command of a group that runs if its words name none.
         shares: whether its files are made for other people and follow the user's umask. The files of all
             other commands are private.
     """
@@ -22,7 +21,6 @@ class Command:
     help: str
     target: str = ""
     commands: tuple[Command, ...] = ()
-    default: str = ""
     shares: bool = False
 
 
@@ -40,21 +38,10 @@ LIBRARY = (
     Command("try", "Call one skill of a module in the sandbox, and print its calls.", "library_trial:try_"),
     Command(
         "export",
-        "Write a library as an agent skill with a measured label.",
+        "Write a library as an agent skill (SKILL.md).",
         "library_export:export",
         shares=True,
     ),
-    Command("serve", "Serve an environment and a library as MCP tools.", "library_serve:serve"),
-)
-
-CHECK = (
-    Command("env", "Play an environment at random and print each broken rule.", "check_env:check"),
-    Command("method", "Play a small run with fake answers and print each broken rule.", "check_method:check"),
-)
-
-SERVE = (
-    Command("model", "Serve a model until Ctrl-C, for runs in other terminals.", "serve_command:serve"),
-    Command("env", "Serve an environment as an OpenEnv server until Ctrl-C.", "serve_env:serve"),
 )
 
 PROBE = (
@@ -85,7 +72,7 @@ COMMANDS = {
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
         Command("compare", "Draw learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),
-        Command("library", "Show, compare, try, export and serve skill libraries.", commands=LIBRARY),
+        Command("library", "Show, compare, try and export skill libraries.", commands=LIBRARY),
         Command("verify", "Check a run's records by repeating every call, without a model."),
     ),
     "Publish": (
@@ -97,16 +84,10 @@ COMMANDS = {
         Command("prepare", "Download and build what runs need on nodes without a network."),
         Command("doctor", "Check this machine before a run and say how to fix problems."),
         Command("submit", "Submit a sweep to Slurm as jobs that resume by themselves."),
-        Command(
-            "serve",
-            "Serve a model (serve KEY=VALUE...) or an environment (serve env).",
-            commands=SERVE,
-            default="model",
-        ),
+        Command("serve", "Serve a model until Ctrl-C, for runs in other terminals."),
     ),
     "Extend": (
         Command("init", "Write a working example of an environment, a method or a model.", shares=True),
-        Command("check", "Check an environment or a method, your own included.", commands=CHECK),
     ),
     "Measure": (Command("bench", "Benchmark this machine and its engine against targets.", commands=BENCH),),
 }
@@ -116,8 +97,6 @@ MOVED = {
     "eval": "speedrunner run run.start_from=RUN:VERSION run.rollouts=0",
     "play": "speedrunner episode --human",
     "version": "speedrunner --version",
-    "envs": "speedrunner check env NAME",
-    "methods": "speedrunner check method NAME",
     "study": "speedrunner bench replay RUN",
     "probe": "speedrunner bench probe",
     "plot": "speedrunner compare RUN",

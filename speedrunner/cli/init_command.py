@@ -19,9 +19,8 @@ SCAFFOLD = Path(__file__).with_name("scaffold")
 Kind = Literal["env", "method", "model"]
 
 NEXT = {
-    "env": ("speedrunner check env {name}:{cls}", "speedrunner episode --human env={name}:{cls}"),
+    "env": ("speedrunner episode --human env={name}:{cls}",),
     "method": (
-        "speedrunner check method {name}:{cls}",
         "speedrunner run method={name}:{cls} model=tiny run.rollouts=4 run.sleep_every=2 run.eval_every=4"
         " run.test_episodes=2",
     ),

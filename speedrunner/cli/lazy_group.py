@@ -26,28 +26,19 @@ class LazyGroup(TyperGroup):
     Args:
         table: the commands with their headings, in the order of the help.
         words: the words before a command's name, such as `bench `.
-        default: the command that runs if the words name none.
     """
 
     def __init__(
         self,
         table: Iterable[tuple[str | None, Command]],
         words: str = "",
-        default: str = "",
         **options: Any,
     ) -> None:
         entries = list(table)
         stubs = [TyperCommand(each.name, help=each.help, rich_help_panel=panel) for panel, each in entries]
-        super().__init__(commands=stubs, no_args_is_help=not default, rich_markup_mode="rich", **options)
+        super().__init__(commands=stubs, no_args_is_help=True, rich_markup_mode="rich", **options)
         self._table = {each.name: each for _, each in entries}
         self._words = words
-        self._default = default
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse the words after the group's, which begin with a command unless there is a default."""
-        if self._default and not (args and args[0] in (*self._table, "--help", "-h")):
-            args = [self._default, *args]
-        return super().parse_args(ctx, args)
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Return a command without its options: enough for the list of commands."""
@@ -70,7 +61,7 @@ def load(command: Command, words: str = "") -> TyperCommand | LazyGroup:
     name = command.name
     if command.commands:
         table = ((None, each) for each in command.commands)
-        return LazyGroup(table, f"{words}{name} ", command.default, name=name, help=command.help)
+        return LazyGroup(table, f"{words}{name} ", name=name, help=command.help)
     module, _, function = (command.target or f"{name}_command:{name}").partition(":")
     app = typer.Typer(add_completion=False, rich_markup_mode="rich")
     app.command(name)(getattr(import_module(f"speedrunner.cli.{module}"), function))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -18,14 +17,6 @@ def verify(
     minutes: Annotated[
         float, typer.Option("--minutes", min=0.0, help="Longest time in minutes. The rest is not checked.")
     ] = 60.0,
-    certificate: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Also compare the environment here with this certificate (check env).",
-            show_default=False,
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a run's records by repeating every call, without a model.
@@ -43,7 +34,6 @@ def verify(
                 lambda each: None if as_json else say_finding(each),
                 trust or [],
                 minutes * 60,
-                certificate,
             )
         )
     end_report(found, as_json=as_json)

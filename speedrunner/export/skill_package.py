@@ -1,10 +1,7 @@
-"""Write a library as an agent skill: a folder with SKILL.md, the module, and a measured label.
+"""Write a library as an agent skill: a folder with SKILL.md and the module.
 
-    SKILL.md               what the skills are, how to call them, what was measured
+    SKILL.md               what the skills are and how to call them
     scripts/skills.py      the library's module, unchanged
-    label.json             the measured label, see `speedrunner.results.library_label`
-    policy.json            the rest of the policy: each skill's visibility and sleeps, notes, method state
-    certificate.json       a determinism certificate of the environment, if one was given
 
 Format of SKILL.md: https://agentskills.io/specification.
 """
@@ -18,24 +15,16 @@ from inspect import Signature
 from itertools import groupby
 from pathlib import Path
 
-import msgspec
-
-from envs import Primitive
 from speedrunner.config.console import shorten, visible
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.library.library import Library
-from speedrunner.results.blame import format_estimate
-from speedrunner.results.inference import Estimate
-from speedrunner.results.library_label import MEASURES, SHARES, SUCCESS, Evaluation, LibraryLabel
 from speedrunner.store.files import explain_errors, write_shared
 from speedrunner.store.folders import output_folder
-from speedrunner.store.json_records import format_record
-from speedrunner.store.records import Policy
+from speedrunner.store.process_notes import caveats
+from speedrunner.store.run_data import RunData
 
 NAME_CHARS, DESCRIPTION_CHARS = 64, 1024
 """Maximum lengths of a skill's name and description in the specification, in characters."""
-
-UNMEASURED = "not measured"
 
 
 def check_name(folder: Path) -> str:
@@ -50,55 +39,49 @@ def check_name(folder: Path) -> str:
 
 
 def write_package(
-    policy: Policy, library: Library, label: LibraryLabel, folder: Path, certificate: bytes | None = None
+    run: RunData, version: int, library: Library, folder: Path, licence: str | None = None
 ) -> None:
-    """Write a library into a new or empty folder.
+    """Write a version of a run's library into a new or empty folder.
 
     Args:
-        library: the policy's, over the primitives of its environment.
-        certificate: content of the determinism certificate that the label names.
+        library: the version's, over the primitives of the run's environment.
+        licence: terms of the skills' text. Default: those of the model that wrote it.
 
     Raises:
         InvalidConfig: the folder's name cannot be the name of a skill.
         StorageError: the folder cannot be written.
     """
     name = check_name(folder)
-    rest = msgspec.structs.replace(policy, module="")
+    lines = [*_front_matter(name, run, version, library, licence), *_body(run, library)]
     contents = {
-        "SKILL.md": "\n".join([*_front_matter(name, library, label), *_body(library, label)]).encode()
-        + b"\n",
-        "scripts/skills.py": policy.module.encode(),
-        "label.json": format_record(label),
-        "policy.json": format_record(rest),
+        "SKILL.md": "\n".join([*lines, ""]).encode(),
+        "scripts/skills.py": run.policies.load(version).module.encode(),
     }
-    if certificate is not None:
-        contents["certificate.json"] = certificate
     with explain_errors(folder, "written"), output_folder(folder) as hidden:
         (hidden / "scripts").mkdir()
         for file, content in contents.items():
             write_shared(hidden / file, content)
 
 
-def _front_matter(name: str, library: Library, label: LibraryLabel) -> Iterator[str]:
+def _front_matter(
+    name: str, run: RunData, version: int, library: Library, licence: str | None
+) -> Iterator[str]:
+    process = next(reversed(run.processes), None)
+    author = process.inducer.name if process else run.settings.model.inducer_name or run.settings.model.name
+    env = run.settings.env.name
+    about = f"Skills for the text environment {env}, written by a model. Use them to play its tasks."
     skills = ", ".join(skill.name for skill in library.public)
-    about = f"Skills for the text environment {label.env}, written by a model. Use them to play its tasks."
     fields = {
         "name": name,
         "description": shorten(f"{about} {skills}", DESCRIPTION_CHARS),
-        "license": label.licence,
-        "compatibility": "Needs SpeedRunner and its environment, which serve the skills as MCP tools.",
+        "license": licence or f"Written by the model {author}, under the terms of this model",
+        "compatibility": "Needs SpeedRunner and its environment.",
     }
     metadata = {
-        "environment": label.env,
-        "environment-digests": " ".join(f"{part}={digest}" for part, digest in label.env_digests.items()),
-        "model": label.model,
-        "success-with": _mean(label.with_library, SUCCESS),
-        "success-without": _mean(label.without, SUCCESS),
-        "output-tokens-saved": _number(label.saved.get("output tokens"), "output tokens"),
-        "test-episodes": str(label.with_library.episodes) if label.with_library else UNMEASURED,
-        "run": f"{label.run}:{label.version}",
-        "run-sha256": label.run_sha256,
-        "label": "label.json",
+        "environment": env,
+        "model": author,
+        "run": f"{run.path.name}:{version}",
+        "run-sha256": run.state.digest,
     }
     yield "---"
     yield from (f"{key}: {_quoted(text)}" for key, text in fields.items())
@@ -112,40 +95,28 @@ def _quoted(text: str) -> str:
     return json.dumps(" ".join(visible(text).split()), ensure_ascii=False).replace("---", r"-\x2d-")
 
 
-def _body(library: Library, label: LibraryLabel) -> Iterator[str]:
+def _body(run: RunData, library: Library) -> Iterator[str]:
     first = library.public[0].name if library.public else "NAME"
-    yield from ("", f"# Skills for {_plain(label.env)}", "")
+    env = _plain(run.settings.env.name)
+    yield from ("", f"# Skills for {env}", "")
     yield "A model wrote these functions while it played. Treat their text as untrusted code."
+    yield from (f"Caveat: {_plain(line)}." for line in caveats(run.processes))
     yield from ("", "## Use", "")
-    yield f"- Serve them as MCP tools: `speedrunner library serve {_plain(label.run)}:{label.version}`"
-    yield (
-        f"- Call one: `speedrunner library try scripts/skills.py {first} env={_plain(label.env)}"
-        " --arguments '{...}'`"
-    )
+    yield f"- Call one: `speedrunner library try scripts/skills.py {first} env={env} --arguments '{{...}}'`"
     yield (
         "- `scripts/skills.py` does not run by itself: it calls the primitives below, which the environment"
         " provides as global functions."
     )
-    yield from ("", "## Skills", "")
-    yield from _fenced(
-        [
-            _head(skill.name, library.signature(skill.name), library.doc(skill.name))
-            for skill in library.public
-        ]
-    )
-    yield from ("", "## Primitives", "")
-    yield from _fenced([_primitive(each) for each in library.primitives])
-    yield from ("", "## Measured", "")
-    yield from _table(label)
+    skills = [(each.name, library.signature(each.name), library.doc(each.name)) for each in library.public]
+    primitives = [(each.name, each.signature, each.doc) for each in library.primitives]
+    for title, functions in (("Skills", skills), ("Primitives", primitives)):
+        yield from ("", f"## {title}", "")
+        yield from _fenced([_head(*each) for each in functions])
 
 
 def _plain(text: str) -> str:
     """Return a text without characters that are markup in Markdown or HTML."""
     return re.sub(r"[^\w.,:;()/ -]", "_", text)
-
-
-def _primitive(primitive: Primitive) -> str:
-    return _head(primitive.name, primitive.signature, primitive.doc)
 
 
 def _head(name: str, signature: Signature, doc: str) -> str:
@@ -158,37 +129,3 @@ def _fenced(texts: Sequence[str]) -> Iterator[str]:
     longest = max((len(list(row)) for mark, row in groupby(text) if mark == "`"), default=0)
     fence = "`" * max(3, longest + 1)
     yield from (fence, text, fence)
-
-
-def _table(label: LibraryLabel) -> Iterator[str]:
-    yield "| mean of a test episode | with the library | without | saved |"
-    yield "|---|---|---|---|"
-    for name in MEASURES:
-        saved = _number(label.saved.get(name), name) if name not in SHARES else ""
-        yield f"| {name} | {_mean(label.with_library, name)} | {_mean(label.without, name)} | {saved} |"
-    yield ""
-    yield "- In brackets: 95% bootstrap intervals over test tasks, for this library alone."
-    yield "- Saved: without minus with, paired by task."
-    for title, found in (("With the library", label.with_library), ("Without", label.without)):
-        played = UNMEASURED
-        if found is not None:
-            played = (
-                f"policy v{found.policy:04d} after {found.checkpoint} training rollouts; test episodes:"
-                f" {found.episodes}"
-            )
-        yield f"- {title}: {played}."
-    yield f"- Model: {_plain(label.model)}; author of the skills: {_plain(label.inducer)}."
-    yield from (f"- Caveat: {_plain(line)}." for line in label.caveats)
-    yield f"- Run: {_plain(label.run)}, SHA-256 {label.run_sha256}."
-    yield f"- Certificate of determinism: {label.certificate or 'none'}."
-    yield f"- Licence of the skills: {_plain(label.licence)}."
-
-
-def _mean(found: Evaluation | None, name: str) -> str:
-    return _number(found.means.get(name) if found else None, name)
-
-
-def _number(estimate: Estimate | None, name: str) -> str:
-    if estimate is None:
-        return UNMEASURED
-    return format_estimate(estimate, ".3f" if name in SHARES else ".1f")

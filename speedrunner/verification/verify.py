@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from functools import partial
@@ -11,7 +10,6 @@ from pathlib import Path
 import msgspec
 
 from serving.errors import ServingError
-from serving.model_configs import CHECKOUT
 from serving.plain_records import flat
 from speedrunner.config.console import Status
 from speedrunner.config.findings import Finding, Report, report
@@ -20,7 +18,6 @@ from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files, json_records
 from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.run_data import RunData, load
-from speedrunner.verification.certificate import CALL_LIMIT_S, Certificate, find_bundled, repeat_plays
 from speedrunner.verification.differences import OUT_OF_TIME, SHOWN, Differences
 from speedrunner.verification.plan_check import Plan
 from speedrunner.verification.policy_check import check_policies
@@ -46,7 +43,6 @@ async def verify(
     say: Callable[[Finding], None],
     trust: Collection[str] = (),
     limit_s: float = LIMIT_S,
-    certificate: Path | None = None,
 ) -> Report:
     """Verify a run without changing it. The notes say why an unchanged run may differ.
 
@@ -57,17 +53,14 @@ async def verify(
         status: shows the current action.
         say: called with each finding at once.
         limit_s: maximum seconds for all checks. The rest is then `not checked`.
-        certificate: a determinism certificate to compare the run's environment with.
 
     Raises:
         RunDirectoryError: the run does not exist.
-        StorageError: the certificate cannot be read.
         InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part
         does not exist here, and the run's files match their checksums.
         SandboxError, WorkerError: its skills or its environment do not run here.
     """
     deadline = time.monotonic() + limit_s
-    known = json_records.read_record(certificate, Certificate) if certificate else None
     run = load(path, skip_broken=True)
     checks = [check_files(run, deadline)]
     say(checks[0])
@@ -106,20 +99,7 @@ async def verify(
     await made("reconciliations", lambda: check_reconciliations(subject, is_finished=plan.is_finished))
     await made("prompts", lambda: check_prompts(subject))
     await made("replay", lambda: replay(subject, status))
-    if known:
-        await made("certificate", lambda: _repeat_plays(known, str(certificate), subject))
-    return report(str(path), checks, [*_other_code(subject), *_certified(subject)])
-
-
-async def _repeat_plays(known: Certificate, where: str, subject: Subject) -> Finding:
-    """Compare the run's environment with a certificate. Raises `OutOfTime`, and the errors of
-    `repeat_plays`."""
-    env = subject.setup.config.env
-    try:
-        async with asyncio.timeout_at(subject.deadline):
-            return await repeat_plays(known, where, env.name, env.options, CALL_LIMIT_S)
-    except TimeoutError:
-        raise OutOfTime from None
+    return report(str(path), checks, list(_other_code(subject)))
 
 
 def _add_broken(finding: Finding, records: Sequence[str]) -> Finding:
@@ -160,17 +140,6 @@ def check_files(run: RunData, deadline: float) -> Finding:
     rest = without_checksum(run.path, state.checksums)
     later = f"; {sum(rest.values())} later bytes of {', '.join(rest)} have no checksum" if rest else ""
     return found.finding(f"{len(state.checksums)} files, {size} bytes with checksums{later}")
-
-
-def _certified(subject: Subject) -> Iterator[str]:
-    """Yield the bundled determinism certificate that applies to the run's environment."""
-    env = subject.setup.config.env
-    if found := find_bundled(env.name, env.options, subject.setup.split.train):
-        path, certificate = found
-        yield (
-            f"the certificate {path.relative_to(CHECKOUT)} ({certificate.digest}) applies to the run's"
-            " environment; --certificate FILE compares it with the environment here"
-        )
 
 
 def _other_code(subject: Subject) -> Iterator[str]:

@@ -22,7 +22,7 @@ from speedrunner.store.files import open_log
 from speedrunner.workers.env_worker import WorkerDied, WorkerError, WorkerTimedOut
 from speedrunner.workers.process_worker import CLOSE_LIMIT_S, ProcessWorker, describe_exit
 from speedrunner.workers.sandbox.settings import Sandbox
-from speedrunner.workers.worker_messages import PID, SILENT, Start
+from speedrunner.workers.worker_messages import PID, Start
 
 PROGRAM = "speedrunner.workers.fork_server_process"
 
@@ -39,17 +39,14 @@ class ForkServer:
     Args:
         env: name of the environment, as for `envs.make`.
         log: file to which its error stream and its workers' are appended; `None` to drop them.
-        hash_seed: `PYTHONHASHSEED`, which determines the order of sets in environments.
-        shown: whether their output goes to our standard error instead.
     """
 
-    def __init__(self, env: str, log: Path | None = None, *, hash_seed: int = 0, shown: bool = False) -> None:
+    def __init__(self, env: str, log: Path | None = None) -> None:
         self._env = env
         self._log = log
-        silent = [SILENT] if shown else []
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
-            "PYTHONHASHSEED": str(hash_seed),
+            "PYTHONHASHSEED": "0",
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
@@ -57,10 +54,10 @@ class ForkServer:
         with theirs, open_log(log) if log else Path(os.devnull).open("ab") as errors:
             fd = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", PROGRAM, env, str(fd), str(os.getpid()), *silent],
+                [sys.executable, "-P", "-m", PROGRAM, env, str(fd), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
-                stdout=sys.stderr.fileno() if shown else subprocess.DEVNULL,
-                stderr=sys.stderr.fileno() if shown else errors,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
                 env=environment,
                 pass_fds=[fd],
                 start_new_session=True,  # so that a terminal's Ctrl-C does not reach it

@@ -26,10 +26,7 @@ from speedrunner.workers.sandbox.child.wire import frame_body
 from speedrunner.workers.worker_episode import fault
 from speedrunner.workers.worker_messages import (
     PID,
-    SILENT,
-    Check,
     Finish,
-    HashPlays,
     Ready,
     Reply,
     Start,
@@ -54,10 +51,6 @@ def serve(owner: socket.socket) -> None:
             owner.sendall(frame_body(encode_reply(reply)))
 
     first = read_request(requests)
-    if isinstance(first, Check | HashPlays):
-        from speedrunner.workers.check_in_worker import check  # other workers do not need it
-
-        check(first, send)
     if not isinstance(first, Start):
         return
     try:
@@ -70,7 +63,7 @@ def serve(owner: socket.socket) -> None:
     send(Ready())
     try:
         while (request := read_request(requests)) is not None:
-            assert not isinstance(request, Start | Check | HashPlays)
+            assert not isinstance(request, Start)
             reply = worker.answer(request)
             if not isinstance(request, Finish):
                 send(reply)
@@ -109,7 +102,7 @@ def _preload(env: str) -> None:
     try:
         REGISTRY.find(env).preload()
     except Exception as error:  # each worker will raise it again and report it
-        if not isinstance(error, EnvironmentFault) and SILENT not in sys.argv:
+        if not isinstance(error, EnvironmentFault):
             traceback.print_exc()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         os.execv(sys.executable, [*sys.orig_argv, NOTHING_LOADED])

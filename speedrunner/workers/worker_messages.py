@@ -20,9 +20,6 @@ PID = struct.Struct("i")
 """A fork server's messages: 0 when it is ready for the first fork, then the id of each forked process, in
 order, or a negative errno if the fork failed."""
 
-SILENT = "silent"
-"""Argument of a fork server that must not print what loading raises, since a check will find it."""
-
 
 class Start(msgspec.Struct, tag=True, frozen=True):
     """Create the environment. This is the first request, and sent once."""
@@ -71,44 +68,6 @@ class Finish(msgspec.Struct, tag=True, frozen=True):
     """End what the episode's skills left behind: the episode is over. There is no reply."""
 
 
-class Check(msgspec.Struct, tag=True, frozen=True):
-    """Check an environment; the first and only request. `Checking`, `Broken`, `Played` follow, then `Ready`.
-
-    Attributes:
-        env: name of the environment, as for `envs.make`.
-        options: the environment's options.
-        task: the task to play; `None` for two of the split's.
-        calls: primitive calls of each play.
-        number: number of the process. The first one checks all promises before it plays the tasks, and every
-            second one plays them in the other order.
-    """
-
-    env: str
-    options: dict[str, Any]
-    task: Task | None
-    calls: int
-    number: int = 0
-
-
-class HashPlays(msgspec.Struct, tag=True, frozen=True):
-    """Play an environment at random and hash each play; the first and only request. `Checking` and `Hashed`
-    follow, or `Broken`, then `Ready`.
-
-    Attributes:
-        env: name of the environment, as for `envs.make`.
-        options: the environment's options.
-        tasks: the task of each play. Its place is the play's seed.
-        calls: primitive calls of each play.
-        number: number of the process. Every second one plays in the other order.
-    """
-
-    env: str
-    options: dict[str, Any]
-    tasks: list[Task]
-    calls: int
-    number: int = 0
-
-
 class Ready(msgspec.Struct, tag=True, frozen=True):
     """The request is done."""
 
@@ -147,35 +106,8 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
     traceback: str
 
 
-class Checking(msgspec.Struct, tag=True, frozen=True):
-    """The check's current activity: a call of the environment, or a step before the first call."""
-
-    what: str
-    is_call: bool = True
-
-
-class Broken(msgspec.Struct, tag=True, frozen=True):
-    """A broken promise of the environment."""
-
-    text: str
-
-
-class Played(msgspec.Struct, tag=True, frozen=True):
-    """The trace of one task that a check played."""
-
-    task: Task
-    trace: list[dict[str, str]]
-
-
-class Hashed(msgspec.Struct, tag=True, frozen=True):
-    """The hash of one random play: the SHA-256 of its trace."""
-
-    seed: int
-    hash: str
-
-
-Request = Start | Reset | Load | Execute | Finish | Check | HashPlays
-Reply = Ready | Opened | Executed | Fault | Checking | Broken | Played | Hashed
+Request = Start | Reset | Load | Execute | Finish
+Reply = Ready | Opened | Executed | Fault
 
 _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)

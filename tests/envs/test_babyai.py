@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from envs.conformance import check_env
 
 from envs import (
     EpisodeOver,
@@ -17,7 +18,6 @@ from envs import (
     make,
     splits,
 )
-from envs.conformance import check_env
 from tests.envs.env_processes import check_plays
 
 ROOT = Path(__file__).parents[2]

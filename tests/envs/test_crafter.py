@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from envs.conformance import check_env
 
 from envs import (
     EpisodeOver,
@@ -18,7 +19,6 @@ from envs import (
     make,
     splits,
 )
-from envs.conformance import check_env
 from envs.crafter_text import describe
 from tests.crafter_player import Explorer
 from tests.envs.env_processes import check_plays

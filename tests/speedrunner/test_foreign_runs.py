@@ -54,7 +54,6 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
     "library export": lambda run, folder, out: [
         "library", "export", run, "--to", "skills", "--out", f"{out}/skills",
     ],
-    "library serve": lambda run, folder, out: ["library", "serve", run],
     "bench replay": lambda run, folder, out: ["bench", "replay", run, NO_SERVER],
     "run, evaluation": lambda run, folder, out: [
         *("run", f"run.start_from={run}", "run.rollouts=0", NO_SERVER, f"run.dir={out}/evaluation"),
@@ -75,8 +74,7 @@ NO_READERS = {
         "list",
         "prepare",
         "doctor",
-        "serve model",
-        "serve env",
+        "serve",
         "library check",
         "library try",
         "check env",

@@ -1,13 +1,13 @@
-"""Does it keep to what an environment promises? `speedrunner check env my_env:MyEnv` tries more."""
+"""Does it keep to what an environment promises?"""
 
 from __future__ import annotations
 
-from envs import Task, check_env
+from envs import Task, check_environment
 from speedrunner.cli.scaffold.my_env import MyEnv
 
 
 def test_it_conforms() -> None:
-    assert list(check_env(MyEnv(), MyEnv.splits())) == []
+    assert check_environment(MyEnv.name) == []
 
 
 def test_the_treasure_is_found_and_scored() -> None:

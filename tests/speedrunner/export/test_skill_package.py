@@ -10,16 +10,16 @@ import msgspec
 import pytest
 from skills_ref import read_properties, validate
 from skills_ref.parser import parse_frontmatter
+from speedrunner.results.library_label import LibraryLabel, label_library
+from speedrunner.verification.certificate import BUNDLED, Certificate
 
 from serving.model_configs import CHECKOUT
 from speedrunner.export.skill_package import write_package
 from speedrunner.library.library import Library
-from speedrunner.results.library_label import LibraryLabel, label_library
 from speedrunner.store.files import write_shared
 from speedrunner.store.json_records import read_record
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import load
-from speedrunner.verification.certificate import BUNDLED, Certificate
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.results.small_runs import SmallRun
 

@@ -39,7 +39,7 @@ def run(
             roomy(tiny_model_config), caveat="its answers come from a script"
         )
         played = ScriptedRun(folder, model_config, engine)
-        # In a process of its own: W&B says more where packages such as mcp are imported.
+        # In a process of its own: W&B says more where some packages are imported.
         done = speedrunner("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}", "logging=both")
     assert (done.returncode, done.stderr) == (0, "")
     assert "no more curves" not in done.stdout

@@ -7,22 +7,20 @@ again, with another order of sets.
 
 from __future__ import annotations
 
-import ast
 import asyncio
 import os
 import shutil
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from traceback import walk_tb
 
 import msgspec
 
 from envs.class_registry import in_one_line, place
-from speedrunner import methods as public
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import from_yaml, to_yaml
 from speedrunner.methods import method_registry as methods
@@ -42,12 +40,16 @@ SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_epi
 """Two batches with their sleeps, and an evaluation before and after them."""
 
 
-def check_method(overrides: Sequence[str], folder: Path) -> list[str]:
-    """Check a method.
+def check_method(name: str, *overrides: str) -> list[str]:
+    """Check that a method keeps the promises of `speedrunner.methods.Method`.
+
+    In a test:
+
+        assert check_method("my_method:MyMethod", "env=crafter") == []
 
     Args:
-        overrides: `method=NAME`, its options, and those of the environment, as for a run.
-        folder: an empty folder for the records.
+        name: as in `method=NAME`.
+        overrides: settings of the run, such as `method.OPTION=VALUE` and `env=NAME`.
 
     Returns:
         One line for each promise that is not kept.
@@ -57,36 +59,14 @@ def check_method(overrides: Sequence[str], folder: Path) -> list[str]:
         environment cannot be created.
         WorkerError, SandboxUnavailable: the environment or the sandbox failed.
     """
-    config = compose([*overrides, *SIZE])
+    config = compose([f"method={name}", *overrides, *SIZE])
     set_up(config)  # reports invalid configurations
-    first, again = folder / "first", folder / "again"
-    first.mkdir()
-    (first / "config.yaml").write_text(to_yaml(config))
-    found = _in_process(0, first, again) or _in_process(1, again, None)
-    return found or list(_differences(load(first), load(again)))
-
-
-def inner_imports(name: str) -> list[str]:
-    """Return the method module's imports from inner modules that `speedrunner.methods` also exports.
-
-    Inner modules may change. The bundled methods change with them, so nothing is returned for these.
-
-    Args:
-        name: as in `method=NAME`.
-
-    Raises:
-        UnknownMethod: no method has this name.
-    """
-    module = sys.modules[methods.REGISTRY.find(name).__module__]
-    if module.__file__ is None or module.__name__.startswith(f"{public.__name__}."):
-        return []
-    return [
-        alias.name
-        for node in ast.walk(ast.parse(Path(module.__file__).read_bytes()))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("speedrunner.", "serving."))
-        for alias in node.names
-        if node.module != public.__name__ and alias.name in public.__all__
-    ]
+    with TemporaryDirectory() as folder:
+        first, again = Path(folder, "first"), Path(folder, "again")
+        first.mkdir()
+        (first / "config.yaml").write_text(to_yaml(config))
+        found = _in_process(0, first, again) or _in_process(1, again, None)
+        return found or list(_differences(load(first), load(again)))
 
 
 def _in_process(number: int, folder: Path, copy: Path | None) -> list[str]:
@@ -158,15 +138,15 @@ async def _play_run(setup: Setup, folder: Path, copy: Path | None) -> None:
 
 def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
     """Check that `initial` and `agent` return equal results for equal arguments and do not modify them."""
-    anew = methods.make(setup.config.method.name, **setup.config.method.options)
-    if setup.method.initial() != anew.initial():
+    second = methods.make(setup.config.method.name, **setup.config.method.options)
+    if setup.method.initial() != second.initial():
         yield "initial: two calls returned different Policies"
     for played in (*run.trajectories(), *run.evaluations()):
         policy = run.policies.load(played.policy)
         before = msgspec.json.encode(policy)
         spec, *others = (
             each.agent(policy, played.task, setup.env, training=played.episode.startswith("train/"))
-            for each in (setup.method, setup.method, anew)
+            for each in (setup.method, setup.method, second)
         )
         if any(other != spec for other in others):
             yield "agent: two calls returned different ActorSpecs for the same policy and task"
@@ -176,15 +156,15 @@ def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
 
 def _differences(first: RunData, again: RunData) -> Iterator[str]:
     """Yield the differences between the two results of the run."""
-    anew = "a new instance of the method in another process"
+    instance = "a new instance of the method in another process"
     newest = first.policies.versions()[-1]
     one, other = (msgspec.structs.asdict(run.policies.load(newest)) for run in (first, again))
     if differ := ", ".join(name for name in one if one[name] != other[name]):
-        yield f"sleep: {anew} made another policy from the same records: {differ} of v{newest:04d} differ"
+        yield f"sleep: {instance} made another policy from the same records: {differ} of v{newest:04d} differ"
         return
     for played, repeated in zip(first.evaluations(), again.evaluations(), strict=True):
         turns = ([(turn.messages, turn.call) for turn in each.turns] for each in (played, repeated))
         if played.prompt_hash != repeated.prompt_hash:
-            yield f"agent: {anew} gave the actor another prompt for the same policy and task"
+            yield f"agent: {instance} gave the actor another prompt for the same policy and task"
         elif next(turns) != next(turns):
-            yield f"play: {anew} played the same task differently with the same answers"
+            yield f"play: {instance} played the same task differently with the same answers"

@@ -1,16 +1,37 @@
-"""Checks the promises of every environment by playing it at random."""
+"""Check an environment against the contract of `TextEnv` by playing it at random."""
 
 from __future__ import annotations
 
 import json
 import keyword
+import os
 import random
-from collections.abc import Callable, Iterator, Sequence
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from envs.class_registry import in_one_line
-from envs.random_play import CALLS, PARTS, difference, fake_arguments, fake_value, play, read, state
+import msgspec
+
+from envs.class_registry import in_one_line, place
+from envs.env_registry import make, splits
+from envs.option_values import format_value
+from envs.random_play import (
+    CALLS,
+    PARTS,
+    PlayJob,
+    difference,
+    fake_arguments,
+    fake_value,
+    play,
+    read,
+    state,
+    trace,
+)
 from envs.text_env import (
     EpisodeOver,
     InvalidPrimitiveCall,
@@ -21,31 +42,138 @@ from envs.text_env import (
     TextEnv,
     UnknownTask,
 )
-from envs.watched import Watched
+
+PROCESS_LIMIT_S = 600.0
+"""Seconds that the plays in another process may take."""
 
 
-def check_env(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterator[str]:
-    """Check an environment against the promises of `TextEnv`.
+def check_environment(
+    name: str, options: Mapping[str, Any] | None = None, *, task: Task | None = None, calls: int = CALLS
+) -> list[str]:
+    """Check that an environment keeps the promises of `TextEnv`.
+
+    The environment is played with random calls, first in this process, then in a new one with another order
+    of tasks and of sets (`PYTHONHASHSEED`), which must give the same texts. In a test:
+
+        assert check_environment("my_env:MyEnv", {"width": 2}) == []
+
+    Args:
+        name, options: the environment, as for `envs.make`.
+        task: the task to play, if the environment has no split. By default, two training tasks are played.
+        calls: primitive calls of each play. To check the end of an episode, it must exceed the episode's
+            length.
+
+    Returns:
+        One line for each broken promise.
+
+    Raises:
+        EnvironmentFault: there is no such environment or option, or it has no split and `task` is missing.
+    """
+    options = dict(options or {})
+    tasks = task or splits(name, **options)
+    if found := list(findings(make(name, **options), tasks, calls=calls)):
+        return found
+    played = list(dict.fromkeys(_played_tasks(tasks)))
+    env = make(name, **options)
+    here = {each: trace(env, each, calls=calls) for each in played}
+    env.close()
+    there = _play_in_new_process(PlayJob(name, options, played[::-1], calls))
+    if isinstance(there, str):
+        return [there]
+    differences = (
+        (each, difference(here[each], again)) for each, again in zip(played[::-1], there, strict=True)
+    )
+    return [
+        f"determinism: {each}, replayed in another process and order, {found}"
+        for each, found in differences
+        if found
+    ]
+
+
+def _play_in_new_process(job: PlayJob) -> str | list[list[dict[str, str]]]:
+    """Return the traces of the job's tasks, or the finding if they cannot be played."""
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder, "traces.json")
+        environment = {
+            "PYTHONHASHSEED": "1",
+            "PYTHONPATH": os.pathsep.join(each or os.curdir for each in sys.path),
+        }
+        try:
+            done = subprocess.run(
+                [sys.executable, "-P", "-c", "from envs.random_play import main; main()", str(out)],
+                input=msgspec.json.encode(job),
+                env=os.environ | environment,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                timeout=PROCESS_LIMIT_S,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return f"in another process, the plays did not end within {PROCESS_LIMIT_S:g} s"
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").splitlines()
+            return f"in another process, it ended with status {done.returncode}: {lines[-1] if lines else ''}"
+        return msgspec.json.decode(out.read_bytes(), type=list[list[dict[str, str]]])
+
+
+class _Recorder:
+    """Passes everything on to an environment and records the last request, to describe errors.
+
+    Attributes:
+        asked: the last request, such as `call: walk(steps=1) with task.name=maze task.index=7`.
+    """
+
+    def __init__(self, env: TextEnv) -> None:
+        self._env = env
+        self._task = ""
+        self.asked = ""
+
+    def __getattr__(self, name: str) -> Any:
+        self.asked = f"{name}{self._task}"
+        value = getattr(self._env, name)
+        return partial(getattr(self, f"_{name}"), value) if name in ("reset", "call") else value
+
+    def _reset(self, reset: Callable[[Task], object], task: Task) -> object:
+        self.asked, self._task = f"reset: {task}", ""
+        opening = reset(task)
+        self._task = f" with task.name={task.name} task.index={task.index}"
+        return opening
+
+    def _call(self, call: Callable[..., object], name: str, **arguments: Any) -> object:
+        given = ", ".join(f"{parameter}={format_value(value)}" for parameter, value in arguments.items())
+        self.asked = f"call: {name}({given}){self._task}"
+        return call(name, **arguments)
+
+    def describe_error(self, error: Exception) -> str:
+        """Describe an error of the last request, and its place."""
+        return f"{self.asked} raised {in_one_line(error)} ({self.place(error)})"
+
+    def place(self, error: Exception) -> str:
+        """Return where an error was raised: in the environment's own file, if possible."""
+        return place(error, type(self._env))
+
+
+def findings(checked: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterator[str]:
+    """Check an environment in this process.
 
     Two training tasks are played with random primitive calls, the first of them three times.
 
     Args:
-        env: newly created, never reset; it is closed at the end.
+        checked: newly created, never reset; it is closed at the end.
         tasks: its training and held-out tasks; or the task to play, if it has no split.
-        calls: primitive calls of each play. To check the end of an episode, it must exceed the episode's
-            length.
+        calls: primitive calls of each play.
 
     Yields:
-        One line for each broken promise; nothing for an environment that conforms.
+        One line for each broken promise.
     """
-    env = env if isinstance(env, Watched) else Watched(env)
+    env: Any = _Recorder(checked)
     wrong = list(_attribute_findings(env))
     if isinstance(tasks, Split):
         wrong = list(_split_findings(env, tasks)) + wrong
     if wrong:
         yield from wrong
         return
-    first, second = played_tasks(tasks)
+    first, second = _played_tasks(tasks)
     checks: list[Callable[[], Iterator[str]]] = [
         lambda: _unstarted_findings(env),
         lambda: _replay_findings(env, first, second, calls),
@@ -53,18 +181,18 @@ def check_env(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Itera
         lambda: _unknown_task_findings(env, first),
         lambda: _close_findings(env),
     ]
-    told = set()
+    reported = set()
     for check in checks:
         try:
             yield from check()
         except Exception as error:  # an environment under test may raise anything
             fault = (type(error), env.place(error))
-            if fault not in told:
+            if fault not in reported:
                 yield env.describe_error(error)
-            told.add(fault)
+            reported.add(fault)
 
 
-def played_tasks(tasks: Split | Task) -> tuple[Task, Task]:
+def _played_tasks(tasks: Split | Task) -> tuple[Task, Task]:
     """Return the two tasks that a check plays, or one of them twice."""
     return (tasks.train[0], tasks.train[-1]) if isinstance(tasks, Split) else (tasks, tasks)
 
@@ -196,7 +324,7 @@ def _difference_unread(env: TextEnv, task: Task, played: Sequence[dict[str, Any]
     return difference(seen, again)
 
 
-def _close_findings(env: Watched) -> Iterator[str]:
+def _close_findings(env: Any) -> Iterator[str]:
     env.close()
     try:
         env.close()

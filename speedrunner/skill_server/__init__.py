@@ -1,1 +1,0 @@
-"""An environment with a library's skills, served to MCP clients."""
