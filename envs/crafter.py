@@ -122,7 +122,6 @@ class Crafter(TextEnv):
     limits = Limits(llm_calls=2000, actions=2000)
     goals = ACHIEVEMENTS
     skills_read = f"{READ}() returns to a skill, at any time, everything that the actor can see."
-    packages = ("crafter", "opensimplex", "numba", "numpy")
     memory_mb = 30  # 6 of them in use
     primitives = (
         *(Primitive(name, inspect.Signature(return_annotation=None), doc) for name, doc in ACTIONS.items()),

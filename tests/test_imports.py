@@ -72,7 +72,6 @@ def test_options_and_splits_of_babyai_need_no_simulator() -> None:
         ("--help", set()),
         ("library --help", set()),
         ("status --help", {"command", "status_command"}),
-        ("check env --help", {"check_env", "command"}),
     ],
 )
 def test_help_imports_only_the_module_of_its_command(words: str, modules: set[str]) -> None:
@@ -259,4 +258,4 @@ def test_the_recipe_of_the_bundled_model_plays_runs_by_their_entry_points() -> N
 def test_the_scaffold_s_tests_add_only_the_check_of_a_method() -> None:
     found = {each for file in (ROOT / "speedrunner/cli/scaffold").glob("test_*.py") for each in imports(file)}
     own = {f"speedrunner.cli.scaffold.my_{kind}" for kind in ("env", "method")}
-    assert found - own - set(PUBLIC) == {"speedrunner.runs.method_check"}
+    assert found - own - set(PUBLIC) == {"speedrunner.runs.check_method"}

@@ -65,15 +65,11 @@ def explain(error: Exception, arguments: Sequence[str]) -> str | None:
 
 
 def _name_keys(error: Exception, arguments: Sequence[str]) -> str:
-    """Return an error's text, with an option of an environment or a method as its key in the command.
-
-    `check env` and `check method` take the options of their own class without a section.
-    """
+    """Return an error's text, with an option of an environment or a method as its key in the command."""
     section = next((name for kind, name in SECTIONS.items() if isinstance(error, kind)), None)
-    own = arguments[1] if arguments[:1] == ["check"] and len(arguments) > 1 else None
-    if section is None and own is None:
+    if section is None:
         return str(error)
-    prefix = "" if section in (None, own) else f"{section}."
+    prefix = f"{section}."
     text = str(error)
     if found := OPTION.search(text):
         key = f"{prefix}{found[1]}"

@@ -1,6 +1,6 @@
 """Findings of a check: one record with one text and one JSON form, for all commands that check.
 
-`speedrunner doctor`, `verify`, `check env` and `check method` print findings at once, and exit with status 1
+`speedrunner doctor` and `verify` print findings at once, and exit with status 1
 if one of them failed.
 """
 

@@ -1,7 +1,7 @@
 """The public interface for methods, in one import. `Method` is the contract.
 
-`speedrunner init method NAME` creates a working method, `speedrunner check method` tests one. The bundled
-methods are in this package, with their names in `method_registry`.
+`speedrunner init method NAME` creates a working method, `speedrunner.runs.check_method` tests one. The
+bundled methods are in this package, with their names in `method_registry`.
 """
 
 from envs import Outcome, Primitive, Task, TextEnv

@@ -8,17 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envs.conformance import check_env
 
 from envs import (
     EpisodeOver,
     Opening,
     Task,
     TextEnv,
+    check_environment,
     make,
     splits,
 )
-from tests.envs.env_processes import check_plays
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS: list[dict[str, Any]] = json.loads((ROOT / "tests/data/babyai.json").read_text())["episodes"]
@@ -45,8 +44,9 @@ def label(episode: dict[str, Any]) -> str:
     return f"{episode['task']}-{episode['seed']}-dists{episode['num_dists']}-{episode['policy']}"
 
 
+@pytest.mark.process
 def test_it_keeps_to_the_interface() -> None:
-    assert list(check_env(make("babyai"), splits("babyai"))) == []
+    assert check_environment("babyai") == []
 
 
 class TestRecordingsOfTheOriginal:
@@ -173,20 +173,3 @@ def test_minigrids_expert_solves_the_training_worlds() -> None:
             env.call(PRIMITIVES[bot.replan()])
         solved += env.outcome().success
     assert solved >= 198
-
-
-@pytest.mark.slow
-def test_trajectories_are_the_same_in_every_process_in_any_order() -> None:
-    program = """
-import hashlib, itertools, random, sys
-from envs import Task, make
-from envs.random_play import trace
-names = ("pick_up_seq_go_to", "goto", "pickup", "open", "putnext")
-plays = list(itertools.product((0, 4), names, (7, 100_000)))
-random.Random(sys.argv[1]).shuffle(plays)
-envs = {number: make("babyai", num_dists=number) for number in (0, 4)}
-for number, name, index in plays:
-    played = trace(envs[number], Task("babyai", name, index))
-    print(number, name, index, hashlib.sha256(repr(played).encode()).hexdigest())
-"""
-    check_plays(program, 20)

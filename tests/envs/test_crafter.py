@@ -10,18 +10,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from envs.conformance import check_env
 
 from envs import (
     EpisodeOver,
     Task,
     TextEnv,
+    check_environment,
     make,
     splits,
 )
 from envs.crafter_text import describe
 from tests.crafter_player import Explorer
-from tests.envs.env_processes import check_plays
 
 ROOT = Path(__file__).parents[2]
 PRIMITIVES = [
@@ -61,9 +60,10 @@ def checked(env: TextEnv, state: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in snapshot.items() if key in state}
 
 
-def test_it_keeps_to_the_interface() -> None:
-    assert list(check_env(make("crafter"), splits("crafter"))) == []
-    assert list(check_env(make("crafter", view="all", zombie_frequency=2.0), splits("crafter"))) == []
+@pytest.mark.process
+@pytest.mark.parametrize("options", [{}, {"view": "all", "zombie_frequency": 2.0}])
+def test_it_keeps_to_the_interface(options: dict[str, Any]) -> None:
+    assert check_environment("crafter", options) == []
 
 
 class TestRecordingsOfTheOriginal:
@@ -199,19 +199,3 @@ def test_a_hand_written_player_gets_to_stone_in_most_worlds() -> None:
         Explorer(env, opening.observation).play(actions=1000)
         reached += wanted <= set(env.outcome().detail["achievements"])
     assert reached >= 7
-
-
-@pytest.mark.slow
-def test_trajectories_are_the_same_in_every_process_in_any_order() -> None:
-    program = """
-import hashlib, random, sys
-from envs import Task, make
-from envs.random_play import trace
-plays = [(index, frequency) for index in (0, 2021) for frequency in (0.0, 1.0, 2.0)]
-random.Random(sys.argv[1]).shuffle(plays)
-envs = {frequency: make("crafter", zombie_frequency=frequency) for frequency in (0.0, 1.0, 2.0)}
-for index, frequency in plays:
-    played = trace(envs[frequency], Task("crafter", "default", index), calls=400)
-    print(index, frequency, hashlib.sha256(repr(played).encode()).hexdigest())
-"""
-    check_plays(program, 6)

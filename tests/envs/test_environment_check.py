@@ -1,20 +1,24 @@
-"""The conformance check passes a sound environment and tells what is wrong with a broken one."""
+"""The check of an environment passes a sound one and reports what is wrong with a broken one."""
 
 from __future__ import annotations
 
 import inspect
 import itertools
+import os
 import random
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Literal
 
-from envs.conformance import check_env
+import pytest
 
 from envs import EpisodeOver, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv, UnknownTask
+from envs.environment_check import check_environment, findings
 from envs.random_play import trace
 from tests.golden_tables import Golden
+from tests.toy_env import Corridor
 
 
 def push(direction: Literal["up", "down"], by: int = 1) -> str: ...  # type: ignore[empty-body]
@@ -77,7 +81,7 @@ def elevator_split(env_name: str) -> Split:
 
 
 def check(env: TextEnv) -> list[str]:
-    return list(check_env(env, elevator_split(env.name)))
+    return list(findings(env, elevator_split(env.name)))
 
 
 def test_a_sound_environment_has_no_findings() -> None:
@@ -246,10 +250,10 @@ BROKEN = (
 
 
 def test_a_broken_environment_is_told_what_is_wrong(golden: Golden) -> None:
-    golden("broken_environments.txt", findings({kind.__name__: kind() for kind in BROKEN}))
+    golden("broken_environments.txt", listed({kind.__name__: kind() for kind in BROKEN}))
 
 
-def findings(envs: Mapping[str, TextEnv]) -> str:
+def listed(envs: Mapping[str, TextEnv]) -> str:
     """Return the findings of each environment, one line each, without line numbers."""
     lines = []
     for what, env in envs.items():
@@ -266,9 +270,9 @@ def test_what_reading_changes_is_not_blamed_on_invalid_calls() -> None:
 
 def test_one_task_can_be_checked_without_a_split() -> None:
     task = Task(Elevator.name, "default", 9)
-    assert list(check_env(Elevator(), task)) == []
+    assert list(findings(Elevator(), task)) == []
     assert "differs in opening" in "; ".join(
-        check_env(CountsItsResets(), replace(task, env=CountsItsResets.name))
+        findings(CountsItsResets(), replace(task, env=CountsItsResets.name))
     )
 
 
@@ -307,15 +311,65 @@ MISDESCRIBED = {
 
 
 def test_what_an_environment_says_of_itself_is_checked(golden: Golden) -> None:
-    golden("misdescribed_environments.txt", findings(MISDESCRIBED))
+    golden("misdescribed_environments.txt", listed(MISDESCRIBED))
 
 
 def test_the_split_is_checked() -> None:
     def found(train: Iterable[Task], test: Iterable[Task]) -> str:
-        return "; ".join(check_env(Elevator(), Split(list(train), list(test))))
+        return "; ".join(findings(Elevator(), Split(list(train), list(test))))
 
     sound = elevator_split(Elevator.name)
     assert "held-out tasks are missing" in found(sound.train, [])
     assert "a task occurs twice" in found(sound.train, sound.train[:1])
     stranger = [replace(task, env="lift") for task in sound.test]
     assert "Task.env is 'lift', but the environment's name is" in found(sound.train, stranger)
+
+
+class ShowsAHash(Corridor):
+    """It looks the same all through one process."""
+
+    def _view(self) -> str:
+        return f"{super()._view()} A sign says {hash('flag')}."
+
+
+class EndsItsProcess(Corridor):
+    """It ends a process in which it was not checked before."""
+
+    def call(self, name: str, **arguments: Any) -> str:
+        if sys.argv[0] == "-c":
+            os._exit(7)
+        return super().call(name, **arguments)
+
+
+class CannotBeLoaded(Corridor):
+    @classmethod
+    def preload(cls) -> None:
+        raise RuntimeError("no mortar")
+
+
+class Unsplit(Corridor):
+    """For single episodes."""
+
+    splits = classmethod(TextEnv.splits.__func__)  # type: ignore[attr-defined]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    ("kind", "finding"),
+    [
+        (ShowsAHash, "replayed in another process and order, differs in opening after 0 equal calls"),
+        (EndsItsProcess, "in another process, it ended with status 7"),
+        (CannotBeLoaded, "in another process, it ended with status 1: RuntimeError: no mortar"),
+    ],
+)
+def test_another_process_must_play_alike(kind: type[TextEnv], finding: str) -> None:
+    found, *_ = check_environment(kind.name, calls=20)
+    assert finding in found
+
+
+@pytest.mark.process
+def test_options_and_a_task_without_a_split() -> None:
+    assert check_environment(Corridor.name, {"pit": -50}, calls=20) == []
+    assert check_environment(Unsplit.name, task=Task(Unsplit.name, "default", 4), calls=20) == []
+    with pytest.raises(UnknownTask, match="has no split"):
+        check_environment(Unsplit.name)

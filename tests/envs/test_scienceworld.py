@@ -21,10 +21,9 @@ from envs import (
     Limits,
     Opening,
     Task,
+    check_environment,
     make,
-    splits,
 )
-from envs.conformance import check_env
 from envs.java_process import SimulatorFailed
 from envs.scienceworld import ScienceWorld
 from envs.scienceworld_phrases import PHRASES
@@ -68,7 +67,7 @@ def moves(env: ScienceWorld) -> int:
 
 
 def test_it_keeps_to_the_interface() -> None:
-    assert list(check_env(make("scienceworld"), splits("scienceworld", family=4), calls=30)) == []
+    assert check_environment("scienceworld", {"family": 4}, calls=30) == []
 
 
 class TestPrimitives:

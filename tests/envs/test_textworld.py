@@ -10,12 +10,10 @@ from typing import Any
 import psutil
 import pytest
 
-from envs import EpisodeOver, InvalidPrimitiveCall, Opening, Task, make, splits
-from envs.conformance import check_env
+from envs import EpisodeOver, InvalidPrimitiveCall, Opening, Task, check_environment, make, splits
 from envs.java_process import SimulatorFailed
 from envs.textworld import FOLDS, GAMES, TextWorld
 from envs.textworld_phrases import PHRASES
-from tests.envs.env_processes import check_plays
 from tests.golden_tables import Golden, refusals
 
 pytestmark = pytest.mark.process
@@ -65,7 +63,7 @@ def act(env: TextWorld, phrase: str) -> str:
     "game", [GAMES[0], *(pytest.param(game, marks=pytest.mark.slow) for game in GAMES[1:])]
 )
 def test_it_keeps_the_contract(game: str) -> None:
-    assert list(check_env(make("textworld"), splits("textworld", game=game), calls=60)) == []
+    assert check_environment("textworld", {"game": game}, calls=60) == []
 
 
 class TestSplits:
@@ -178,23 +176,3 @@ class TestProcess:
                     shared.call(primitive)
         assert shared._simulator is not None
         assert 30_000_000 < shared._simulator.resident_bytes() <= 170_000_000
-
-
-PROGRAM = """
-import hashlib, json, random, sys
-from envs import make
-from envs.random_play import trace
-from envs.text_env import Task
-env = make("textworld")
-plays = [(game, seed) for game in ("cookingworld", "twc", "coin") for seed in (0, 20000)]
-random.Random(sys.argv[1]).shuffle(plays)
-for game, seed in plays:
-    played = json.dumps(trace(env, Task("textworld", game, seed), calls=120))
-    print(game, seed, hashlib.sha256(played.encode()).hexdigest(), flush=True)
-env.close()
-"""
-
-
-@pytest.mark.slow
-def test_plays_are_the_same_in_every_process_and_order() -> None:
-    check_plays(PROGRAM, plays=6)

@@ -77,10 +77,9 @@ NO_READERS = {
         "serve",
         "library check",
         "library try",
-        "check env",
     ),
     "import",
-    *("check method", "bench probe cache", "bench probe tools", "bench cache", "bench rollout", "bench gpu"),
+    *("bench probe cache", "bench probe tools", "bench cache", "bench rollout", "bench gpu"),
 }
 """Commands that read no run."""
 

@@ -21,17 +21,11 @@ def test_a_fresh_environment_method_and_model_config_pass_their_checks_and_tests
         *("diary.py", "qwen-9.b.yaml", "test_diary.py", "test_qwen_9_b.py", "test_treasure_hunt.py"),
         "treasure_hunt.py",
     ]
-    for command in (
-        ["check", "env", "treasure_hunt:TreasureHunt", "width=5", "--calls", "30"],
-        ["check", "method", "diary:Diary", "llm_calls=5", "env=treasure_hunt:TreasureHunt"],
-        ["serve", "model.name=qwen-9.b.yaml", "--print"],
-    ):
-        done = speedrunner(*command, cwd=here)
-        assert (done.returncode, done.stderr) == (0, ""), done.stdout
-    test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--deselect"]
-    conforms = "test_diary.py::test_it_conforms"  # which was tried above
-    done = subprocess.run([*test, conforms], cwd=here, capture_output=True, text=True)
-    assert "4 passed, 1 deselected" in done.stdout, done.stdout
+    done = speedrunner("serve", "model.name=qwen-9.b.yaml", "--print", cwd=here)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    test = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"]
+    done = subprocess.run(test, cwd=here, capture_output=True, text=True)
+    assert "5 passed" in done.stdout, done.stdout
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

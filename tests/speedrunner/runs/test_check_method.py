@@ -1,0 +1,112 @@
+"""`check_method`: any method against its contract, without a model."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import msgspec
+import pytest
+
+from envs import Opening
+from speedrunner.methods import ActorSpec, History, Library, Method, Policy, SleepTools, Task, TextEnv
+from speedrunner.methods.react import ReAct
+from speedrunner.runs.check_method import check_method
+from speedrunner.workers.env_worker import WorkerError
+from tests.scripted_runs import CORRIDOR
+from tests.toy_env import Corridor
+
+pytestmark = pytest.mark.process
+
+
+def test_ours_conforms() -> None:
+    options = ("method.inducer_calls=12", f"env={CORRIDOR}", "env.pit=-50")
+    assert check_method("speedrunner", *options) == []
+
+
+class Learner(ReAct):
+    """Sound: notes how many turns it has read of."""
+
+    def __init__(self, *, train: bool = True) -> None:
+        super().__init__(train=train)
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        return ActorSpec(Library(env.primitives), policy.notes)
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        turns = sum(len(each.turns) for each in history.batch(history.batches()[-1]))
+        return msgspec.structs.replace(policy, notes=f"{policy.notes}Read {turns}.{self.more(policy)}\n")
+
+    def more(self, policy: Policy) -> str:
+        return ""
+
+
+class Remembers(Learner):
+    sleeps = 0
+
+    def more(self, policy: Policy) -> str:
+        self.sleeps += 1
+        return f" Sleep {self.sleeps}."
+
+
+class JoinsASet(Learner):
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        return ActorSpec(Library(env.primitives), ", ".join({"lamp", "door", "rug", "clock", "chair"}))
+
+
+class Draws(Learner):
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        policy.method["seen"] = True
+        return ActorSpec(Library(env.primitives), str(random.random()))
+
+
+class Stumbles(Learner):
+    def more(self, policy: Policy) -> str:
+        return str([][policy.version])
+
+
+class Ends(Learner):
+    def more(self, policy: Policy) -> str:
+        os._exit(3)
+
+
+class KeepsASet(Learner):
+    def initial(self) -> Policy:
+        return Policy(version=0, method={"seen": {1}})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (
+            Remembers,
+            ["sleep: a new instance of the method in another process made another policy from the same"],
+        ),
+        (JoinsASet, ["agent: a new instance of the method in another process gave the actor another prompt"]),
+        (
+            Draws,
+            [
+                "agent: two calls returned different ActorSpecs for the same policy and task",
+                "agent: changed the policy that was passed to it",
+            ],
+        ),
+        (Stumbles, ["sleep raised IndexError: list index out of range (test_check_method.py, line "]),
+        (Ends, ["it ended its process"]),
+        (KeepsASet, ["policy version 0 cannot be stored: it would not read back unchanged"]),
+    ],
+)
+def test_each_broken_promise_is_a_line(kind: type[Method], found: list[str]) -> None:
+    lines = check_method(f"{__name__}:{kind.__name__}", f"env={CORRIDOR}")
+    for line, begin in zip(lines, found, strict=True):
+        assert begin in line
+
+
+class Collapses(Corridor):
+    def reset(self, task: Task) -> Opening:
+        raise RuntimeError("the corridor caved in")
+
+
+def test_a_fault_of_the_environment_is_not_attributed_to_the_method() -> None:
+    with pytest.raises(WorkerError, match=r"ended by environment_error: .*the corridor caved in"):
+        check_method(f"{__name__}:Stumbles", f"env={Collapses.name}")
