@@ -32,8 +32,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 PACKAGES = ("serving", "envs", "models", "speedrunner")
 
-EXCEPTIONS: set[tuple[str, str]] = {
-}
+EXCEPTIONS: set[tuple[str, str]] = set()
 """Modules with a room that they import although it is not below. This set may only shrink."""
 
 PUBLIC = ("envs", "serving", "speedrunner.results", "speedrunner.methods")
