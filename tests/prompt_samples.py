@@ -32,9 +32,7 @@ from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.methods.speedrunner.own_notes import OwnNotes
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
-from speedrunner.methods.training_costs import TrainingCost
 from speedrunner.methods.voyager.programs import Program
 from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
 from speedrunner.runs.direct import LocalModel
@@ -235,13 +233,10 @@ class Samples:
         """What SpeedRunner's inducer reads; `carried`: in a run with the history of an earlier run."""
         history = self.carried if carried else self.history
         method, draft = SpeedRunner(**options), Draft(self.library(skills), sleep, [])
-        costs = _costs(draft.library) if method.cost_aware else []
-        own = OwnNotes("Doors open with the key of their colour; not checked for boxes." * method.notes)
         tools, calls = self._tools(sleep), method.inducer_calls
-        messages = method._messages(draft.library, history, tools, calls, costs, own)
+        messages = method._messages(draft.library, history, tools, calls)
         offered = [Interpreter.execute_code.__get__(draft)] if method.interpreter == "on" else []
         offered += draft.tools(all_public=method.visibility == "all_public")
-        offered += [own.write_notes] if method.notes else []
         return Prompt(Toolbox(offered, finish).specs, plain_messages(messages))
 
     def asked(self, method: ASI | OPO, policy: Policy) -> Prompt:
@@ -334,23 +329,6 @@ class Samples:
         )
 
 
-def _costs(library: Library) -> list[TrainingCost]:
-    """Fake costs of the public skills."""
-    count = len(library.public)
-    return [
-        TrainingCost(
-            skill=each.name,
-            schema_tokens=120 + number,
-            cached_tokens=None if number == 2 else 118,
-            calls=3 * number,
-            saved_per_call=2.5 if number else None,
-            break_even="train/0007" if number == 1 else None,
-            invalidated_tokens=120 * (count - number),
-        )
-        for number, each in enumerate(library.public)
-    ]
-
-
 def _sleep() -> SleepRecord:
     """A sleep of an inducer that was cut off by its context."""
     return SleepRecord(
@@ -385,9 +363,6 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
         "inducer_no_interpreter_300_skills": made.inducing(300, interpreter="off"),
         "inducer_no_interpreter_after_overflow": made.inducing(12, sleep=2, interpreter="off"),
         "inducer_asi_style": made.inducing(12, prompt="asi_style"),
-        "inducer_cost_aware": made.inducing(12, cost_aware=True),
-        "inducer_cost_aware_300_skills": made.inducing(300, cost_aware=True),
-        "inducer_notes": made.inducing(12, notes=True),
         "inducer_carried_history": made.inducing(12, carried=True),
         "inducer_no_interpreter_carried_history": made.inducing(12, carried=True, interpreter="off"),
         "inducer_detail": made.inducing(12, sees="detail"),

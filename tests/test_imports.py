@@ -225,7 +225,6 @@ CONTRACT = {
     "prompt_parts",
     "at_once",
     "method_registry",
-    "training_costs",
 }
 """Modules of `speedrunner.methods` that make up its public place, or check and list methods."""
 

@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 WEIGHTS = HERE / "weights"
 FACTS, TEXT = "facts.json", "README.md"
 
-NOT_SHOWN = ("method/asi_style", "method/own_notes")
+NOT_SHOWN = ("method/asi_style",)
 """Prompts that belong to method options the model was not trained with."""
 
 

@@ -12,7 +12,6 @@ import msgspec
 
 from envs import Opening, TextEnv
 from serving.tokens.tools import ToolCall, ToolSpec
-from serving.tokens.transcript import common_prefix
 from serving.usage import Usage
 from speedrunner.agents.loop import ToolReply, plain_messages
 from speedrunner.agents.reading import merge_repeats, result_text, write_call
@@ -165,22 +164,6 @@ class Actor:
         """
         messages, tools = self._any_messages(spec), spec.list_tools(self.env)
         return self.model(spec.role).shared_prefix(spec.role, messages, tools)
-
-    def locate_tools(self, spec: ActorSpec) -> tuple[int, dict[str, int]]:
-        """Return the tokens of the prefix that every episode of `spec` starts with, and of its part before
-        each tool, by name. A tool's place is exact up to the few tokens that all tools start with.
-
-        The number is 0 and the mapping empty on the chat and responses APIs.
-        """
-        messages, tools = self._any_messages(spec), spec.list_tools(self.env)
-        prefix = partial(self.model(spec.role).shared_prefix, spec.role, messages)
-        whole = prefix(tools)
-        if not whole:
-            return 0, {}
-        return len(whole), {
-            tool.name: len(common_prefix(whole, prefix([other for other in tools if other is not tool])))
-            for tool in tools
-        }
 
     async def warm(self, spec: ActorSpec, labels: Labels) -> list[tuple[int, Usage]]:
         """Send the shared prefix alone, before the episodes start. See `serving.model.Model.warm`."""

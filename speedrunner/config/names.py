@@ -86,7 +86,7 @@ def name_class(group: str, chosen: ClassConfig, seed: int = 0) -> str:
     """Return the name of an environment or a method with its options that differ from the group's file.
 
     An option that is on is named alone, one that is off after `no-`, any other with its value:
-    `speedrunner-cost_aware`, `speedrunner-no-interpreter`, `speedrunner-prompt_asi_style`.
+    `speedrunner-no-interpreter`, `speedrunner-prompt_asi_style`.
     """
     defaults = {key: seed if value == SEED else value for key, value in _file(group, chosen.name).items()}
     return chosen.name + "".join(

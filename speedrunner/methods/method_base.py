@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -22,7 +22,6 @@ from speedrunner.agents.loop import plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.methods.resumed_agent import ResumedAgent
-from speedrunner.methods.training_costs import TrainingCost
 from speedrunner.store.history import History, Sees
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory, Turn
@@ -64,12 +63,8 @@ class SleepTools:
         limits: limits of the actor's episodes.
         sandbox: how agent-written code is confined.
         attempt: plays a training task with an actor of this spec; its tokens count for the sleep. It never
-            returns an episode that ended by an infrastructure error. A method with `replays` may replay
-            training tasks in a fresh world; others may play only tasks in `fresh`. `None` for methods of
-            neither kind.
-        fresh: unused training tasks for this sleep; see `Method.fresh_tasks`.
-        training_costs: returns the costs of the library's public skills in training so far; takes seconds in
-            a long run.
+            returns an episode that ended by an infrastructure error. `None` for a method that does not
+            replay.
         journal: what another process did in this sleep, and what this one does.
         wall_s: maximum seconds of the sleep, in all processes, without the time that its agents are queued
             or have no engine; then they are stopped.
@@ -86,8 +81,6 @@ class SleepTools:
     limits: EpisodeLimits
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
-    fresh: tuple[Task, ...] = ()
-    training_costs: Callable[[], Sequence[TrainingCost]] = tuple
     journal: SleepJournal = field(default_factory=SleepJournal)
     wall_s: float = math.inf
     agents: list[AgentRecord] = field(default_factory=list)
@@ -207,11 +200,6 @@ class Method(abc.ABC):
     def sleep_calls(self) -> int | None:
         """Return the maximum requests of one sleep; `None` if unknown."""
         return None
-
-    @property
-    def fresh_tasks(self) -> int:
-        """Return the number of new training tasks that each sleep plays (`SleepTools.fresh`), each once."""
-        return 0
 
     def initial(self) -> Policy:
         """Return the policy before any rollout (version 0). By default it is empty."""

@@ -12,7 +12,7 @@ Definitions:
   sleep shares.
 - **Training spend** (`training_NAME` for each class of tokens and USD): the sum over all rollouts up to the
   checkpoint, of all roles (actor, curriculum, critic, programmer), with their shares of the sleeps' amounts
-  (inducer, optimizer, guard). It has no wasted attempts and no prefix warm-up, like the other costs here.
+  (inducer, optimizer). It has no wasted attempts and no prefix warm-up, like the other costs here.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
     text = (
         "The spend on training, induction included: tokens (uncached and cached prompt, output) and USD of"
         " all rollouts until the checkpoint (training_NAME), and USD per rollout since the previous one"
-        " (rollout_usd). All roles count (actor, curriculum, critic, programmer, optimizer, inducer, guard),"
+        " (rollout_usd). All roles count (actor, curriculum, critic, programmer, optimizer, inducer),"
         " a sleep in equal shares for the rollouts of its batch. Mean and standard deviation over seeds."
         f" {UNPRICED} Prices: {prices}."
     )

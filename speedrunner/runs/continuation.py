@@ -84,10 +84,8 @@ def _find_obstacle(run: RunData, setup: Setup) -> str | None:
     short = replace(setup, config=setup.config.with_run(rollouts=old.rollouts)).plan()
     if setup.plan()[: len(short)] == short:
         return None
-    for name, each in (("eval_every", old.eval_every), ("sleep_every", old.sleep_every)):
-        if old.rollouts % each:
-            return f"run.rollouts={old.rollouts} is not a multiple of run.{name}={each}"
-    return "its sleeps use the training tasks that follow those of its rollouts"
+    name = "eval_every" if old.rollouts % old.eval_every else "sleep_every"
+    return f"run.rollouts={old.rollouts} is not a multiple of run.{name}={getattr(old, name)}"
 
 
 def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:

@@ -19,7 +19,6 @@ from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, ignore_turn, play_episode
 from speedrunner.methods.method_base import Method, SleepTools, check_returned
 from speedrunner.methods.resumed_agent import ChangedSleep
-from speedrunner.methods.training_costs import training_costs
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.plan import (
     Due,
@@ -285,9 +284,8 @@ class Executor:
             async with self.pool.worker() as worker, self.slots or nullcontext():
                 return await play_episode(self.actor, episode, spec, worker, labels)
 
-        allowed = {*step.fresh} | (trained_tasks(run.episodes) if self.method.replays else set())
+        allowed = trained_tasks(run.episodes)
         episodes = SleepEpisodes(self.method, allowed, journal, start)
-        locating = self._spec(policy, history.batch(history.batches()[-1])[0].task)
         tools = SleepTools(
             sleep=step.number,
             env=self.actor.env,
@@ -296,13 +294,9 @@ class Executor:
             labels=labels,
             limits=self.actor.limits,
             sandbox=sandbox_limits(self.actor.config.sandbox),
-            attempt=episodes.play if allowed else None,
-            fresh=step.fresh,
+            attempt=episodes.play if self.method.replays else None,
             journal=journal,
             wall_s=self.actor.config.run.sleep_wall_s,
-            training_costs=lambda: training_costs(
-                run, self.actor.model("actor").count_tokens, *self.actor.locate_tools(locating)
-            ),
         )
         with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name, self._kind("sleep")):
             try:

@@ -36,14 +36,10 @@ class Wake(msgspec.Struct, frozen=True, tag="wake"):
 
 
 class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
-    """Turn policy `number - 1` into policy `number`, after `rollouts` new training rollouts.
-
-    `fresh` are training tasks reserved for this sleep; see `Method.fresh_tasks`.
-    """
+    """Turn policy `number - 1` into policy `number`, after `rollouts` new training rollouts."""
 
     number: int
     rollouts: int
-    fresh: tuple[Task, ...] = ()
 
     @property
     def tasks(self) -> dict[str, Task]:
@@ -90,9 +86,7 @@ def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
     return Evaluate(checkpoint, policy, keys)
 
 
-def plan_run(
-    split: Split, run: RunConfig, *, trains: bool, fresh: int = 0, ended: TrainingEnd | None = None
-) -> list[Step]:
+def plan_run(split: Split, run: RunConfig, *, trains: bool, ended: TrainingEnd | None = None) -> list[Step]:
     """List the steps of a run in order. Raises `InvalidPlan`.
 
     A sleep follows every `run.sleep_every` rollouts and the last one. The checkpoint at n rollouts evaluates
@@ -100,16 +94,9 @@ def plan_run(
     same checkpoints with its only policy.
 
     Args:
-        fresh: number of new training tasks for each sleep, taken after those of the rollouts.
         ended: where training ended early; the last checkpoint moves there.
     """
-    rollouts, sleeps = run.rollouts, run.sleeps
-    if trains and fresh * sleeps > len(split.train) - rollouts >= 0:
-        raise InvalidPlan(
-            f"the method takes {fresh} new training tasks in each of {sleeps} sleeps, in addition to"
-            f" run.rollouts={rollouts}, but the environment's split has only {len(split.train)}: lower"
-            " one of them"
-        )
+    rollouts = run.rollouts
     for name, wanted, there in (
         ("run.rollouts", rollouts if trains else 0, len(split.train)),
         ("run.test_episodes", run.test_episodes, len(split.test)),
@@ -140,9 +127,7 @@ def plan_run(
         steps += [evaluation(c, batch, test) for c in run.checkpoints if start <= c < until]
         if start < rollouts:
             tasks = {f"train/{number:04d}": split.train[number] for number in range(start, end)}
-            first = rollouts + batch * fresh
-            new = tuple(split.train[first : first + fresh])
-            steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks), new)]
+            steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks))]
     if ended is None:
         return steps
     last = [evaluation(ended.rollouts, ended.sleeps, test)] if run.checkpoints else []

@@ -65,10 +65,7 @@ class Setup:
 
     def plan(self, ended: TrainingEnd | None = None) -> list[Step]:
         """Return the steps of the run; training may have ended early. Raises `InvalidPlan`."""
-        method = self.method
-        return plan_run(
-            self.split, self.config.run, trains=method.trains, fresh=method.fresh_tasks, ended=ended
-        )
+        return plan_run(self.split, self.config.run, trains=self.method.trains, ended=ended)
 
     def workers(self, size: int, log: Path | None = None) -> WorkerPool:
         """Create workers of the environment; their error streams go to `log`, if given."""

@@ -21,7 +21,7 @@ class SleepEpisodes:
     """The episodes of one sleep, for `SleepTools.attempt`.
 
     Attributes:
-        allowed: tasks that may be played: any number of times if the method replays, else once.
+        allowed: training tasks so far, which may be played any number of times.
         journal: has the episodes that another process played; they are not played again.
         start: plays the sleep's episode of this number, from 0.
         played: all of them, faulty ones included.
@@ -48,8 +48,6 @@ class SleepEpisodes:
                 f"{class_name(self.method)}: sleep asked for {task}, which it may not play; choose another"
                 " task"
             )
-        if not self.method.replays:
-            self.allowed.remove(task)
         number = next(self._numbers)
         if (played := self.journal.episode(number)) is not None:
             self.played.append(played)

@@ -43,7 +43,7 @@ def check_experiment(runs: Path, *given: str, server: str = "serving.url=null") 
     return done.stdout
 
 
-@pytest.mark.parametrize(("name", "seed"), [("guard", 3), ("cost-aware", 0), ("notes", 0)])
+@pytest.mark.parametrize(("name", "seed"), [("interpreter", 0)])
 def test_an_experiment_plays_all_its_runs_of_a_seed(
     name: str, seed: int, runs: Path, vllm_endpoint: Endpoint
 ) -> None:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import math
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from statistics import mean, variance
 from typing import Annotated, Literal
 
 import msgspec
 
-from serving.together import run_together
 from speedrunner.agents.reading import summary_lines
 from speedrunner.config.schema import AtLeastOne
 from speedrunner.library.text import source_text
@@ -32,10 +28,8 @@ from speedrunner.methods import (
     Tool,
     Toolbox,
     ToolSpec,
-    Trajectory,
     describe_episodes,
     headline,
-    newest_batch,
     render,
     skill_example,
     skill_rules,
@@ -43,10 +37,7 @@ from speedrunner.methods import (
 )
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.methods.speedrunner.own_notes import CHARS as NOTES_CHARS
-from speedrunner.methods.speedrunner.own_notes import OwnNotes
 from speedrunner.methods.speedrunner.shown_episodes import ShownEpisodes, select_episodes
-from speedrunner.methods.training_costs import TrainingCost
 
 READING_SHARE = 0.5
 """Share of the model's context for trajectories if there is no code interpreter."""
@@ -54,23 +45,9 @@ READING_SHARE = 0.5
 SLEEPS_SHOWN = 5
 """Number of latest sleeps that the prompt summarizes."""
 
-COSTS_SHOWN = 40
-"""Maximum number of skills in the table of costs, those with the longest schemas."""
-
 SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
 """Maximum tokens of a library's source, and maximum share of the context, to be included in the prompt; a
 larger library is only listed."""
-
-
-def _scores(episodes: Sequence[Trajectory]) -> list[float]:
-    return [each.outcome.score for each in episodes if each.outcome is not None]
-
-
-def standard_error(*samples: Sequence[float]) -> float:
-    """Return the standard error of the difference between means; infinite for a single score."""
-    if min(map(len, samples)) < 2:
-        return math.inf
-    return math.sqrt(sum(variance(each) / len(each) for each in samples))
 
 
 def finish(summary: str) -> str:
@@ -83,13 +60,6 @@ def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> li
     draft = Draft(Library(primitives), 1, [])
     offered: list[Tool] = [Interpreter.execute_code.__get__(draft)] if interpreter else []
     return Toolbox([*offered, *draft.tools(all_public=False)], finish).specs
-
-
-def dearest(costs: Sequence[TrainingCost]) -> list[TrainingCost]:
-    """Return the skills with the longest schemas, at most `COSTS_SHOWN`, in their given order."""
-    ranked = sorted(costs, key=lambda each: each.schema_tokens, reverse=True)
-    shown = {each.skill for each in ranked[:COSTS_SHOWN]}
-    return [each for each in costs if each.skill in shown]
 
 
 @dataclass(kw_only=True)
@@ -105,12 +75,6 @@ class SpeedRunner(Method):
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
         sees: what the inducer sees of an outcome.
-        notes: whether the inducer keeps notes for its later sleeps. Not in the paper.
-        cost_aware: whether the inducer sees what each public skill costs and saves in training. Not in the
-            paper.
-        guard: `heldback` plays new training tasks with the edited library before it is adopted; see
-            `_find_regression`. Not in the paper.
-        guard_episodes: number of these tasks in each sleep; they come after those of the run's rollouts.
     """
 
     inducer_calls: AtLeastOne = 100
@@ -121,21 +85,11 @@ class SpeedRunner(Method):
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
     sees: Sees = "score"
-    notes: bool = False
-    cost_aware: bool = False
-    guard: Literal["off", "heldback"] = "off"
-    guard_episodes: Annotated[int, msgspec.Meta(ge=2)] = 5
 
     @property
-    def fresh_tasks(self) -> int:
-        """Return the number of tasks that the guard plays."""
-        return self.guard_episodes if self.guard == "heldback" else 0
-
-    @property
-    def sleep_calls(self) -> int | None:
-        """Return the inducer's requests; `None` with a guard, since the requests of its episodes
-        are unknown."""
-        return self.inducer_calls if self.guard == "off" else None
+    def sleep_calls(self) -> int:
+        """Return the inducer's requests."""
+        return self.inducer_calls
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """Return the policy's library as the actor's specification."""
@@ -150,10 +104,7 @@ class SpeedRunner(Method):
         """
         policy = self._apply_visibility(policy, tools.env)
         draft = Draft(tools.library(policy), tools.sleep, tools.edits)
-        notes = OwnNotes.of(policy)
         offered: list[Tool] = [*draft.tools(all_public=self.visibility == "all_public")]
-        if self.notes:
-            offered.append(notes.write_notes)
         calls = tools.calls("inducer", self.inducer_calls)
         async with AsyncExitStack() as stack:
             if self.interpreter == "on":
@@ -166,45 +117,16 @@ class SpeedRunner(Method):
                     wall_s=self.code_wall_s,
                 )
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
-            costs = await asyncio.to_thread(tools.training_costs) if self.cost_aware else []
-            messages = self._messages(draft.library, history, tools, calls, costs, notes)
+            messages = self._messages(draft.library, history, tools, calls)
             toolbox = Toolbox(offered, finish, sessions=["execute_code"])
             termination = await tools.run_agent("inducer", messages, toolbox, calls)
         if termination is not Termination.SUBMITTED and self.on_limit == "discard":
             tools.error = tools.error or f"the inducer used up its {calls} calls"
             tools.take_back(tools.error)
             return policy
-        policy = notes.stored_in(policy)
-        edited = draft.library.policy(policy)
-        if edited != policy and (why := await self._find_regression(edited, history, tools)) is not None:
-            tools.fell_short(why)
-            tools.take_back(why)
-            return policy
         if tools.error is not None:
             tools.error += "; the edits accepted before that are kept"
-        return edited
-
-    async def _find_regression(self, edited: Policy, history: History, tools: SleepTools) -> str | None:
-        """Return why the guard rejects an edited library; `None` if it does not.
-
-        It compares the mean score on the new tasks with that of the last batch, which was played with the
-        previous library. It rejects the edited library if its mean is lower by more than a standard error of
-        the difference.
-        """
-        old = _scores(newest_batch(history))
-        if tools.attempt is None or not old:
-            return None
-        attempt = tools.attempt
-        played = await run_together(
-            lambda task: attempt(task, self.agent(edited, task, tools.env)), tools.fresh, len(tools.fresh)
-        )
-        new = _scores(played)
-        if mean(new) + standard_error(new, old) >= mean(old):
-            return None
-        return (
-            f"the edited library was not adopted: it scored {mean(new):.3f} on {len(new)} new tasks, the"
-            f" previous library {mean(old):.3f} on the {len(old)} tasks of the last batch"
-        )
+        return draft.library.policy(policy)
 
     def _messages(
         self,
@@ -212,8 +134,6 @@ class SpeedRunner(Method):
         history: History,
         tools: SleepTools,
         calls: int,
-        costs: Sequence[TrainingCost] = (),
-        notes: OwnNotes | None = None,
     ) -> list[Message]:
         batch = history.batch(history.batches()[-1])
         split, interpreter = self.visibility == "split", self.interpreter == "on"
@@ -262,12 +182,7 @@ class SpeedRunner(Method):
             calls=calls,
             context=tools.model.model_config.context,
             discards=self.on_limit == "discard",
-            costs=dearest(costs),
-            cheaper=max(len(costs) - COSTS_SHOWN, 0),
         )
-        if self.notes and notes is not None:
-            own = render(__package__, "own_notes", notes=notes.text, chars=f"{NOTES_CHARS:,}")
-            user = f"{own}\n\n{user}"
         return [Message("system", system), Message("user", user)]
 
     def _apply_visibility(self, policy: Policy, env: TextEnv) -> Policy:

@@ -339,7 +339,7 @@ class TestThePaper_sExperiments:
         assert set(group_choices("experiment")) == {
             *("main", "models", "open-models", "ablations", "interpreter", "zombies"),
             *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
-            *("sensitivity", "guard", "cost-aware", "notes"),
+            *("sensitivity",),
             *("attribution", "shapley", "transfer"),
         }
 
@@ -347,9 +347,6 @@ class TestThePaper_sExperiments:
         ("name", "count", "seeds"),
         [
             ("sensitivity", 75, {0, 1, 2}),
-            ("guard", 12, {3, 4, 5}),
-            ("cost-aware", 12, {0, 1, 2}),
-            ("notes", 12, {0, 1, 2}),
         ],
     )
     def test_those_that_are_not_in_the_paper_have_three_seeds(

@@ -123,8 +123,6 @@ async def test_an_unfinished_run_is_extended_as_well(corridor: Runs) -> None:
     [
         (("run.eval_every=3",), "run.rollouts=2 is not a multiple of run.eval_every=3"),
         (("run.sleep_every=4",), "run.rollouts=2 is not a multiple of run.sleep_every=4"),
-        (("method.guard=heldback", "method.guard_episodes=2"),
-         "its sleeps use the training tasks that follow those of its rollouts"),
     ],
 )  # fmt: skip
 def test_a_run_whose_longer_plan_is_another_is_refused(

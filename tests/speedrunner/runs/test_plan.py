@@ -164,29 +164,13 @@ def test_a_longer_plan_begins_with_the_whole_shorter_one(rollouts: int, longer: 
     assert len(long) > len(short)
 
 
-@pytest.mark.parametrize(("rollouts", "fresh"), [(45, 0), (40, 0), (50, 1)])
-def test_a_longer_plan_is_another_one(rollouts: int, fresh: int) -> None:
-    """Of a partial last batch, of a last checkpoint between two others, and of tasks that sleeps reserve."""
+@pytest.mark.parametrize("rollouts", [45, 40])
+def test_a_longer_plan_is_another_one(rollouts: int) -> None:
+    """A partial last batch, and a last checkpoint between two others."""
     short, long = (
-        plan_run(SPLIT, RunConfig("runs/one", rollouts=each), trains=True, fresh=fresh)
-        for each in (rollouts, 100)
+        plan_run(SPLIT, RunConfig("runs/one", rollouts=each), trains=True) for each in (rollouts, 100)
     )
     assert long[: len(short)] != short
-
-
-class TestNewTasksForSleeps:
-    def test_come_after_those_of_the_rollouts_each_once(self) -> None:
-        steps = plan_run(SPLIT, RunConfig("runs/one", rollouts=150), trains=True, fresh=3)
-        fresh = [task for step in steps if isinstance(step, Sleep) for task in step.fresh]
-        assert fresh == SPLIT.train[150:195]
-
-    def test_have_to_be_there(self) -> None:
-        with pytest.raises(InvalidPlan) as error:
-            plan_run(SPLIT, RunConfig("runs/one"), trains=True, fresh=5)
-        assert str(error.value) == (
-            "the method takes 5 new training tasks in each of 20 sleeps, in addition to run.rollouts=200, but"
-            " the environment's split has only 200: lower one of them"
-        )
 
 
 @pytest.mark.parametrize(("train", "test"), [([1, 2, 1], [3]), ([1, 2], [2]), ([1], [3, 3])])
