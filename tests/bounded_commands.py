@@ -80,7 +80,7 @@ def _load() -> None:
         load(command)
     import speedrunner.cli.error_messages
     import speedrunner.pages.inline
-    import speedrunner.results.read_runs  # noqa: F401
+    import speedrunner.results.run_result  # noqa: F401
     from speedrunner.config.compose import compose
 
     for name in IMPORTED:

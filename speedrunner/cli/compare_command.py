@@ -14,14 +14,15 @@ from speedrunner.cli.command import AsJson, PriceList
 from speedrunner.cli.output import SafeConsole, say, say_broken_records, say_json, terminal_width
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.results import comparison
-from speedrunner.results.checkpoints import add_costs, frame_sleeps
-from speedrunner.results.comparison import Comparison
+from speedrunner.results import pairing
 from speedrunner.results.cost_text import limit_text, price_text
-from speedrunner.results.evaluated_run import frame_run
+from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
+from speedrunner.results.means import add_costs
+from speedrunner.results.pairing import Comparison
 from speedrunner.results.pricing import GPU_HOURS, price_book
+from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import load
@@ -70,7 +71,7 @@ def compare(
     costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
     framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
     if as_json:
-        say_json(comparison.compare(framed))
+        say_json(pairing.compare(framed))
         say_broken_records(loaded)
         return
     plotted = {
@@ -87,7 +88,7 @@ def compare(
         (only,) = plotted.values()
         say(*filter(None, [limit_text(only.rows).strip()]), *caveats(loaded[0].processes))
         return
-    found = comparison.compare(framed)
+    found = pairing.compare(framed)
     names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}
     about = (
         f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"

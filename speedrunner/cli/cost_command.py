@@ -11,10 +11,10 @@ import typer
 from speedrunner.cli.command import AsJson
 from speedrunner.cli.output import say, say_broken_records, say_json, terminal_width
 from speedrunner.results import cost_text
-from speedrunner.results.checkpoints import frame_checkpoints
+from speedrunner.results.engine_time import stored_reconciliations
 from speedrunner.results.ledger import RunCosts, run_costs
+from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
-from speedrunner.results.stored_reconciliation import stored_reconciliations
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import RunData, load

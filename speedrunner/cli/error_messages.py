@@ -14,7 +14,7 @@ from speedrunner.config.optional import NotInstalled
 from speedrunner.config.slurm import SlurmRefused
 from speedrunner.methods.method_registry import InvalidMethodOption
 from speedrunner.pages.loopback import PortInUse
-from speedrunner.results.comparison import CannotCompare
+from speedrunner.results.pairing import CannotCompare
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.shutdown import TimeTooShort

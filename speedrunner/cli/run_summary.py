@@ -10,9 +10,9 @@ from pathlib import Path
 from serving.reconciliation import Reconciliation
 from speedrunner.cli.output import SafeConsole, say, terminal_width
 from speedrunner.config.schema import Config
-from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.cost_text import checkpoint_lines, limit_lines, notes, reconciliation_line
 from speedrunner.results.ledger import run_costs
+from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
 from speedrunner.results.writing import list_rows
 from speedrunner.runs.setup import Setup

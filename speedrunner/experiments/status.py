@@ -10,7 +10,9 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.results.checkpoints import list_test_points
+from speedrunner.results.frames import frame_episodes
+from speedrunner.results.means import average_tests
+from speedrunner.results.writing import list_rows
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, unfinished_steps
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
@@ -114,7 +116,7 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
     run = load(path, skip_broken=True)
     rows = run.rows  # after a kill one may be missing; `run.episodes` would index all episodes
-    points = list_test_points(rows)
+    points = list_rows(average_tests(frame_episodes(rows)))
     owner = owner_of(path / "lock")
     ledger = path / "requests.jsonl"
     found = RunStatus(
@@ -123,8 +125,8 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         owner=owner,
         episodes=len(rows),
         faults=sum(row.termination.is_fault for row in rows),
-        checkpoint=points[-1].checkpoint if points else None,
-        score=points[-1].score if points else None,
+        checkpoint=points[-1]["checkpoint"] if points else None,
+        score=points[-1]["score"] if points else None,
         caveats=caveats(run.processes),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )

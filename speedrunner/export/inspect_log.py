@@ -13,7 +13,8 @@ from speedrunner.config.names import condition_name
 from speedrunner.config.optional import optional
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode, run_names, timestamp
-from speedrunner.results.checkpoints import average_tests, frame_episodes
+from speedrunner.results.frames import frame_episodes
+from speedrunner.results.means import average_tests
 from speedrunner.results.writing import list_rows
 from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats

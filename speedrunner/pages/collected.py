@@ -22,12 +22,10 @@ from speedrunner.results.attribution import (
 from speedrunner.results.claim_tables import claim_tables, count_verdicts
 from speedrunner.results.claims import Judged, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
-from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published
+from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
 from speedrunner.results.paper_claims import CLAIMS
-from speedrunner.results.paper_tables import paper_tables
 from speedrunner.results.pricing import GPU_HOURS, price_list
-from speedrunner.results.read_runs import read_results
-from speedrunner.results.run_result import RunResult
+from speedrunner.results.run_result import RunResult, read_results
 from speedrunner.results.tables import make_tables
 from speedrunner.results.transfer import Transfer, find_transfers, transfer_table
 from speedrunner.results.writing import Table

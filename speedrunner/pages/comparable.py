@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from speedrunner.results.comparison import CannotCompare
-from speedrunner.results.conditions import RunGroup, Side, group_runs
-from speedrunner.results.evaluated_run import EvaluatedRun, frame_run
+from speedrunner.results.conditions import Condition, group_runs
+from speedrunner.results.pairing import CannotCompare
+from speedrunner.results.run_result import RunResult, frame_run
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import load
 
@@ -26,7 +26,7 @@ class Comparable:
     """
 
     def __init__(self, found: Mapping[str, Path], address: Addressed) -> None:
-        self.runs: dict[str, EvaluatedRun] = {}
+        self.runs: dict[str, RunResult] = {}
         self.problems: list[str] = []
         for slug, path in found.items():
             try:
@@ -34,21 +34,21 @@ class Comparable:
             except DAMAGED as error:
                 self.problems.append(damage(path, error))
         groups, self.notes = group_runs([*self.runs.values()])
-        self.conditions: dict[str, Side] = {}
+        self.conditions: dict[str, Condition] = {}
         for group in groups:
             slug = CONDITION + address(("-".join(group.names),))
             if slug in self.conditions:
                 slug = CONDITION + address(group.names)
             self.conditions[slug] = group
 
-    def find(self, name: str) -> tuple[Side, int | None]:
+    def find(self, name: str) -> tuple[Condition, int | None]:
         """Return the side that `RUN`, `RUN@CHECKPOINT`, `CONDITION` or `CONDITION@CHECKPOINT` names, with
         its checkpoint. Raises `CannotCompare`.
         """
         slug, _, point = name.partition("@")
         if slug in self.runs:
             run = self.runs[slug]
-            side = RunGroup(run.condition_name, {run.seed: run}, slug)
+            side = Condition(run.condition_name, {run.seed: run}, slug)
         elif slug in self.conditions:
             side = self.conditions[slug]
         else:

@@ -9,17 +9,23 @@ from speedrunner.pages.comparable import Comparable
 from speedrunner.pages.curves import SERIES, Point, Series, plot_curves
 from speedrunner.pages.pages import Context
 from speedrunner.pages.tiles import Form, Tile
-from speedrunner.results.comparison import CannotCompare, list_changes, list_world_differences
-from speedrunner.results.conditions import REACT, Side, Spread
-from speedrunner.results.evaluated_run import EvaluatedRun
+from speedrunner.results.conditions import REACT, Condition
 from speedrunner.results.inference import Estimate
-from speedrunner.results.paired import (
-    METRICS,
+from speedrunner.results.means import Spread
+from speedrunner.results.measures import MEASURES
+from speedrunner.results.pairing import (
+    CannotCompare,
     Points,
     estimate_difference,
+    list_changes,
     list_task_differences,
+    list_world_differences,
     pair_runs,
 )
+from speedrunner.results.run_result import RunResult
+
+METRICS = {each.title: each.name for each in MEASURES if each.name not in ("repeated_calls", "usd")}
+"""Measures by title. The pages read no ledger, so USD are unknown."""
 
 LINKS = 100
 """Maximum number of comparisons that the list of conditions links to, so that static pages are bounded."""
@@ -44,7 +50,7 @@ def conditions_page(found: Comparable, *, by_run: bool = False) -> Context:
     Args:
         by_run: whether each run has its own curve, in the color of its condition.
     """
-    places: dict[str, list[tuple[str, Side]]] = {}
+    places: dict[str, list[tuple[str, Condition]]] = {}
     for slug, side in found.conditions.items():
         places.setdefault(side.condition_name.env, []).append((slug, side))
     room = LINKS
@@ -135,7 +141,7 @@ def comparison_page(found: Comparable, first: str, second: str) -> Context:
     }
 
 
-def _choose_points(one: Side, own: int | None, other: Side, their: int | None) -> Points:
+def _choose_points(one: Condition, own: int | None, other: Condition, their: int | None) -> Points:
     """Return the given checkpoints; for missing ones the last that both sides have finished."""
     common = [point for point in one.points if point in other.points]
     chosen = [point for point in (own, their) if point is not None] or common[-1:]
@@ -148,11 +154,11 @@ def _choose_points(one: Side, own: int | None, other: Side, their: int | None) -
     return points
 
 
-def _title(side: Side, point: int, points: Points) -> str:
+def _title(side: Condition, point: int, points: Points) -> str:
     return f"{side.title} after {point} rollouts" if points[0] != points[1] else side.title
 
 
-def _metric_row(one: Side, other: Side, points: Points, metric: str) -> Context:
+def _metric_row(one: Condition, other: Condition, points: Points, metric: str) -> Context:
     column = METRICS[metric]
     found = one.estimate(points[0], column), other.estimate(points[1], column)
     difference = estimate_difference(one, other, points, column)
@@ -165,7 +171,7 @@ def _metric_row(one: Side, other: Side, points: Points, metric: str) -> Context:
     }
 
 
-def _score_rows(one: Side, other: Side) -> list[Context]:
+def _score_rows(one: Condition, other: Condition) -> list[Context]:
     """Return the paired difference of scores at each common checkpoint."""
     common = [point for point in one.points if point in other.points]
     return [
@@ -213,15 +219,15 @@ def _tile(rows: Sequence[Context], metric: str) -> Tile:
     return Tile(metric, f"{one['mean'] if one else '–'} → {other['mean'] if other else '–'}", change)
 
 
-def _interval_curve(side: Side, column: str) -> Series:
+def _interval_curve(side: Condition, column: str) -> Series:
     return _curve(side, {point: side.estimate(point, column) for point in side.points})
 
 
-def _curve(side: Side, found: Mapping[int, Spread | Estimate | None]) -> Series:
+def _curve(side: Condition, found: Mapping[int, Spread | Estimate | None]) -> Series:
     return Series(side.title, [Point(x, each.mean, each.ends) for x, each in found.items() if each])
 
 
-def _list_curves(side: Side, column: str, by_run: bool) -> list[Series]:
+def _list_curves(side: Condition, column: str, by_run: bool) -> list[Series]:
     if not by_run:
         return [_curve(side, side.spread(column))]
     return [
@@ -237,7 +243,7 @@ def _show_spread(found: Spread | None, digits: int) -> str:
     return f"{found.mean:,.{digits}f}{deviation}"
 
 
-def _config_lines(one: EvaluatedRun, other: EvaluatedRun) -> list[str]:
+def _config_lines(one: RunResult, other: RunResult) -> list[str]:
     """Return the differences of two runs' configurations, models and code."""
     lines = [line for line in differences(one.config, other.config) if not line.startswith("run.start_from")]
     return lines + list_changes(one, other)

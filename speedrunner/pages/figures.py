@@ -22,21 +22,23 @@ from speedrunner.pages.panels import (
     bars_of,
     line_of,
 )
-from speedrunner.results.cache_effects import cache_effects
 from speedrunner.results.conditions import (
     ABLATIONS,
     FAMILIES,
     OFF,
     OURS,
+    PLACES,
     REACT,
     ZOMBIES,
     Condition,
-    Spread,
     after_third,
+    frontier,
+    places,
     returned_to_third,
 )
+from speedrunner.results.means import Spread
 from speedrunner.results.paper import played_models
-from speedrunner.results.series import PLACES, frontier, places
+from speedrunner.results.tables import cache_effects
 
 MOST_PLACES, MOST_METHODS = 12, 24
 """Maximum environments of a figure, and methods in addition to the main ones. The tables have all."""

@@ -11,7 +11,9 @@ from typing import Any
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.pages.plots import draw_spark
-from speedrunner.results.checkpoints import list_test_points
+from speedrunner.results.frames import frame_episodes
+from speedrunner.results.means import average_tests
+from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData, load
@@ -104,6 +106,11 @@ def _status(run: RunData, owner: str | None) -> Context:
     return {"kind": "warn", "text": "stopped", "note": "unfinished, no process"}
 
 
+def _series(points: Sequence[Mapping[str, Any]], column: str) -> list[tuple[int, float]]:
+    """Return the known values of a column by checkpoint."""
+    return [(each["checkpoint"], each[column]) for each in points if each[column] is not None]
+
+
 def runs_page(found: Mapping[str, Path]) -> Context:
     """Return the list of runs, by their names in addresses. A run that cannot be read shows its error."""
     shown: list[Context] = []
@@ -111,7 +118,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
     for slug, path in found.items():
         try:
             run = load(path, skip_broken=True)
-            points = list_test_points(run.rows)
+            points = list_rows(average_tests(frame_episodes(run.rows)))
             shown.append(
                 {
                     "slug": slug,
@@ -119,8 +126,8 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                     "path": os.path.relpath(path.resolve(), top),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
-                    "scores": [(each.checkpoint, each.score) for each in points if each.score is not None],
-                    "outputs": [(each.checkpoint, each.output) for each in points if each.output is not None],
+                    "scores": _series(points, "score"),
+                    "outputs": _series(points, "output"),
                     "problem": "",
                 }
             )

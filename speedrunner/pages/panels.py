@@ -7,10 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.results.conditions import Condition, Spread
+from speedrunner.results.conditions import Condition, Curve, curve, methods
 from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
+from speedrunner.results.means import Spread
 from speedrunner.results.paper import sweep_command
-from speedrunner.results.series import Curve, curve, methods
 
 SCORE, OUTPUT, USD, SPEND = "score", "output", "cost_usd", "training_usd"
 LABELS = {

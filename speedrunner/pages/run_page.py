@@ -12,16 +12,11 @@ from speedrunner.pages.curves import SMALL, Point, Series, plot_curves
 from speedrunner.pages.number_texts import dollars
 from speedrunner.pages.pages import Context, heading
 from speedrunner.pages.tiles import Form, Tile, make_tile
-from speedrunner.results.checkpoints import (
-    LIMITS,
-    add_costs,
-    average_tests,
-    estimate_test,
-    frame_episodes,
-    frame_sleeps,
-)
-from speedrunner.results.inference import CONFIDENCE
+from speedrunner.results.frames import frame_episodes, frame_sleeps
+from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
 from speedrunner.results.ledger import run_costs
+from speedrunner.results.means import add_costs, average_tests
+from speedrunner.results.measures import LIMITS
 from speedrunner.results.pricing import price_book
 from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
@@ -79,8 +74,10 @@ def read_numbers(run: RunData) -> RunNumbers:
         prompt = (each["cached"] or 0) + (each["uncached"] or 0)
         each["cached_share"] = each["cached"] / prompt if prompt else None
     ends: dict[str, list[tuple[float, float] | None]] = {}
+    scored = episodes[(episodes["phase"] == "test") & episodes["score"].notna()]
     for name in DRAWN:
-        found = (estimate_test(episodes, int(point), name) for point in frame.index)
+        values = (scored[scored["checkpoint"] == point][name].dropna() for point in frame.index)
+        found = (bootstrap_mean(own.tolist()) for own in values)
         ends[name] = [None if each is None else each.ends for each in found]
     return RunNumbers(points, ends, list_rows(sleeps), prices, problem)
 

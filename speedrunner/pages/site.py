@@ -24,7 +24,7 @@ from speedrunner.pages.run_values import RunValues
 from speedrunner.pages.skills_page import skills_page
 from speedrunner.pages.sleep_page import find_sleep, sleep_page
 from speedrunner.pages.turns import highlight, show_calls
-from speedrunner.results.comparison import CannotCompare
+from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of

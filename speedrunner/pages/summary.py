@@ -9,7 +9,8 @@ import msgspec
 
 from speedrunner.pages.panels import OUTPUT, SCORE, USD
 from speedrunner.pages.tiles import Form, Tile, make_tile, show_value
-from speedrunner.results.conditions import Condition, Spread
+from speedrunner.results.conditions import Condition
+from speedrunner.results.means import Spread
 
 HEADLINES: tuple[tuple[str, str, Form], ...] = (
     ("Score", SCORE, "score"),

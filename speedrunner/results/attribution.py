@@ -21,11 +21,13 @@ from serving.plain_records import flat
 from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config, changes_results, to_mapping
 from speedrunner.results.coalitions import Coalition, Share, shapley_values
-from speedrunner.results.comparison import METRICS
 from speedrunner.results.conditions import KEYS
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, Estimate, bootstrap_mean
+from speedrunner.results.measures import MEASURES
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Table, table_of
+
+METRICS = tuple(each.name for each in MEASURES if each.is_compared)
 
 ALL = "all"
 """The row of the whole library compared with the empty one."""

@@ -31,10 +31,10 @@ import numpy
 import pandas
 from numpy.typing import ArrayLike, NDArray
 
-from speedrunner.results.checkpoints import SPENT
 from speedrunner.results.conditions import KEYS, REACT, Condition
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES, as_samples, resample_seeds
-from speedrunner.results.seed_tests import compare_last
+from speedrunner.results.measures import SPENT
+from speedrunner.results.pairing import compare_last
 from speedrunner.results.writing import Table, table_of
 
 UNPRICED = (

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 import msgspec
-import numpy
 import pandas
 
 from serving.plain_records import flat
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
-from speedrunner.results.evaluated_run import EvaluatedRun
 from speedrunner.results.inference import Estimate, bootstrap_seeds
+from speedrunner.results.means import Spread, average, spread
 from speedrunner.results.run_result import RunResult
 
 NAMED = (
@@ -58,25 +57,9 @@ DAGGER = (
 KEYS = ("env", "method", "model")
 
 
-class Spread(msgspec.Struct, frozen=True):
-    """Mean and standard deviation over seeds; `sd` is the sample's and `None` for one seed."""
-
-    mean: float
-    sd: float | None
-    seeds: int
-
-    @property
-    def ends(self) -> tuple[float, float] | None:
-        """Return the ends of one standard deviation around the mean; `None` for one seed."""
-        return None if self.sd is None else (self.mean - self.sd, self.mean + self.sd)
-
-
-R = TypeVar("R", bound=EvaluatedRun)
-
-
 @dataclass(frozen=True, eq=False)
-class RunGroup(Generic[R]):
-    """The runs of one environment, method and model, or only one of them.
+class Condition:
+    """The runs of one environment, method and model, by seed; or a single run that is compared.
 
     Attributes:
         condition_name: `method` also names other differences from runs of the same environment and model.
@@ -85,7 +68,7 @@ class RunGroup(Generic[R]):
     """
 
     condition_name: ConditionName
-    runs: dict[int, R]
+    runs: dict[int, RunResult]
     title: str
 
     @property
@@ -99,7 +82,7 @@ class RunGroup(Generic[R]):
         return self.condition_name.method.removeprefix(self.first.condition_name.method)
 
     @property
-    def first(self) -> R:
+    def first(self) -> RunResult:
         """Return the run with the smallest seed."""
         return next(iter(self.runs.values()))
 
@@ -109,7 +92,7 @@ class RunGroup(Generic[R]):
         return sorted({point for run in self.runs.values() for point in run.points})
 
     def spread(self, column: str) -> dict[int, Spread]:
-        """Return mean and deviation of `EvaluatedRun.average` over the seeds, by checkpoint."""
+        """Return mean and deviation of `RunResult.average` over the seeds, by checkpoint."""
         values: dict[int, list[float]] = {}
         for run in self.runs.values():
             for point, value in run.average(column).items():
@@ -117,7 +100,7 @@ class RunGroup(Generic[R]):
         return {point: found for point in sorted(values) if (found := spread(values[point]))}
 
     def values(self, point: int, column: str) -> dict[int, list[float]]:
-        """Return `EvaluatedRun.values` of the seeds that have finished a checkpoint."""
+        """Return `RunResult.values` of the seeds that have finished a checkpoint."""
         runs = {seed: run for seed, run in self.runs.items() if point in run.points}
         return {seed: run.values(point, column).tolist() for seed, run in runs.items()}
 
@@ -125,9 +108,10 @@ class RunGroup(Generic[R]):
         """Return the mean over seeds with its bootstrap interval; `None` without values."""
         return bootstrap_seeds(self.values(point, column))
 
-    def pair(self, other: RunGroup[R]) -> dict[int, tuple[R, R]]:
-        """Return the runs of both groups that have the same seed, by seed."""
-        return {seed: (run, other.runs[seed]) for seed, run in self.runs.items() if seed in other.runs}
+
+def has_cache(condition: Condition) -> bool:
+    """Return whether the server had a prefix cache, which is the default."""
+    return condition.first.config.model.prefix_caching is not False
 
 
 def after_third(method: str) -> str:
@@ -140,36 +124,7 @@ def returned_to_third(method: str) -> str:
     return f"{method}-from_{FAMILIES[1]}-{after_third(method)}"
 
 
-Condition = RunGroup[RunResult]
-"""The runs of a condition in a report."""
-
-Side = RunGroup[EvaluatedRun]
-"""A condition or a run that is compared with another one."""
-
-
-def spread(values: Iterable[float | None]) -> Spread | None:
-    """Return mean and deviation over the seeds that have a value; `None` if none has."""
-    given = numpy.array([*values], dtype=float)
-    known = given[~numpy.isnan(given)]
-    if not len(known):
-        return None
-    return Spread(float(known.mean()), float(known.std(ddof=1)) if len(known) > 1 else None, len(known))
-
-
-def average(parts: Sequence[Spread]) -> Spread:
-    """Return the mean over several environments, of their means and of their deviations, as the
-    paper does."""
-    deviations = [part.sd for part in parts if part.sd is not None]
-    sd = sum(deviations) / len(deviations) if len(deviations) == len(parts) else None
-    return Spread(sum(part.mean for part in parts) / len(parts), sd, min(part.seeds for part in parts))
-
-
-def mean_sd(found: Spread | None) -> tuple[float | None, float | None]:
-    """Return mean and deviation; `None` if unknown."""
-    return (found.mean, found.sd) if found else (None, None)
-
-
-def group_runs(runs: Sequence[R]) -> tuple[list[RunGroup[R]], list[str]]:
+def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
     """Group runs that differ only in their seed.
 
     Returns:
@@ -177,7 +132,7 @@ def group_runs(runs: Sequence[R]) -> tuple[list[RunGroup[R]], list[str]]:
         same condition and seed (the one with more finished checkpoints is used).
     """
     settings = {id(run): _list_settings(run) for run in runs}
-    groups: dict[ConditionName, dict[int, R]] = {}
+    groups: dict[ConditionName, dict[int, RunResult]] = {}
     notes = []
     for run in sorted(runs, key=lambda run: -len(run.points)):
         comparable = [
@@ -198,7 +153,7 @@ def group_runs(runs: Sequence[R]) -> tuple[list[RunGroup[R]], list[str]]:
         else:
             seeds[run.seed] = run
     return [
-        RunGroup(name, dict(sorted(seeds.items())), f"{name.method}, {name.model}")
+        Condition(name, dict(sorted(seeds.items())), f"{name.method}, {name.model}")
         for name, seeds in sorted(groups.items())
     ], notes
 
@@ -226,7 +181,7 @@ def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFra
     return whole[[*front, *(column for column in whole.columns if column not in front)]]
 
 
-def _list_settings(run: EvaluatedRun) -> dict[str, Any]:
+def _list_settings(run: RunResult) -> dict[str, Any]:
     """Return the values of a configuration that change results and that `ConditionName` does not name."""
     evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
     return {
@@ -237,3 +192,75 @@ def _list_settings(run: EvaluatedRun) -> dict[str, Any]:
         and key not in OWN
         and not (evaluates and key in SCHEDULE)
     }
+
+
+PLACES: dict[str, tuple[str, ...]] = {
+    "Crafter": ("crafter",),
+    "ScienceWorld": FAMILIES,
+    "BabyAI": ("babyai",),
+}
+"""The paper's columns, and the environments that each averages."""
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """Values of one condition over its checkpoints.
+
+    Attributes:
+        points: by rollouts before the checkpoint.
+        runs: paths of the runs behind it.
+    """
+
+    points: dict[int, Spread]
+    runs: list[str]
+
+    @property
+    def last(self) -> Spread | None:
+        """Return the value at the last checkpoint."""
+        return self.points[max(self.points)] if self.points else None
+
+
+def places(conditions: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
+    """Return the paper's columns that were played, then other environments. A column appears if any of its
+    environments was played, and averages those."""
+    played = {condition.condition_name.env for condition in conditions}
+    found: dict[str, tuple[str, ...]] = {}
+    for title, envs in PLACES.items():
+        own = tuple(env for env in envs if env in played)
+        if own:
+            found[title if own == envs else own[0]] = own
+    known = {env for envs in PLACES.values() for env in envs}
+    return found | {env: (env,) for env in sorted(played - known)}
+
+
+def methods(conditions: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
+    """Return the played methods, by `ConditionName.method`."""
+    names = (condition.condition_name for condition in conditions)
+    return sorted({each.method for each in names if each.env in envs and each.model == model})
+
+
+def curve(
+    conditions: Sequence[Condition], envs: Sequence[str], method: str, model: str, measure: str
+) -> Curve:
+    """Return a measure's means and deviations over seeds, averaged over environments at their common
+    checkpoints.
+
+    Args:
+        measure: a column of `RunResult.checkpoints`.
+    """
+    wanted = [(env, method, model) for env in envs]
+    found = [condition for names in wanted for condition in conditions if condition.names == names]
+    runs = [run.path for condition in found for run in condition.runs.values()]
+    if len(found) < len(envs):
+        return Curve({}, runs)
+    parts = [condition.spread(measure) for condition in found]
+    common = sorted(set.intersection(*map(set, parts)))
+    return Curve({point: average([part[point] for part in parts]) for point in common}, runs)
+
+
+def frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return the names on the Pareto frontier of (cost, score) points, the cheapest first."""
+    best: list[str] = []
+    for name, (_, score) in sorted(points.items(), key=lambda each: (each[1][0], -each[1][1])):
+        if not best or score > points[best[-1]][1]:
+            best.append(name)
+    return best

@@ -11,10 +11,10 @@ from msgspec.structs import astuple
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters
 from speedrunner.config.console import align_columns
-from speedrunner.results.checkpoints import LIMITS
+from speedrunner.results.engine_time import StoredReconciliations
 from speedrunner.results.ledger import Classes, Line, RunCosts
+from speedrunner.results.measures import LIMITS
 from speedrunner.results.pricing import PriceBook
-from speedrunner.results.stored_reconciliation import StoredReconciliations
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD", "engine s")
 DROPPED = ("engine s", "requests", "reasoning")

@@ -1,4 +1,4 @@
-"""Attribute an engine's seconds to requests and runs, also if several runs share the engine.
+"""Attribute an engine's seconds to requests and runs, and compare ledgers with stored reconciliations.
 
 A second with requests in flight is split evenly among those requests. A second without requests is split
 evenly among the active runs. All times come from ledgers: a request is in flight in `[time - seconds, time]`.
@@ -9,15 +9,18 @@ stop are in no ledger and are not included.
 
 from __future__ import annotations
 
-from array import array
-from collections.abc import Iterable, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from serving.meter import READINESS, LedgerRow
+from serving.reconciliation import Reconciliation
+from serving.usage import Counters, Usage
+from speedrunner.store.run_data import RunData
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -36,22 +39,22 @@ class EngineTime:
     idle: dict[str, float]
 
 
-class EngineUse(msgspec.Struct, frozen=True):
-    """When a run used an engine, in Unix seconds: start, end, start, end, ...
-
-    Attributes:
-        flights: when each of its requests was in flight.
-        going_on: when each of its processes was active.
-    """
-
-    flights: array[float]
-    going_on: array[float]
-
-    @classmethod
-    def of(cls, rows: Sequence[LedgerRow]) -> EngineUse:
-        """Return the use in the rows of one run and one engine."""
-        flights = array("d", chain.from_iterable(map(_in_flight, rows)))
-        return cls(flights, array("d", chain.from_iterable(map(_span, sessions(rows)))))
+def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
+    """Split the lifetimes of engines among runs, given by their ledgers. A model identifies its engine."""
+    shares = [EngineTime([None] * len(rows), {}) for rows in runs]
+    by_model: dict[str, dict[int, list[int]]] = {}
+    for number, rows in enumerate(runs):
+        for place, row in enumerate(rows):
+            by_model.setdefault(row.model, {}).setdefault(number, []).append(place)
+    for model, places in by_model.items():
+        used = [[runs[number][place] for place in own] for number, own in places.items()]
+        if not all(map(sessions, used)):
+            continue
+        for (number, own), (waited, idle) in zip(places.items(), _split(used), strict=True):
+            for place, seconds in zip(own, waited.tolist(), strict=True):
+                shares[number].requests[place] = seconds
+            shares[number].idle[model] = float(idle.sum())
+    return shares
 
 
 def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
@@ -68,41 +71,7 @@ def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
     return found
 
 
-def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
-    """Split the lifetimes of engines among runs, given by their ledgers. A model identifies its engine."""
-    shares = [EngineTime([None] * len(rows), {}) for rows in runs]
-    by_model: dict[str, dict[int, list[int]]] = {}
-    for number, rows in enumerate(runs):
-        for place, row in enumerate(rows):
-            by_model.setdefault(row.model, {}).setdefault(number, []).append(place)
-    for model, places in by_model.items():
-        used = [[runs[number][place] for place in own] for number, own in places.items()]
-        if not all(map(sessions, used)):
-            continue
-        split = _split([*map(EngineUse.of, used)])
-        for (number, own), (waited, idle) in zip(places.items(), split, strict=True):
-            for place, seconds in zip(own, waited.tolist(), strict=True):
-                shares[number].requests[place] = seconds
-            shares[number].idle[model] = float(idle.sum())
-    return shares
-
-
-def engine_seconds(uses: Sequence[EngineUse]) -> list[float]:
-    """Split the lifetime of one engine among the runs that used it, as `engine_time` does."""
-    return [float(waited.sum() + idle.sum()) for waited, idle in _split(uses)]
-
-
-def _in_flight(row: LedgerRow) -> tuple[float, float]:
-    """Return when the request was in flight, including the way to the engine."""
-    return row.time - row.seconds, row.time
-
-
-def _span(rows: Iterable[LedgerRow]) -> tuple[float, float]:
-    begins, ends = zip(*map(_in_flight, rows), strict=True)
-    return min(begins), max(ends)
-
-
-def _split(uses: Sequence[EngineUse]) -> list[tuple[ndarray, ndarray]]:
+def _split(runs: Sequence[Sequence[LedgerRow]]) -> list[tuple[ndarray, ndarray]]:
     """Return, for each run, the seconds of each request and the idle seconds of each process.
 
     Two running sums advance at each start or end: the seconds of a request in flight, and a run's share of
@@ -110,28 +79,113 @@ def _split(uses: Sequence[EngineUse]) -> list[tuple[ndarray, ndarray]]:
     """
     import numpy
 
-    flights, going_on = (
-        [numpy.array(each).reshape(-1, 2) for each in kind]
-        for kind in zip(*((use.flights, use.going_on) for use in uses), strict=True)
-    )
-    moments = numpy.unique(numpy.concatenate([*flights, *going_on]))
+    flights = [numpy.array([(row.time - row.seconds, row.time) for row in rows]) for rows in runs]
+    active = [
+        numpy.array(
+            [
+                (min(row.time - row.seconds for row in own), max(row.time for row in own))
+                for own in sessions(rows)
+            ]
+        )
+        for rows in runs
+    ]
+    moments = numpy.unique(numpy.concatenate([*flights, *active]))
 
-    def at_once(spans: Sequence[ndarray]) -> ndarray:
+    def count_concurrent(spans: Sequence[ndarray]) -> ndarray:
         """Return the number of concurrent spans after each event."""
         begins, ends = numpy.searchsorted(moments, numpy.concatenate(spans)).T
         steps = numpy.bincount(begins, minlength=len(moments)) - numpy.bincount(ends, minlength=len(moments))
         return steps.cumsum()[:-1]
 
-    def clock(passed: ndarray, among: ndarray) -> ndarray:
+    def share(passed: ndarray, among: ndarray, spans: Sequence[ndarray]) -> list[ndarray]:
+        """Return the seconds of each span, if the passed seconds are split among the concurrent ones."""
         shares = numpy.where(among, passed / numpy.maximum(among, 1), 0.0)
-        return numpy.concatenate([[0.0], numpy.cumsum(shares)])
+        clock = numpy.concatenate([[0.0], numpy.cumsum(shares)])
+        places = [numpy.searchsorted(moments, own).T for own in spans]
+        return [clock[ends] - clock[begins] for begins, ends in places]
 
-    def read(clock: ndarray, spans: ndarray) -> ndarray:
-        begins, ends = numpy.searchsorted(moments, spans).T
-        seconds: ndarray = clock[ends] - clock[begins]
-        return seconds
+    passed, requests = numpy.diff(moments), count_concurrent(flights)
+    idle = numpy.where(requests, 0.0, passed)
+    waited = share(passed, requests, flights)
+    return list(zip(waited, share(idle, count_concurrent(active), active), strict=True))
 
-    passed, requests = numpy.diff(moments), at_once(flights)
-    waited = clock(passed, requests)
-    idle = clock(numpy.where(requests, 0.0, passed), at_once(going_on))
-    return [(read(waited, own), read(idle, spans)) for own, spans in zip(flights, going_on, strict=True)]
+
+class StoredReconciliation(msgspec.Struct, frozen=True):
+    """One stored reconciliation compared with its ledgers.
+
+    Attributes:
+        ledger: sums of the rows of its process (for a sweep: of all given runs).
+        stored: the same sums, as stored by the process.
+        equal: whether they are the same.
+        engine: differences of the engine's counters.
+        agrees: whether the process found that ledger and engine agree.
+        time: in Unix seconds.
+    """
+
+    ledger: Counters
+    stored: Counters
+    equal: bool
+    engine: Counters
+    agrees: bool
+    time: float
+
+
+class StoredReconciliations(msgspec.Struct, frozen=True):
+    """All stored reconciliations of some runs.
+
+    Attributes:
+        equal: whether all of them match the ledgers; `None` if none was stored.
+        without: uses of an engine without a stored reconciliation, by killed processes and a running one.
+        reconciliations: one for each process and each engine that it used: at its end or, if it was killed,
+            the last interim one with the ledger of that time.
+    """
+
+    equal: bool | None
+    without: int
+    reconciliations: list[StoredReconciliation]
+
+
+def stored_reconciliations(runs: Sequence[RunData]) -> StoredReconciliations:
+    """Compare the ledgers of runs that shared their engines, or of one run, with the stored
+    reconciliations."""
+    newest: dict[tuple[str, float], Reconciliation] = {}
+    for each in sorted((each for run in runs for each in run.reconciliations), key=lambda each: each.time):
+        newest[each.model, each.since] = each
+    usage: dict[Reconciliation, Usage] = {}
+    without = 0
+    for run in runs:
+        for rows, own in _find_reconciliations(run):
+            if own is None:
+                without += 1
+                continue
+            # A sweep stores one reconciliation in all its runs, unless a kill intervenes; after a restart it
+            # covers the time since then.
+            own = newest[own.model, own.since] if own.in_passing else own
+            covered = (row.usage for row in rows if row.usage and own.since <= row.time <= own.time)
+            usage[own] = sum(covered, usage.get(own, Usage()))
+    found = []
+    for own, tokens in usage.items():
+        ledger = Counters.of(tokens)
+        equal = ledger == own.ledger
+        found.append(StoredReconciliation(ledger, own.ledger, equal, own.engine, own.agrees, own.time))
+    return StoredReconciliations(all(each.equal for each in found) if found else None, without, found)
+
+
+def _find_reconciliations(run: RunData) -> Iterator[tuple[list[LedgerRow], Reconciliation | None]]:
+    """Yield the rows of each process of a run and each engine that it used, with its reconciliation."""
+    by_model: dict[str, list[LedgerRow]] = {}
+    for row in run.requests:
+        by_model.setdefault(row.model, []).append(row)
+    for model, rows in by_model.items():
+        stored = [each for each in run.reconciliations if each.model == model]
+        stored.sort(key=lambda each: each.time)
+        times = [each.time for each in stored]
+        for process, following in pairwise([*sessions(rows), []]):
+            # Its reconciliation is the first after its last row, or an interim one if it was killed later.
+            until = following[0].time if following else float("inf")
+            first, end = bisect_left(times, process[0].time), bisect_left(times, until)
+            last = max(first, bisect_left(times, process[-1].time))
+            if last < end:
+                yield process, stored[last]
+            else:
+                yield process, stored[end - 1] if first < end and stored[end - 1].in_passing else None

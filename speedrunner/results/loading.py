@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from speedrunner.config.names import condition_name
-from speedrunner.results.checkpoints import frame_episodes, frame_sleeps
+from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book
 from speedrunner.results.record_frames import frame_records

@@ -10,28 +10,25 @@ import csv
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
 import msgspec
 
 from speedrunner.config.schema import ModelOptions
-from speedrunner.results.cache_effects import has_cache
-from speedrunner.results.checkpoints import CUT
-from speedrunner.results.conditions import (
-    FAMILIES,
-    TOO_MANY,
-    Condition,
-    Spread,
-    average,
-    spread,
-)
-from speedrunner.results.quantities import QUANTITIES
+from speedrunner.results.conditions import DAGGER, FAMILIES, TOO_MANY, Condition, has_cache
+from speedrunner.results.means import Spread, average, mean_sd, spread
+from speedrunner.results.measures import CUT
 from speedrunner.results.run_result import RunResult
+from speedrunner.results.writing import Cell, Table, latex
 
 FILE = Path(__file__).with_name("paper.csv")
 
 SEEDS = {"truncation": 1}
 """Seeds of an experiment, if they are not the paper's usual 3."""
+
+WITHOUT, WITH = "score_without_library", "score_with_whole_library"
+"""Scores before training and at the last checkpoint, of the seeds with a truncated library."""
 
 
 class Published(msgspec.Struct, frozen=True):
@@ -41,7 +38,7 @@ class Published(msgspec.Struct, frozen=True):
         table: the label of its table or figure.
         place: the section.
         experiment: the experiment that measures the number here.
-        quantity: see `speedrunner.results.quantities`.
+        quantity: a column of `RunResult.checkpoints`, `combat_percent`, `WITHOUT` or `WITH`.
         value: `None` if the paper shows it only in a figure.
     """
 
@@ -116,26 +113,42 @@ def _compare_number(
     number: Published, model: str, command: str, conditions: Sequence[Condition]
 ) -> PaperComparison:
     asked: dict[tuple[str, str], Mapping[int, RunResult]] = {}
-
-    def find(env: str, method: str) -> Mapping[int, RunResult]:
-        asked[env, method] = runs = _cut_to_common_checkpoints(find_runs(conditions, env, method, model))
-        return runs
-
-    quantity = QUANTITIES[number.quantity]
-    parts = [spread(quantity(find, env, number.method).values()) for env in list_envs(number.env)]
+    parts = []
+    for env in list_envs(number.env):
+        names = [number.method]
+        if number.quantity in (WITHOUT, WITH):
+            names.insert(0, f"{number.method}-visible_last50-from_{env}")
+        for method in names:
+            asked[env, method] = _cut_to_common_checkpoints(find_runs(conditions, env, method, model))
+        truncated, runs = asked[env, names[0]], asked[env, names[-1]]
+        parts.append(
+            spread(_quantity(number.quantity, run) for seed, run in runs.items() if seed in truncated)
+            if truncated
+            else spread(_quantity(number.quantity, run) for run in runs.values())
+        )
     known = [part for part in parts if part is not None]
-    runs = [run for each in asked.values() for run in each.values()]
-    last = [run.checkpoints.iloc[-1] for run in runs if len(run.checkpoints)]
+    runs_behind = [run for each in asked.values() for run in each.values()]
+    last = [run.checkpoints.iloc[-1] for run in runs_behind if run.points]
     cut = max((float(row[[*CUT]].sum()) for row in last), default=0.0)
     gaps = list_gaps(asked, SEEDS.get(number.experiment, 3))
     return PaperComparison(
         paper=number,
         model=model,
         ours=average(known) if len(known) == len(parts) else None,
-        rollouts=min((max(run.checkpoints.index) for run in runs if len(run.checkpoints)), default=None),
+        rollouts=min((max(run.points) for run in runs_behind if run.points), default=None),
         flag=f"{cut:.1%} ended by a limit" if cut > TOO_MANY else "",
         missing=f"{'; '.join(gaps)}: {command}" if gaps else "",
     )
+
+
+def _quantity(name: str, run: RunResult) -> float | None:
+    """Return a quantity at the last checkpoint that has it."""
+    if name == WITHOUT:
+        return run.average("score").get(0)
+    column = {WITH: "score", "combat_percent": "combat"}.get(name, name)
+    known = run.average(column)
+    last = known[max(known)] if known else None
+    return last if last is None or name != "combat_percent" else 100.0 * last
 
 
 def list_envs(env: str) -> tuple[str, ...]:
@@ -158,7 +171,7 @@ def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str
 def _cut_to_common_checkpoints(runs: Mapping[int, RunResult]) -> Mapping[int, RunResult]:
     """Return the runs up to the last checkpoint that all of them have finished; runs without checkpoints are
     left out."""
-    started = [set(run.checkpoints.index) for run in runs.values() if len(run.checkpoints)]
+    started = [set(run.points) for run in runs.values() if run.points]
     common = set.intersection(*started) if started else set()
     if not common:
         return runs
@@ -178,3 +191,53 @@ def list_gaps(asked: Mapping[tuple[str, str], Mapping[int, RunResult]], seeds: i
         if open_:
             gaps.append(f"seed {', '.join(open_)} of {name} unfinished")
     return gaps
+
+
+def paper_tables(rows: Sequence[PaperComparison]) -> list[Table]:
+    """Return the paper's tables with the measured numbers."""
+    return [_paper_table(label, list(own)) for label, own in groupby(rows, key=lambda row: row.paper.table)]
+
+
+def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
+    columns = (
+        *("place", "experiment", "env", "method", "quantity", "paper_model", "paper"),
+        *("paper_std", "model", "ours", "ours_std", "seeds", "rollouts", "difference", "flag", "missing"),
+    )
+    cells: list[tuple[Cell, ...]] = []
+    for row in rows:
+        paper, ours = row.paper, row.ours
+        difference = None if ours is None or paper.value is None else ours.mean - paper.value
+        cells.append(
+            (
+                *(paper.place, paper.experiment, paper.env, paper.method, paper.quantity, paper.model),
+                *(paper.value, paper.sd, row.model, *mean_sd(ours)),
+                *(ours.seeds if ours else 0, row.rollouts, difference, row.flag, row.missing),
+            )
+        )
+    text = (
+        f"The paper's {label}, as PAPER / OURS: means and standard deviations over seeds at the last"
+        f" checkpoint.{DAGGER}"
+    )
+    name = label.partition(":")[2] or label
+    return Table(name, text, columns, cells, shown=_pivot(rows))
+
+
+def _pivot(rows: list[PaperComparison]) -> tuple[list[str], list[list[str]]]:
+    """Return a table in the paper's layout: a row for each method, a column for each quantity."""
+    quantities = list(dict.fromkeys(row.paper.quantity for row in rows))
+    lines: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in rows:
+        paper = Spread(row.paper.value, row.paper.sd, 0) if row.paper.value is not None else None
+        flag = r"$^\dagger$" if row.flag else ""
+        cells = lines.setdefault((row.model, row.paper.env, row.paper.method), {})
+        cells[row.paper.quantity] = f"{_with_sd(paper)} / {_with_sd(row.ours)}{flag}"
+    heads = [*map(latex, ("model", "env", "method", *quantities))]
+    return heads, [
+        [*map(latex, key), *(own.get(each, "--") for each in quantities)] for key, own in lines.items()
+    ]
+
+
+def _with_sd(found: Spread | None) -> str:
+    if found is None or found.sd is None:
+        return latex(found.mean if found else None)
+    return f"{latex(found.mean)[:-1]}\\pm{latex(found.sd)[1:]}"

@@ -2,73 +2,113 @@
 
 from __future__ import annotations
 
+import gc
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import partial
 from pathlib import Path
 
 import msgspec
 import pandas
 
-from speedrunner.config.names import condition_name
-from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps
-from speedrunner.results.evaluated_run import EvaluatedRun
-from speedrunner.results.ledger import run_costs
+from speedrunner.config.names import ConditionName, condition_name
+from speedrunner.config.schema import Config
+from speedrunner.results.frames import frame_episodes, frame_sleeps
+from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
+from speedrunner.results.means import add_costs, average_tests
 from speedrunner.results.pricing import OWN, price_book
+from speedrunner.results.processes import divide
 from speedrunner.results.skill_costs import SkillCost, skill_costs
 from speedrunner.results.skill_savings import frame_savings, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
+from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.run_data import load
+from speedrunner.store.records import Process
+from speedrunner.store.run_data import RunData, load
 
 LIBRARY = LibraryStatistics.__struct_fields__
 """Columns of a checkpoint that describe its library."""
 
+WORTHWHILE = 8
+"""Minimum number of runs for which processes are started."""
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RunResult(EvaluatedRun):
-    """One run with everything that a report shows.
+class RunResult:
+    """One run with its frames.
 
     Attributes:
         prices: name of the price list.
-        checkpoints: rows of `frame_checkpoints` that are `whole`, with the columns `LIBRARY`.
+        episodes: see `frame_episodes`.
+        checkpoints: the finished ones: rows of `average_tests`; from `read_result` those of
+            `frame_checkpoints`, with the columns `LIBRARY`.
+        unfinished: planned checkpoints that are not finished.
         sleeps: see `frame_sleeps`.
         skills: one row per skill, with the fields of `SkillCost`.
         savings: one row per skill; see `frame_savings`.
+        processes: oldest first.
+        unpriced: models without known prices.
         caveats: notes on the results from the model configs.
+        left_out: one line for each broken record that the results lack.
+        name: identifies the run in the viewer's links.
     """
 
-    prices: str
+    path: str
+    config: Config
+    condition_name: ConditionName
+    prices: str = OWN
+    episodes: pandas.DataFrame
     checkpoints: pandas.DataFrame
-    sleeps: pandas.DataFrame
-    skills: pandas.DataFrame
-    savings: pandas.DataFrame
+    unfinished: list[int] = field(default_factory=list)
+    sleeps: pandas.DataFrame = field(default_factory=pandas.DataFrame)
+    skills: pandas.DataFrame = field(default_factory=pandas.DataFrame)
+    savings: pandas.DataFrame = field(default_factory=pandas.DataFrame)
+    processes: list[Process] = field(default_factory=list)
+    unpriced: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
+    left_out: list[str] = field(default_factory=list)
+    name: str = ""
+    _tests: dict[int, pandas.DataFrame] = field(default_factory=dict, init=False, repr=False)
 
-    @cached_property
+    @property
+    def seed(self) -> int:
+        """Return the seed of the run."""
+        return self.config.run.seed
+
+    @property
     def points(self) -> list[int]:
         """Return the finished checkpoints, ascending."""
-        return self.checkpoints.index.tolist()
-
-    def values(self, point: int, column: str) -> pandas.Series[float]:
-        """Return the values as the base class does; `cost_usd` adds the share of the sleeps."""
-        if column != "cost_usd":
-            return super().values(point, column)
-        return super().values(point, "usd") + float(self.checkpoints["sleep_usd"][point])
-
-    def average(self, column: str) -> dict[int, float]:
-        """Return the known means as the base class does, or the known values of a column of `checkpoints`."""
-        if column not in self.checkpoints:
-            return super().average(column)
-        known = self.checkpoints[column].dropna()
-        return dict(zip(known.index.tolist(), known.tolist(), strict=True))
+        points: list[int] = self.checkpoints.index.tolist()
+        return points
 
     @property
     def started(self) -> float | None:
         """Return when its first process started, in Unix seconds; `None` before that."""
         return self.processes[0].started if self.processes else None
+
+    def tests(self, point: int) -> pandas.DataFrame:
+        """Return the scored test episodes of a checkpoint by task."""
+        if point not in self._tests:
+            own = self.episodes[(self.episodes["phase"] == "test") & (self.episodes["checkpoint"] == point)]
+            scored = own[own["score"].notna()].drop_duplicates("task")  # only a damaged run has a task twice
+            self._tests[point] = scored.set_index("task")
+        return self._tests[point]
+
+    def values(self, point: int, column: str) -> pandas.Series[float]:
+        """Return the known values of a column in the scored test episodes of a checkpoint, by task.
+
+        `cost_usd` is the USD of an episode with the checkpoint's share of the sleeps.
+        """
+        if column == "cost_usd":
+            return self.values(point, "usd") + float(self.checkpoints["sleep_usd"][point])
+        return self.tests(point)[column].dropna().astype(float)
+
+    def average(self, column: str) -> dict[int, float]:
+        """Return the known values of a column of `checkpoints`, by checkpoint."""
+        known = self.checkpoints[column].dropna()
+        return dict(zip(known.index.tolist(), known.tolist(), strict=True))
 
 
 def count_terminations(runs: Iterable[RunResult]) -> dict[str, int]:
@@ -77,6 +117,53 @@ def count_terminations(runs: Iterable[RunResult]) -> dict[str, int]:
     for run in runs:
         counts.update(run.episodes["termination"])
     return dict(counts.most_common())
+
+
+def frame_run(run: RunData, costs: RunCosts | None = None, name: str = "") -> RunResult:
+    """Return a run with its episodes, to be compared with others. Without a ledger these are the test
+    episodes: only summary rows are read, which are small.
+
+    Args:
+        costs: as for `frame_episodes`.
+        name: identifies the run in the viewer's links.
+    """
+    rows = [row for row in run.rows if row.phase == "test"] if costs is None else run.episodes
+    episodes = frame_episodes(rows, costs)
+    checkpoints = average_tests(episodes)
+    whole = checkpoints[checkpoints["episodes"] >= run.settings.run.test_episodes]
+    return RunResult(
+        path=str(run.path),
+        config=run.settings,
+        condition_name=condition_name(run.settings),
+        episodes=episodes,
+        checkpoints=whole,
+        unfinished=sorted(set(run.checkpoints).difference(whole.index)),
+        processes=run.processes,
+        unpriced=[] if costs is None else costs.unpriced,
+        left_out=run.left_out or [],
+        name=name,
+    )
+
+
+def read_results(paths: Sequence[Path], prices: str | None) -> Iterator[RunResult | str]:
+    """Yield each run's result, in order; for a damaged run, the error. Many runs are read in parallel.
+
+    Args:
+        prices: as for `read_result`.
+
+    Raises `StorageError` if a reading process is killed.
+    """
+    return divide(partial(_read_or_describe, prices=prices), paths, least=WORTHWHILE)
+
+
+def _read_or_describe(path: Path, prices: str | None) -> RunResult | str:
+    gc.disable()  # a run has hundreds of thousands of records without cycles: saves half of the time
+    try:
+        return read_result(path, prices)
+    except DAMAGED as error:
+        return damage(path, error)
+    finally:
+        gc.enable()
 
 
 def read_result(path: Path, prices: str | None) -> RunResult:

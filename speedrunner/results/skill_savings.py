@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from speedrunner.results.checkpoints import episode_amounts
+from speedrunner.results.frames import episode_amounts
 from speedrunner.results.inference import CONFIDENCE, Estimate, estimate_columns
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import price_book

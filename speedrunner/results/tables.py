@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
+import msgspec
 import pandas
 
+from speedrunner.config.names import ConditionName
 from speedrunner.results.break_even import UNPRICED, break_even_table
-from speedrunner.results.cache_effects import cache_table, share_table
-from speedrunner.results.checkpoints import CUT, LIMITS, SPENT
-from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, stack_frames
-from speedrunner.results.inference import CONFIDENCE, RESAMPLES, bootstrap_seeds
+from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, has_cache, stack_frames
+from speedrunner.results.inference import CONFIDENCE, RESAMPLES
+from speedrunner.results.means import CONDITION, Spread, average_seeds, mean_sd, spread
+from speedrunner.results.measures import CUT, LIMITS, MEANS, SPENT, TESTED
+from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
-from speedrunner.results.seed_tests import TESTED, make_test_tables
 from speedrunner.results.skill_savings import CAPTION
-from speedrunner.results.writing import Table, table_of
+from speedrunner.results.writing import Cell, Table, table_of
 
-MEASURES = (
-    *("score", "llm_calls", "actions", "repeated_calls", "uncached", "cached", "output", "cost_usd"),
-    "thought_cut",
-)
+MEASURES = (*MEANS[:-1], "cost_usd", "thought_cut")
 """Per test episode; tokens are those of all roles, without wasted requests. `thought_cut` is a share of the
 answers."""
 
 COUNTS = ("episodes", "unscored", "silent")
 TRAINING = tuple(f"training_{name}" for name in SPENT)
-CONDITION = [*KEYS, "checkpoint"]
 
 
 def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool) -> list[Table]:
@@ -43,23 +41,14 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
         break_even_table(conditions, prices),
         _intervals(conditions),
         *make_test_tables(conditions, corrected),
-        share_table(conditions),
-        cache_table(conditions),
+        _cache_shares(conditions),
+        _cache(conditions),
         _libraries(checkpoints),
         _terminations(stack_frames(conditions, "episodes")),
         _sleeps(stack_frames(conditions, "sleeps")),
         _skills(stack_frames(conditions, "skills")),
         _savings(stack_frames(conditions, "savings")),
     ]
-
-
-def average_seeds(frame: pandas.DataFrame, columns: Sequence[str]) -> pandas.DataFrame:
-    """Return, by condition and checkpoint, `seeds` (the number with a value in the first column), then each
-    column's mean over seeds and `NAME_std`, the sample's standard deviation."""
-    by = frame.groupby(CONDITION)[[*columns]]
-    found = by.mean().join(by.std().add_suffix("_std"))
-    found.insert(0, "seeds", by.count()[columns[0]])
-    return found[["seeds", *(name for column in columns for name in (column, f"{column}_std"))]]
 
 
 def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
@@ -105,15 +94,14 @@ def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
 def _intervals(conditions: Sequence[Condition]) -> Table:
     rows = []
     for condition in conditions:
-        names = dict(zip(KEYS, condition.names, strict=True))
         for point in condition.points:
             for metric in TESTED:
-                values = condition.values(point, "usd" if metric == "cost_usd" else metric)
-                found = bootstrap_seeds(values)
+                column = "usd" if metric == "cost_usd" else metric
+                found = condition.estimate(point, column)
                 if found is not None:
-                    seeds = sum(map(bool, values.values()))
+                    seeds = sum(map(bool, condition.values(point, column).values()))
                     around = (found.mean, found.low, found.high)
-                    rows.append((*names.values(), point, metric, seeds, found.count, *around))
+                    rows.append((*condition.names, point, metric, seeds, found.count, *around))
     text = (
         f"Means over seeds of the means over test episodes, with {CONFIDENCE:.0%} percentile bootstrap"
         f" intervals that resample seeds, then episodes within each ({RESAMPLES} resamples;"
@@ -121,6 +109,77 @@ def _intervals(conditions: Sequence[Condition]) -> Table:
     )
     columns = [*KEYS, "checkpoint", "metric", "seeds", "episodes", "mean", "low", "high"]
     return table_of("intervals", text, pandas.DataFrame(rows, columns=columns))
+
+
+def _cache_shares(conditions: Sequence[Condition]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for condition in conditions:
+        ends = [run.checkpoints.iloc[-1] for run in condition.runs.values() if run.points]
+        cached, uncached = (spread(row[name] for row in ends) for name in ("cached", "uncached"))
+        share = spread(row["cached"] / (row["cached"] + row["uncached"] or float("nan")) for row in ends)
+        if cached and uncached and share:
+            means = cached.mean, uncached.mean, share.mean, share.sd
+            rows.append((*condition.names, share.seeds, *means))
+    text = (
+        "Prompt tokens per test episode at the last checkpoint that the engine took from its prefix cache and"
+        " that it had to compute, and the cached ones as a share of both: means over seeds."
+    )
+    columns = [*KEYS, "seeds", "cached", "uncached", "cached_share", "cached_share_std"]
+    return Table("cache_shares", text, columns, rows)
+
+
+class CacheEffect(msgspec.Struct, frozen=True):
+    """A measure of one condition's policies on a server with prefix cache and on one without.
+
+    Attributes:
+        with_cache, without_cache: over the seeds that have both.
+        ratio: the value with cache divided by the value without.
+        runs: paths of the evaluated runs and of the evaluations.
+    """
+
+    condition_name: ConditionName
+    measure: str
+    seeds: int
+    with_cache: Spread | None
+    without_cache: Spread | None
+    ratio: float | None
+    runs: list[str]
+
+
+def cache_effects(conditions: Sequence[Condition]) -> Iterator[CacheEffect]:
+    """Yield the effects of each condition whose last policies were also evaluated without prefix cache."""
+    for group in conditions:
+        if has_cache(group):
+            continue
+        sources = {(run.config.run.start_from or "").rpartition("/")[2] for run in group.runs.values()}
+        for other in conditions:
+            if not sources.isdisjoint(run.path.rpartition("/")[2] for run in other.runs.values()):
+                yield from _compare_caches(other, group)
+
+
+def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[CacheEffect]:
+    pairs = [(run, uncached.runs[seed]) for seed, run in cached.runs.items() if seed in uncached.runs]
+    whole = [pair for pair in pairs if all(run.points for run in pair)]
+    runs = [run.path for pair in pairs for run in pair]
+    for name in ("score", "uncached", "cached", "output", "actor_usd"):
+        with_, without = (spread(pair[side].checkpoints[name].iloc[-1] for pair in whole) for side in (0, 1))
+        ratio = with_.mean / without.mean if with_ and without and without.mean else None
+        yield CacheEffect(cached.condition_name, name, len(whole), with_, without, ratio, runs)
+
+
+def _cache(conditions: Sequence[Condition]) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(*msgspec.structs.astuple(each.condition_name), each.measure, each.seeds),
+            *(mean_sd(each.with_cache)[0], mean_sd(each.without_cache)[0], each.ratio),
+        )
+        for each in cache_effects(conditions)
+    ]
+    text = (
+        "The same policies on a server with and without prefix cache: means over test episodes, then"
+        " over the seeds that have both; USD of the test episodes only. Ratio: with over without."
+    )
+    return Table("cache", text, [*KEYS, "measure", "seeds", "with_cache", "without_cache", "ratio"], rows)
 
 
 def _libraries(checkpoints: pandas.DataFrame) -> Table:

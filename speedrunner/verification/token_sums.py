@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters, Usage
 from speedrunner.config.findings import Finding
-from speedrunner.results.stored_reconciliation import StoredReconciliation, server_of, stored_reconciliations
+from speedrunner.results.engine_time import StoredReconciliation, stored_reconciliations
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import EpisodeRow
@@ -124,12 +124,12 @@ def _key(reconciliation: Reconciliation) -> tuple[float, object]:
 
 def _neighbours(run: RunData) -> Iterator[RunData]:
     """Yield the runs in the same folder that shared an engine with this one and stored its reconciliation."""
-    own = {server_of(each) for each in run.reconciliations}
+    own = {(each.model, each.since) for each in run.reconciliations}
     for folder in sorted(run.path.resolve().parent.iterdir()):
         if folder != run.path.resolve() and (folder / "reconciliation.jsonl").is_file():
             try:
                 other = load(folder)
-                if own.intersection(map(server_of, other.reconciliations)):
+                if any((each.model, each.since) in own for each in other.reconciliations):
                     yield other
             except DAMAGED:
                 continue

@@ -7,8 +7,8 @@ import re
 import pytest
 
 from models.tiny import card
-from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.ledger import run_costs
+from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
 from speedrunner.store.run_data import RunData, load
 from tests.bundled_demo import Demo

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.ledger import run_costs
+from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
 from tests.scripted_runs import ScriptedRun, in_process
 

@@ -13,7 +13,7 @@ from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import sweep
 from speedrunner.experiments.sweep_members import members
 from speedrunner.results.attribution import group_subjects, make_attribution_tables
-from speedrunner.results.read_runs import read_results
+from speedrunner.results.run_result import read_results
 from speedrunner.runs.shutdown import Shutdown
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import CORRIDOR, ScriptedRun, in_process

@@ -9,9 +9,8 @@ import pytest
 
 from speedrunner.pages.figures import figures
 from speedrunner.pages.panels import Figure
-from speedrunner.results.conditions import group_runs
+from speedrunner.results.conditions import frontier, group_runs
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.series import frontier
 from tests.speedrunner.results.summaries import checkpoint, summary
 from tests.speedrunner.results.test_cache_effects import pair
 

@@ -12,8 +12,10 @@ from envs import Task
 from serving.usage import Usage
 from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import ClassConfig, Config, ModelOptions, RunConfig
-from speedrunner.results.checkpoints import SPENT, average_tests, frame_episodes
+from speedrunner.results.frames import frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
+from speedrunner.results.means import average_tests
+from speedrunner.results.measures import SPENT
 from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
 from speedrunner.results.skill_savings import frame_savings
 from speedrunner.store.records import EpisodeRow, Termination

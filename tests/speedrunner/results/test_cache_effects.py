@@ -7,9 +7,9 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from speedrunner.results.cache_effects import cache_table, share_table
 from speedrunner.results.conditions import group_runs
 from speedrunner.results.run_result import RunResult
+from speedrunner.results.tables import cache_table, share_table
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 

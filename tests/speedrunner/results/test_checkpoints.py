@@ -11,21 +11,15 @@ import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from speedrunner.results.TODO_checkpoints import EvaluationPoint, list_test_points
 
 from envs import Outcome, Task
 from serving.usage import Prices, Usage
-from speedrunner.results.checkpoints import (
-    SPENT,
-    EvaluationPoint,
-    average_tests,
-    frame_checkpoints,
-    frame_episodes,
-    frame_sleeps,
-    list_test_points,
-    share_sleeps,
-)
 from speedrunner.results.cost_text import notes
+from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import Classes, run_costs
+from speedrunner.results.means import average_tests, frame_checkpoints, share_sleeps
+from speedrunner.results.measures import SPENT
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.writing import list_rows
 from speedrunner.store.records import EpisodeRow, Policy, Skill, Termination

@@ -8,16 +8,17 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from speedrunner.results.TODO_comparison import METRICS
 
 from envs import Outcome, Task
 from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.results.comparison import METRICS, CannotCompare, Compared, Comparison, compare
-from speedrunner.results.evaluated_run import frame_run
 from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
+from speedrunner.results.pairing import CannotCompare, Compared, Comparison, compare
 from speedrunner.results.pricing import PriceBook
+from speedrunner.results.run_result import frame_run
 from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory

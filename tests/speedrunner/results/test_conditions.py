@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from speedrunner.results.conditions import Spread, average, group_runs, spread
+from speedrunner.results.conditions import group_runs
+from speedrunner.results.means import Spread, average, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pandas
 import pytest
 
-from speedrunner.results.conditions import RunGroup, Side
-from speedrunner.results.evaluated_run import EvaluatedRun, frame_run
-from speedrunner.results.paired import estimate_difference, list_task_differences, pair_runs
+from speedrunner.results.conditions import Condition
+from speedrunner.results.pairing import estimate_difference, list_task_differences, pair_runs
+from speedrunner.results.run_result import RunResult, frame_run
 from speedrunner.store.run_data import load
 from tests.speedrunner.results.small_runs import TURN, SmallRun
 
 
-def evaluated(path: Path, *scores: list[float | None], seed: int = 0) -> EvaluatedRun:
+def evaluated(path: Path, *scores: list[float | None], seed: int = 0) -> RunResult:
     """A run with these scores at checkpoints 0, 2, ..."""
     run = SmallRun(path, run={"seed": seed})
     run.policy(0, {})
@@ -24,8 +24,8 @@ def evaluated(path: Path, *scores: list[float | None], seed: int = 0) -> Evaluat
     return frame_run(load(path), name=path.name)
 
 
-def side(*runs: EvaluatedRun) -> Side:
-    return RunGroup(runs[0].condition_name, {run.seed: run for run in runs}, runs[0].name)
+def side(*runs: RunResult) -> Condition:
+    return Condition(runs[0].condition_name, {run.seed: run for run in runs}, runs[0].name)
 
 
 def test_tasks_are_paired_and_an_unscored_one_is_in_no_pair(tmp_path: Path) -> None:

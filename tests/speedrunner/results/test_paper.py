@@ -8,10 +8,17 @@ import pytest
 
 from speedrunner.config.names import condition_name
 from speedrunner.experiments.grid import grid_of
-from speedrunner.results.conditions import Spread, group_runs
+from speedrunner.results.conditions import group_runs
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.paper import FAMILIES, PaperComparison, Published, compare_with_paper, list_published
-from speedrunner.results.quantities import QUANTITIES
+from speedrunner.results.means import Spread
+from speedrunner.results.paper import (
+    FAMILIES,
+    QUANTITIES,
+    PaperComparison,
+    Published,
+    compare_with_paper,
+    list_published,
+)
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 

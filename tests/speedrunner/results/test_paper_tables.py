@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from speedrunner.results.conditions import Spread
-from speedrunner.results.paper import PaperComparison, Published
-from speedrunner.results.paper_tables import paper_tables
+from speedrunner.results.means import Spread
+from speedrunner.results.paper import PaperComparison, Published, paper_tables
 
 NUMBER = Published("tab:some", "Section 5", "main", "babyai", "react", "gpt", "score", 0.5, 0.1)
 OURS = Spread(0.75, 0.25, 3)

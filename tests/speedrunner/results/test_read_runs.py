@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from speedrunner.results.TODO_read_runs import WORTHWHILE
 
 from speedrunner.results import processes
-from speedrunner.results.read_runs import WORTHWHILE, read_results
-from speedrunner.results.run_result import RunResult
+from speedrunner.results.run_result import RunResult, read_results
 from tests.speedrunner.results.small_runs import learnt
 
 

@@ -9,7 +9,7 @@ import pandas
 import pytest
 
 from serving.usage import Usage
-from speedrunner.results.checkpoints import frame_episodes
+from speedrunner.results.frames import frame_episodes
 from speedrunner.results.record_frames import RecordTable, frame_records
 from speedrunner.store.records import CallNode, Policy, Turn
 from speedrunner.store.run_data import RunData, load

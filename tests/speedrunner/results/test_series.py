@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.results.conditions import FAMILIES, Spread, group_runs
-from speedrunner.results.series import Curve, curve, methods, places
+from speedrunner.results.conditions import FAMILIES, Curve, curve, group_runs, methods, places
+from speedrunner.results.means import Spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 

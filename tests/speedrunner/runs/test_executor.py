@@ -13,8 +13,9 @@ import pytest
 from serving.errors import EngineDead, InvalidModelConfig, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
-from speedrunner.results.checkpoints import frame_episodes, frame_sleeps, share_sleeps
+from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import run_costs
+from speedrunner.results.means import share_sleeps
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Wake, unfinished_steps

@@ -1,0 +1,144 @@
+"""A run's episodes and sleeps as data frames: the rows behind every mean.
+
+Unknown values are missing. `uncached`, `cached` and `output` are tokens, and `reasoning` is a part of
+`output`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from serving.usage import Usage
+from speedrunner.results.ledger import Classes, Line, RunCosts
+from speedrunner.store.records import EpisodeRow
+from speedrunner.store.run_data import RunData
+from speedrunner.store.stored_run import sleep_key
+
+if TYPE_CHECKING:
+    import pandas
+
+COSTS = ("llm_calls", "uncached", "cached", "output", "reasoning", "usd")
+"""Values that are missing for an episode without a request."""
+
+EPISODE_TYPES = {
+    **{"episode": "str", "number": "int64", "phase": "str"},
+    **dict.fromkeys(("checkpoint", "policy", "attempt"), "int64"),
+    **{"task": "object", "termination": "str", "score": "float64", "success": "float64"},
+    **dict.fromkeys(("actions", "skill_calls", "invalid_calls"), "int64"),
+    **dict.fromkeys(("repeated_calls", *COSTS, "seconds"), "float64"),
+    **{"unreported": "int64", "at_most": "float64", "answers": "int64", "thought_cut": "int64"},
+}
+"""Columns of `frame_episodes` with their types, which an empty frame has, too."""
+
+SLEEP_TYPES = {
+    **dict.fromkeys(("sleep", "rollouts", "attempt", "accepted", "refused", "replayed"), "int64"),
+    **dict.fromkeys(COSTS[:-1], "int64"),
+    **dict.fromkeys(("usd", "thought_cut", "seconds"), "float64"),
+    **dict.fromkeys(("prefix_before", "prefix_after", "prefix_invalidated"), "Int64"),
+    "error": "str",
+}
+"""Columns of `frame_sleeps` with their types."""
+
+
+def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
+    """Return one row per finished episode, sorted by key, with the columns `EPISODE_TYPES`.
+
+    `number` is the last part of the key, or -1. `unreported` counts requests with unknown tokens, and
+    `at_most` is the maximum of these tokens. `answers` counts answers, and `thought_cut` those whose thinking
+    was closed at its budget.
+
+    Args:
+        costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
+            episode's own turns, and USD are unknown.
+    """
+    found = []
+    for row in sorted(rows, key=lambda row: row.episode):
+        line = Line() if costs is None else costs.episodes.get(row.episode, Line())
+        found.append(
+            {
+                **{name: getattr(row, name, None) for name in EPISODE_TYPES},
+                "number": _number(row.episode),
+                "termination": row.termination.value,
+                "success": None if row.success is None else float(row.success),
+                **episode_amounts(row, costs),
+                "unreported": line.unreported,
+                "at_most": line.at_most.total,
+                "answers": line.answers,
+                "thought_cut": line.thought_cut,
+            }
+        )
+    return _frame(found, EPISODE_TYPES)
+
+
+def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
+    """Return one row per sleep, by its number, with the columns `SLEEP_TYPES`.
+
+    `llm_calls`, tokens and USD include the episodes that the sleep played again, which `replayed` counts.
+    `accepted` and `refused` count edits. `thought_cut` is the share of the inducer's (or optimizer's) answers
+    whose thinking was closed at its budget. `prefix_invalidated` are the tokens of the prompt prefix that the
+    sleep made useless in the cache.
+
+    Args:
+        costs: as for `frame_episodes`.
+    """
+    found = []
+    for record in run.sleeps:
+        key, prefix = sleep_key(record.sleep), record.prefix
+        inducer = Line() if costs is None else costs.sleeping_roles.get(key, Line())
+        found.append(
+            {
+                **{name: getattr(record, name, None) for name in SLEEP_TYPES},
+                "llm_calls": len(record.turns),
+                "replayed": len(record.attempts),
+                **_spent(key, record.usage, costs),
+                "thought_cut": inducer.thought_cut_share,
+                "prefix_before": prefix.before if prefix else None,
+                "prefix_after": prefix.after if prefix else None,
+                "prefix_invalidated": prefix.before - prefix.common if prefix else None,
+            }
+        )
+    return _frame(found, SLEEP_TYPES)
+
+
+def episode_amounts(row: EpisodeRow, costs: RunCosts | None = None) -> dict[str, float]:
+    """Return the values `COSTS` of an episode; NaN if they are unknown, and for an episode without a request.
+
+    Args:
+        costs: as for `frame_episodes`.
+    """
+    if not row.llm_calls:
+        return dict.fromkeys(COSTS, float("nan"))
+    return {"llm_calls": row.llm_calls, **_spent(row.episode, row.usage, costs)}
+
+
+def _spent(key: str, usage: Usage, costs: RunCosts | None) -> dict[str, float]:
+    """Return the tokens by class and the USD of an episode or a sleep.
+
+    Args:
+        usage: its tokens if there is no ledger.
+    """
+    tokens, usd = Classes.of(usage), float("nan")
+    if costs is not None:
+        line = costs.episodes.get(key, Line())
+        tokens, usd = line.useful, usd if costs.unpriced else line.useful_usd
+    return {
+        "uncached": tokens.computed,
+        "cached": tokens.cached,
+        "output": tokens.reasoning + tokens.action,
+        "reasoning": tokens.reasoning,
+        "usd": usd,
+    }
+
+
+def _number(episode: str) -> int:
+    """Return the last part of an episode's key as a number; -1 if it is not a number."""
+    last = episode.rpartition("/")[2]
+    return int(last) if re.fullmatch(r"[0-9]{1,9}", last) else -1
+
+
+def _frame(rows: list[dict[str, Any]], types: dict[str, str]) -> pandas.DataFrame:
+    import pandas
+
+    return pandas.DataFrame(rows, columns=[*types], dtype=None if rows else object).astype(types)

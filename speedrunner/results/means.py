@@ -1,0 +1,155 @@
+"""Means of test episodes per checkpoint, and over seeds. Every mean that is shown is computed here.
+
+    frames.frame_episodes ─ average_tests ─ add_costs ─ average_seeds ─ tables, figures
+         (episodes)          (a seed's checkpoints)     (a condition's checkpoints)
+
+Definitions:
+
+- **Unscored**: an episode that an infrastructure error ended. It is counted, but is in no mean.
+- **Silent**: an episode without a request, for example because the tools alone exceed the context. Its score
+  counts. Its calls, tokens and USD are missing, so that they enter no mean of costs.
+- **Sleep share**: a sleep's cost is spread evenly over the rollouts of its batch (paper, Appendix A.3).
+- **Cost per episode** (`cost_usd`): the mean USD of the checkpoint's test episodes, with all roles of the
+  method (`actor_usd`), plus the mean sleep share of the rollouts since the previous checkpoint (`sleep_usd`).
+- **Cost per rollout** (`rollout_usd`): the mean USD of the rollouts since the previous checkpoint, with their
+  sleep shares.
+- **Training spend** (`training_NAME` for each class of tokens and USD): the sum over all rollouts up to the
+  checkpoint, of all roles (actor, curriculum, critic, programmer), with their shares of the sleeps' amounts
+  (inducer, optimizer). It has no wasted attempts and no prefix warm-up, like the other costs here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from speedrunner.results.frames import frame_episodes, frame_sleeps
+from speedrunner.results.ledger import RunCosts
+from speedrunner.results.measures import LIMITS, MEANS, SPENT
+from speedrunner.store.run_data import RunData
+
+if TYPE_CHECKING:
+    import pandas
+
+CONDITION = ["env", "method", "model", "checkpoint"]
+"""Columns that identify a condition's checkpoint in frames of several runs."""
+
+
+def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one row per checkpoint that has a test episode, indexed by its rollouts, ascending.
+
+    Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `LIMITS` (the share of the test episodes
+    that each limit ended) and `limited` (their sum); `thought_cut` (the share of the actor's answers whose
+    thinking was closed at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`;
+    `unreported` (sum) and `at_most` (tokens per episode).
+    """
+    tests = episodes[episodes["phase"] == "test"]
+    points = tests["checkpoint"]
+    by = tests.groupby(points)
+    found = by.agg(policy=("policy", "first"), episodes=("episode", "size"))
+    unknown = tests[["score", "llm_calls"]].isna().groupby(points).sum()
+    found[["unscored", "silent"]] = unknown
+    found["unreported"], found["at_most"] = by["unreported"].sum(), by["at_most"].mean()
+    limited = tests[["checkpoint"]].assign(**{name: tests["termination"] == name for name in LIMITS})
+    found[list(LIMITS)] = limited.groupby("checkpoint").mean()
+    found["limited"] = found[list(LIMITS)].sum(axis=1)
+    answers = by[["thought_cut", "answers"]].sum().astype(float)
+    found["thought_cut"] = answers["thought_cut"] / answers["answers"]
+    means = tests[tests["score"].notna()].groupby("checkpoint")[list(MEANS)].mean()
+    return found.join(means).rename(columns={"usd": "actor_usd"})
+
+
+def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
+    """Return the rows of `average_tests` with the costs and the size of the policies.
+
+    Further columns: `sleep_usd`, `cost_usd`, `rollout_usd`; `training_NAME` for each of `SPENT`; `public` and
+    `skills` (counts), `notes` (whether the policy has notes for the actor), `whole` (whether all planned
+    episodes are finished).
+    """
+    return add_costs(run, frame_episodes(run.episodes, costs), frame_sleeps(run, costs))
+
+
+def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
+    """Return `frame_checkpoints` from the frames of a run's episodes and sleeps."""
+    found = average_tests(episodes)
+    rollouts = share_sleeps(episodes, sleeps)
+    points = found.index.to_numpy()
+    place = points.searchsorted(rollouts["number"].to_numpy(), side="right")
+    since = rollouts[place < len(points)].groupby(points[place[place < len(points)]])
+    means = since[["usd", "sleep_usd"]].mean().reindex(found.index)
+    found["sleep_usd"] = means["sleep_usd"].fillna(0.0)
+    found["cost_usd"] = found["actor_usd"] + found["sleep_usd"]
+    found["rollout_usd"] = means["usd"]
+    spent = since[list(SPENT)].sum(min_count=1).reindex(found.index)
+    spent["usd"] = spent["usd"].where(found["actor_usd"].isna(), spent["usd"].fillna(0.0))
+    spent = spent.fillna(dict.fromkeys(SPENT[:-1], 0.0)).cumsum()
+    found[[f"training_{name}" for name in SPENT]] = spent
+    policies = {version: run.policies.load(int(version)) for version in found["policy"].unique()}
+    own = [policies[version] for version in found["policy"]]
+    found["public"] = [sum(skill.public for skill in policy.skills) for policy in own]
+    found["skills"] = [len(policy.skills) for policy in own]
+    found["notes"] = [bool(policy.notes) for policy in own]
+    found["whole"] = found["episodes"] >= run.settings.run.test_episodes
+    return found
+
+
+def share_sleeps(episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the training rollouts: `episode`, `number`, `sleep_usd` (share of the next sleep), and `SPENT`
+    with their shares of that sleep."""
+    train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", *SPENT]].copy()
+    for name in SPENT:
+        per_rollout = sleeps[name] / sleeps["rollouts"]
+        by_policy = per_rollout.set_axis(sleeps["sleep"] - 1).to_dict()
+        share = train["policy"].map(by_policy).fillna(0.0).astype(float)
+        if name == "usd":
+            train["sleep_usd"] = share
+        if name != "usd" or train[name].notna().any():  # otherwise no price is known
+            train[name] = train[name].fillna(0.0) + share
+    return train.drop(columns="policy")
+
+
+def average_seeds(frame: pandas.DataFrame, columns: Sequence[str]) -> pandas.DataFrame:
+    """Return, by condition and checkpoint, `seeds` (the number with a value in the first column), then each
+    column's mean over seeds and `NAME_std`, the sample's standard deviation."""
+    by = frame.groupby(CONDITION)[[*columns]]
+    found = by.mean().join(by.std().add_suffix("_std"))
+    found.insert(0, "seeds", by.count()[columns[0]])
+    return found[["seeds", *(name for column in columns for name in (column, f"{column}_std"))]]
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Mean and standard deviation over seeds; `sd` is the sample's and `None` for one seed."""
+
+    mean: float
+    sd: float | None
+    seeds: int
+
+    @property
+    def ends(self) -> tuple[float, float] | None:
+        """Return the ends of one standard deviation around the mean; `None` for one seed."""
+        return None if self.sd is None else (self.mean - self.sd, self.mean + self.sd)
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Return mean and deviation over the seeds that have a value; `None` if none has."""
+    import pandas
+
+    known = pandas.Series([*values], dtype=float).dropna()
+    if not len(known):
+        return None
+    return Spread(float(known.mean()), float(known.std()) if len(known) > 1 else None, len(known))
+
+
+def average(parts: Sequence[Spread]) -> Spread:
+    """Return the mean over several environments, of their means and of their deviations, as the
+    paper does."""
+    deviations = [part.sd for part in parts if part.sd is not None]
+    sd = sum(deviations) / len(deviations) if len(deviations) == len(parts) else None
+    return Spread(sum(part.mean for part in parts) / len(parts), sd, min(part.seeds for part in parts))
+
+
+def mean_sd(found: Spread | None) -> tuple[float | None, float | None]:
+    """Return mean and deviation; `None` if unknown."""
+    return (found.mean, found.sd) if found else (None, None)

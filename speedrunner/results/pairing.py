@@ -1,0 +1,325 @@
+"""Differences between runs, checkpoints and conditions, paired by seed and test task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations, product
+from typing import Any
+
+import msgspec
+import pandas
+
+from envs import Task
+from speedrunner.config.schema import differences
+from speedrunner.results.conditions import FAMILIES, OURS, Condition
+from speedrunner.results.inference import (
+    CONFIDENCE,
+    RESAMPLES,
+    Estimate,
+    TTest,
+    bootstrap_mean,
+    bootstrap_seeds,
+    correct_holm,
+    paper_ttest,
+    ttest_seeds,
+)
+from speedrunner.results.means import average_tests
+from speedrunner.results.measures import LIMITS, MEASURES, TESTED
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.writing import Table, list_rows, table_of
+from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
+
+WORLD = ("env.primitives", "env.limits", "env.tasks")
+"""Digests that make tasks with equal names different worlds."""
+
+POOLED = "scienceworld"
+"""The environment of rows that pool both families, as in the caption of the paper's main figure."""
+
+Points = tuple[int, int]
+"""The checkpoints at which the first and the second side are compared."""
+
+Differences = dict[int, list[float]]
+"""By seed, the difference of each test task that has a value on both sides."""
+
+
+class CannotCompare(Exception):
+    """The chosen runs do not exist, or have nothing in common that could be compared."""
+
+
+def pair_runs(first: Condition, second: Condition) -> dict[int, tuple[RunResult, RunResult]]:
+    """Return the runs to compare, by seed: those with equal seeds, or the only run of each side."""
+    if len(first.runs) == len(second.runs) == 1:
+        return {0: (first.first, second.first)}
+    return {seed: (run, second.runs[seed]) for seed, run in first.runs.items() if seed in second.runs}
+
+
+def subtract_values(first: RunResult, second: RunResult, points: Points, column: str) -> list[float]:
+    """Return the second run's value minus the first's of each test task that has a value in both."""
+    one, other = first.values(points[0], column), second.values(points[1], column)
+    return (other - one.reindex(other.index)).dropna().tolist()
+
+
+def estimate_difference(first: Condition, second: Condition, points: Points, column: str) -> Estimate | None:
+    """Return the second side's mean minus the first's, over pairs of equal seed and task, with its bootstrap
+    interval; `None` without pairs."""
+    pairs = pair_runs(first, second)
+    return bootstrap_seeds({seed: subtract_values(*runs, points, column) for seed, runs in pairs.items()})
+
+
+def compare_last(a: Condition, b: Condition, metric: str) -> tuple[int, Differences] | None:
+    """Return the last checkpoint that a seed of both has finished, and the differences a minus b there."""
+    pairs = {seed: (b.runs[seed], run) for seed, run in a.runs.items() if seed in b.runs}
+    common = {seed: {*one.points}.intersection(other.points) for seed, (one, other) in pairs.items()}
+    if not any(common.values()):
+        return None
+    last = max(point for points in common.values() for point in points)
+    return last, {
+        seed: subtract_values(*pairs[seed], (last, last), metric)
+        for seed, points in common.items()
+        if last in points
+    }
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """One run at one checkpoint.
+
+    Attributes:
+        rollouts: training rollouts before it.
+        metric: name of a measure; tokens and USD are per test episode.
+        run: its path.
+        mean: over its test tasks; `None` if no value is known.
+        difference: from the first run, over the tasks that both played; `None` without such tasks.
+    """
+
+    rollouts: int
+    metric: str
+    run: str
+    mean: Estimate | None
+    difference: Estimate | None
+
+
+class Limited(msgspec.Struct, frozen=True):
+    """The share of one run's test episodes at one checkpoint that limits ended, by limit, without zeros."""
+
+    rollouts: int
+    run: str
+    shares: dict[str, float]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """The result of a comparison; `notes` are caveats."""
+
+    rows: list[Compared]
+    limits: list[Limited]
+    notes: list[str]
+
+
+def compare(sides: Sequence[RunResult]) -> Comparison:
+    """Compare each run with the first one, at the checkpoints that all of them have finished.
+
+    Raises:
+        CannotCompare: they play different environments, or have no finished checkpoint in common.
+        InvalidConfig, StorageError: a run cannot be read.
+    """
+    first, *others = sides
+    for side in others:
+        if unlike := list_world_differences(first, side):
+            raise CannotCompare(
+                f"{side.path} uses another environment than {first.path}: {', '.join(unlike)}"
+            )
+    points = [point for point in first.points if all(point in side.points for side in others)]
+    if not points:
+        raise CannotCompare(
+            "no checkpoint was finished by all runs: "
+            + "; ".join(f"{side.path} has {_join_points(side.points) or 'none'}" for side in sides)
+        )
+    rows, limits = [], []
+    ended = [average_tests(side.episodes)[[*LIMITS]] for side in sides]
+    for point in points:
+        for side, shares in zip(sides, ended, strict=True):
+            known = {str(name): share for name, share in shares.loc[point].items() if share}
+            limits.append(Limited(point, side.path, known))
+        for measure in MEASURES:
+            for side in sides if measure.is_compared else ():
+                mean = bootstrap_mean(side.values(point, measure.name).tolist())
+                pairs = [] if side is first else subtract_values(first, side, (point, point), measure.name)
+                rows.append(Compared(point, measure.name, side.path, mean, bootstrap_mean(pairs)))
+    notes = [note for side in sides for note in _notes(side, first, points)]
+    return Comparison(rows, limits, notes + caveats(each for side in sides for each in side.processes))
+
+
+def list_world_differences(first: RunResult, second: RunResult) -> list[str]:
+    """Return the differences between two runs that make tasks with equal names different worlds."""
+    unlike = [each for each in differences(first.config, second.config) if each.startswith("env.")]
+    return unlike or [each for each in list_changes(first, second) if each.startswith(WORLD)]
+
+
+def list_changes(first: RunResult, second: RunResult) -> list[str]:
+    """Return the differences between the last processes of two runs, if both are recorded."""
+    newest = [run.processes[-1:] for run in (first, second)]
+    return changes(*newest[0], *newest[1]) if all(newest) else []
+
+
+def _notes(side: RunResult, first: RunResult, points: list[int]) -> list[str]:
+    """Return the caveats of a run's numbers."""
+    played, others = (
+        run.episodes[(run.episodes["phase"] == "test") & run.episodes["checkpoint"].isin(points)]
+        for run in (side, first)
+    )
+    unscored = int(played["score"].isna().sum())
+    alone = len(set(played["task"]).difference(others["task"]))
+    missing = side.unfinished
+    code = ", ".join(each for each in list_changes(first, side) if each.startswith(ACCEPTABLE))
+    found = {
+        f"is not finished: no complete evaluation after {_join_points(missing)} rollouts": missing,
+        f"{unscored} test episodes ended by an infrastructure error and are excluded from means": unscored,
+        f"{alone} of its test tasks were not played by {first.path} and are excluded from pairs": alone,
+        f"unknown prices of {', '.join(side.unpriced)}": side.unpriced,
+        f"was played with other code than {first.path}: {code}": code,
+    }
+    texts = [text for text, applies in found.items() if applies] + process_lines(side.processes)
+    return [f"{side.path}: {text}" for text in texts]
+
+
+def _join_points(points: list[int]) -> str:
+    return ", ".join(map(str, points))
+
+
+class TaskDifference(msgspec.Struct, frozen=True):
+    """A test task that both sides played.
+
+    Attributes:
+        scores: mean score of the first and the second side.
+        outputs: mean output tokens of both; `None` if unknown.
+        episodes: of each side: the names of runs with their episodes' keys.
+    """
+
+    task: Task
+    scores: tuple[float, float]
+    outputs: tuple[float | None, float | None]
+    episodes: tuple[list[tuple[str, str]], list[tuple[str, str]]]
+
+    @property
+    def difference(self) -> float:
+        """Return the second side's score minus the first's."""
+        return self.scores[1] - self.scores[0]
+
+
+def list_task_differences(first: Condition, second: Condition, points: Points) -> list[TaskDifference]:
+    """Return the tasks that both sides played, the largest difference in score first, then in output."""
+    both = pandas.concat(
+        pandas.merge(
+            one.tests(points[0]).assign(run=one.name),
+            other.tests(points[1]).assign(run=other.name),
+            on="task",
+            suffixes=("_0", "_1"),
+        )
+        for one, other in pair_runs(first, second).values()
+    )
+    tasks = both.groupby(level="task", sort=False)
+    return sorted((_compare_task(task, played) for task, played in tasks), key=_by_size)
+
+
+def _compare_task(task: Any, played: pandas.DataFrame) -> TaskDifference:
+    """Return the difference of a task from its pairs, whose columns end with the number of their side."""
+    (means,) = list_rows(played[["score_0", "score_1", "output_0", "output_1"]].mean().to_frame().T)
+    one, other = (list(zip(played[f"run_{side}"], played[f"episode_{side}"], strict=True)) for side in (0, 1))
+    scores, outputs = ((means[f"{name}_0"], means[f"{name}_1"]) for name in ("score", "output"))
+    return TaskDifference(task, scores, outputs, (one, other))
+
+
+def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:
+    one, other = each.outputs
+    more = abs(other - one) if one is not None and other is not None else 0.0
+    return -abs(each.difference), -more, each.task.name, each.task.index
+
+
+def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[Table]:
+    """Return the tests that respect seeds, and the paper's.
+
+    Args:
+        corrected: whether p-values are corrected by Holm's procedure, per metric over the table.
+    """
+    rows, paper = [], []
+    for names, found in _compare_all(conditions):
+        test, around = ttest_seeds(found), bootstrap_seeds(found)
+        independent = paper_ttest([value for own in found.values() for value in own])
+        if test is None or around is None or independent is None:
+            continue
+        count = {**names, "seeds": test.count, "pairs": around.count}
+        rows.append({**count, **_test_cells(test), "boot_low": around.low, "boot_high": around.high})
+        paper.append({**count, **_test_cells(independent)})
+    note = "p is not corrected for the number of tests."
+    if corrected:
+        note = "p is corrected by Holm's procedure over the tests of one metric in this table."
+        for table, metric in product((rows, paper), TESTED):
+            own = [row for row in table if row["metric"] == metric]
+            for row, p in zip(own, correct_holm([row["p"] for row in own]), strict=True):
+                row["p"] = p
+    columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs"]
+    columns += ["difference", "low", "high", "t", "p"]
+    text = (
+        "Differences a minus b at the last common checkpoint, paired by seed and test episode: the mean over"
+        f" seeds of the seeds' mean differences, with the {CONFIDENCE:.0%} interval, t and p of a two-sided"
+        f" t-test on these means (degrees of freedom: seeds less one), and the {CONFIDENCE:.0%} interval of a"
+        f" bootstrap that resamples seeds, then episodes within each ({RESAMPLES} resamples)."
+        f" {POOLED}: both families, each with equal weight. {note}"
+    )
+    paper_text = (
+        "The paper's test, for comparison: two-sided paired t-tests that treat all pairs of seed and test"
+        f" episode as independent. Episodes of one seed share a library, so it rejects too often. {note}"
+    )
+    return [
+        table_of("ttests", text, pandas.DataFrame(rows, columns=[*columns, "boot_low", "boot_high"])),
+        table_of("paper_ttests", paper_text, pandas.DataFrame(paper, columns=columns)),
+    ]
+
+
+def _test_cells(test: TTest) -> dict[str, float | None]:
+    return {"difference": test.mean, "low": test.low, "high": test.high, "t": test.t, "p": test.p}
+
+
+def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, Any], Differences]]:
+    """Yield the identifying columns of each comparison with its differences; pooled ones follow their
+    families."""
+    found: dict[tuple[str, str, str, str], dict[str, tuple[int, Differences]]] = {}
+    for a, b in _pair_methods(conditions):
+        env, model = a.condition_name.env, a.condition_name.model
+        methods = {"a": a.condition_name.method, "b": b.condition_name.method}
+        for metric in TESTED:
+            compared = compare_last(a, b, metric)
+            if compared is not None:
+                names = {"env": env, "model": model, "metric": metric, **methods}
+                yield {**names, "checkpoint": compared[0]}, compared[1]
+                found.setdefault((model, metric, methods["a"], methods["b"]), {})[env] = compared
+    for (model, metric, a_name, b_name), by_env in found.items():
+        if all(family in by_env for family in FAMILIES):
+            parts = [by_env[family] for family in FAMILIES]
+            point = min(point for point, _ in parts)
+            names = {"env": POOLED, "model": model, "metric": metric, "a": a_name, "b": b_name}
+            yield {**names, "checkpoint": point}, _pool([own for _, own in parts])
+
+
+def _pool(parts: Sequence[Mapping[int, list[float]]]) -> Differences:
+    """Join the differences of environments, for the seeds that all of them have."""
+    seeds = set.intersection(*(set(part) for part in parts))
+    return {seed: [value for part in parts for value in part[seed]] for seed in sorted(seeds)}
+
+
+def _pair_methods(conditions: Sequence[Condition]) -> Iterator[tuple[Condition, Condition]]:
+    """Yield the pairs to compare in each environment with each model: SpeedRunner with each other method, as
+    in the paper, or all pairs without it. Evaluations of a stored library, all at checkpoint 0, are not
+    compared with runs that train."""
+    groups: dict[tuple[str, str], list[Condition]] = {}
+    for each in conditions:
+        groups.setdefault((each.condition_name.env, each.condition_name.model), []).append(each)
+    for own in groups.values():
+        ours = [each for each in own if each.first.condition_name.method == OURS]
+        rest = [each for each in own if each not in ours]
+        for a, b in product(ours, rest) if ours else combinations(rest, 2):
+            if ("" in (a.variant, b.variant) or a.variant == b.variant) and _trains(a) == _trains(b):
+                yield a, b
+
+
+def _trains(condition: Condition) -> bool:
+    return condition.first.config.run.rollouts > 0
