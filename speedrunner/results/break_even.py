@@ -1,7 +1,7 @@
 """The break-even rollout: after how many episodes a method's training has paid off against ReAct.
 
 **Definition.** A method has spent T on training up to its checkpoint (`training_NAME` of
-`speedrunner.results.checkpoints`: all roles, sleeps included). From there on, its policy plays episodes at
+`speedrunner.results.means`: all roles, sleeps included). From there on, its policy plays episodes at
 the checkpoint's test cost c, while ReAct, which trains nothing, plays them at its own test cost r. The
 break-even rollout is the smallest whole number n of episodes with `T + n * c < n * r`, that is
 `floor(T / (r - c)) + 1`. The scores are not part of it.

@@ -115,9 +115,7 @@ def _compare_number(
     asked: dict[tuple[str, str], Mapping[int, RunResult]] = {}
     parts = []
     for env in list_envs(number.env):
-        names = [number.method]
-        if number.quantity in (WITHOUT, WITH):
-            names.insert(0, f"{number.method}-visible_last50-from_{env}")
+        names = list_methods(number, env)
         for method in names:
             asked[env, method] = _cut_to_common_checkpoints(find_runs(conditions, env, method, model))
         truncated, runs = asked[env, names[0]], asked[env, names[-1]]
@@ -154,6 +152,14 @@ def _quantity(name: str, run: RunResult) -> float | None:
 def list_envs(env: str) -> tuple[str, ...]:
     """Return the environments over which the paper averages one of its names of environments."""
     return FAMILIES if env == "scienceworld" else (env,)
+
+
+def list_methods(number: Published, env: str) -> list[str]:
+    """Return the methods whose runs in an environment are behind a number; the last one has its values, for
+    the seeds of the first one if there are any."""
+    if number.quantity in (WITHOUT, WITH):
+        return [f"{number.method}-visible_last50-from_{env}", number.method]
+    return [number.method]
 
 
 def find_runs(conditions: Sequence[Condition], env: str, method: str, model: str) -> Mapping[int, RunResult]:

@@ -1,9 +1,10 @@
-"""The paper's numbers beside ours."""
+"""The paper's numbers compared with ours, and their tables."""
 
 from __future__ import annotations
 
 from collections import Counter
 
+import msgspec
 import pytest
 
 from speedrunner.config.names import condition_name
@@ -12,12 +13,15 @@ from speedrunner.results.conditions import group_runs
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import (
-    FAMILIES,
-    QUANTITIES,
+    WITH,
+    WITHOUT,
     PaperComparison,
     Published,
     compare_with_paper,
+    list_envs,
+    list_methods,
     list_published,
+    paper_tables,
 )
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
@@ -47,7 +51,9 @@ def played(
 
 class TestFile:
     def test_every_number_is_of_a_quantity_that_there_is(self) -> None:
-        assert {each.quantity for each in list_published()} == set(QUANTITIES)
+        library = {*LibraryStatistics.__struct_fields__} - {"combat"}
+        known = library | {"combat_percent", "score", "output", "cost_usd", WITHOUT, WITH}
+        assert {each.quantity for each in list_published()} <= known
 
     def test_each_table_has_all_of_its_cells(self) -> None:
         assert Counter(each.table for each in list_published() if each.value is not None) == {
@@ -163,14 +169,55 @@ class TestGaps:
 def test_each_experiment_holds_the_runs_that_its_numbers_ask_for(name: str) -> None:
     runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
     there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
-    asked: set[tuple[str, str]] = set()
-
-    def find(env: str, method: str) -> dict[int, RunResult]:
-        asked.add((env, method))
-        return {}
-
-    for each in list_published():
-        if each.experiment == name:
-            for env in FAMILIES if each.env == "scienceworld" else (each.env,):
-                QUANTITIES[each.quantity](find, env, each.method)
+    asked = {
+        (env, method)
+        for each in list_published()
+        if each.experiment == name
+        for env in list_envs(each.env)
+        for method in list_methods(each, env)
+    }
     assert asked - there == set()
+
+
+NUMBER = Published("tab:some", "Section 5", "main", "babyai", "react", "gpt", "score", 0.5, 0.1)
+OURS = Spread(0.75, 0.25, 3)
+
+
+def compared(ours: Spread | None = OURS, flag: str = "", **changes: object) -> PaperComparison:
+    number = msgspec.structs.replace(NUMBER, **changes)
+    return PaperComparison(number, "tiny", ours, 200, flag, "" if ours else "play it")
+
+
+def test_each_number_is_a_row_with_its_difference() -> None:
+    numbers = [compared(), compared(quantity="output", value=None, sd=None), compared(None, table="fig:more")]
+    some, more = paper_tables(numbers)
+    first, second, third = (
+        dict(zip(table.columns, row, strict=True)) for table in (some, more) for row in table.rows
+    )
+    assert first == {
+        **{"place": "Section 5", "experiment": "main", "env": "babyai", "method": "react"},
+        **{"quantity": "score", "paper_model": "gpt", "paper": 0.5, "paper_std": 0.1},
+        **{"model": "tiny", "ours": 0.75, "ours_std": 0.25, "seeds": 3, "rollouts": 200},
+        **{"difference": 0.25, "flag": "", "missing": ""},
+    }
+    assert (second["quantity"], second["paper"], second["difference"]) == ("output", None, None)
+    assert (third["seeds"], third["ours"], third["difference"]) == (0, None, None)
+    assert third["missing"] == "play it"
+    assert (some.name, more.name) == ("some", "more")
+    assert some.caption.startswith("The paper's tab:some, as PAPER / OURS: ")
+
+
+def test_the_layout_has_a_line_for_each_method_and_a_column_for_each_quantity() -> None:
+    numbers = [
+        compared(),
+        compared(Spread(0.75, None, 1), quantity="output", value=None),
+        compared(None, "long", method="opo"),
+    ]
+    (table,) = paper_tables(numbers)
+    assert table.shown == (
+        ["model", "env", "method", "score", "output"],
+        [
+            ["tiny", "babyai", "react", r"$0.5\pm0.1$ / $0.75\pm0.25$", "-- / $0.75$"],
+            ["tiny", "babyai", "opo", r"$0.5\pm0.1$ / --$^\dagger$", "--"],
+        ],
+    )

@@ -1,4 +1,4 @@
-"""One run in numbers, against ones worked out by hand."""
+"""One run in numbers worked out by hand; and many runs, of which a damaged one stops none."""
 
 from __future__ import annotations
 
@@ -8,7 +8,14 @@ import pandas
 import pytest
 
 from speedrunner.config.names import ConditionName
-from speedrunner.results.run_result import RunResult, count_terminations, read_result
+from speedrunner.results import processes
+from speedrunner.results.run_result import (
+    WORTHWHILE,
+    RunResult,
+    count_terminations,
+    read_result,
+    read_results,
+)
 from speedrunner.results.writing import list_rows
 from tests.speedrunner.results.small_runs import SLEEP_USD, TURN_USD, SmallRun, learnt
 
@@ -88,3 +95,20 @@ def test_an_evaluation_in_the_middle_is_left_out(tmp_path: Path) -> None:
     run.test(2, 0, [0.5])
     found = read_result(run.path, None)
     assert (list(found.checkpoints.index), found.unfinished) == ([0], [2, 4])
+
+
+@pytest.mark.parametrize("count", [3, pytest.param(WORTHWHILE, marks=pytest.mark.process)])
+def test_each_run_is_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    monkeypatch.setattr(processes, "PROCESSES", 2)
+    paths = [learnt(tmp_path / str(number), run={"seed": number}).path for number in range(count)]
+    (paths[1] / "requests.jsonl").write_text("{}\n{}\n")
+    first, damaged, *others = read_results(paths, None)
+    read = [first, *others]
+    assert [each if isinstance(each, str) else each.path for each in read] == [
+        str(path) for path in (paths[0], *paths[2:])
+    ]
+    assert isinstance(first, RunResult)
+    assert first.checkpoints["score"].to_dict() == {0: 0.25, 2: 0.75, 4: 1.0}
+    assert isinstance(damaged, str)
+    assert damaged.startswith(f"{paths[1]} has episodes but no ledger: ")
+    assert f"{paths[1]}/requests.jsonl, line 1, is not a valid LedgerRow" in damaged

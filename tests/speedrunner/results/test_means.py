@@ -1,4 +1,4 @@
-"""Checkpoints and rollouts of a run on disk, with numbers worked out by hand."""
+"""Means of a run on disk at its checkpoints, with numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 import yaml
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from speedrunner.results.TODO_checkpoints import EvaluationPoint, list_test_points
 
-from envs import Outcome, Task
+from envs import Outcome
 from serving.usage import Prices, Usage
 from speedrunner.results.cost_text import notes
 from speedrunner.results.frames import frame_episodes, frame_sleeps
@@ -22,7 +19,7 @@ from speedrunner.results.means import average_tests, frame_checkpoints, share_sl
 from speedrunner.results.measures import SPENT
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.writing import list_rows
-from speedrunner.store.records import EpisodeRow, Policy, Skill, Termination
+from speedrunner.store.records import Policy, Skill, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
@@ -334,43 +331,3 @@ def test_without_a_ledger_tokens_are_those_of_the_turns_and_usd_are_unknown(tmp_
             assert without[name].tolist() == ledger[name].tolist(), name
         assert without["usd"].isna().all()
         assert ledger["usd"].min() > 0
-
-
-EPISODES = st.builds(
-    EpisodeRow,
-    episode=st.integers(0, 9999).map("test/0000/{:04d}".format),
-    phase=st.sampled_from(["train", "test"]),
-    checkpoint=st.sampled_from([0, 2, 4]),
-    task=st.just(Task("babyai", "go", 0)),
-    policy=st.just(0),
-    attempt=st.just(1),
-    termination=st.sampled_from(Termination),
-    score=st.none() | st.floats(0, 1),
-    success=st.none() | st.booleans(),
-    llm_calls=st.integers(0, 2),
-    actions=st.just(0),
-    skill_calls=st.just(0),
-    invalid_calls=st.just(0),
-    usage=st.builds(Usage, completion=st.integers(0, 1000)),
-    seconds=st.just(1.0),
-)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.lists(EPISODES, max_size=12))
-def test_points_without_a_data_frame_are_those_of_the_frame(rows: list[EpisodeRow]) -> None:
-    frame = list_rows(average_tests(frame_episodes(rows)))
-    points = [msgspec.structs.asdict(each) for each in list_test_points(rows)]
-    expected = [{name: row[name] for name in EvaluationPoint.__struct_fields__} for row in frame]
-    assert points == [pytest.approx(row) for row in expected]
-
-
-def test_points_without_a_score_have_no_mean(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "run")
-    run.policy(0, {})
-    run.test(2, 0, [0.5, None, 1.0])
-    run.test(0, 0, [None])
-    assert [(each.checkpoint, each.score) for each in list_test_points(load(run.path).rows)] == [
-        (0, None),
-        (2, 0.75),
-    ]
