@@ -112,9 +112,8 @@ QUICK = {
         "library diff RUN",
         "library check SKILLS",
         "list models",
-        "status RUN",
     ),
-    (*SLOW, "scipy"): ("library stats RUN", "cost RUN"),
+    (*SLOW, "scipy"): ("library stats RUN", "cost RUN", "status RUN"),
     (*SLOW, "scipy.stats"): ("library blame RUN", "compare RUN"),
 }
 """Commands that answer at once, by the modules that they must not import, since each takes long."""
