@@ -12,7 +12,7 @@ from speedrunner.pages.panels import Figure
 from speedrunner.results.conditions import frontier, group_runs
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
-from tests.speedrunner.results.test_cache_effects import pair
+from tests.speedrunner.results.test_tables import pair
 
 
 def run(env: str, method: str, seed: int = 0, *scores: float, model: str = "tiny-random") -> RunResult:
