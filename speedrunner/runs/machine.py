@@ -15,7 +15,7 @@ import psutil
 
 from serving.model_configs import CHECKOUT
 from speedrunner.store.records import Machine
-from speedrunner.workers.sandbox import bubblewrap
+from speedrunner.workers.sandbox import isolation
 from speedrunner.workers.sandbox.isolation import NAMES, find_isolation
 from speedrunner.workers.sandbox.settings import Sandbox
 
@@ -44,7 +44,7 @@ def confinement(sandbox: Sandbox) -> str:
         return f"rlimits: files and network are open; {limits}"
     name = NAMES[level]
     if level == "bubblewrap":
-        (name, *_) = _run_program(bubblewrap.executable(), "--version") or [name]
+        (name, *_) = _run_program(isolation.find_bubblewrap(), "--version") or [name]
     return f"{name}: no network, system read-only, nothing else seen; {limits}"
 
 

@@ -3,6 +3,10 @@
 The loaded modules are in memory once, and no worker waits for them to load. Workers are not its children.
 They are children of the owner, as if the owner had started them: the owner reaps them, they end with the
 owner, and they outlive the fork server.
+
+The standard library's `multiprocessing.forkserver` does not replace it. There is one for a whole process, not
+one for each environment and hash seed; its workers are its children, so its death ends them all, or makes
+them orphans that the owner takes for dead; and each worker of Crafter takes 37 MB of its own instead of 3.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 
 from envs import TextEnv
 from speedrunner.workers.env_worker import EnvWorker, received
-from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.child_process import ChildPool
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
 from speedrunner.workers.worker_episode import WorkerEpisode, fault
 from speedrunner.workers.worker_messages import (

@@ -18,7 +18,7 @@ from speedrunner.workers.call_tree import CallTree, EpisodeRoom
 from speedrunner.workers.sandbox.channel import InvalidMessage
 from speedrunner.workers.sandbox.child.run_skills import bound
 from speedrunner.workers.sandbox.child.values import valid_text
-from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.child_process import ChildPool
 from speedrunner.workers.sandbox.settings import SandboxError
 from speedrunner.workers.sandbox.skill_process import Ended, Granted, Refused, SkillModule, Skills
 from speedrunner.workers.worker_messages import Execute, Executed, Fault, Opened, Reset

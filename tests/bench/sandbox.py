@@ -17,8 +17,7 @@ from serving.tokens.tools import ToolCall
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.config.console import Status
 from speedrunner.store.records import Module
-from speedrunner.workers.sandbox.child_pool import ChildPool
-from speedrunner.workers.sandbox.child_process import require
+from speedrunner.workers.sandbox.child_process import ChildPool, require
 from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_episode import WorkerEpisode
 from speedrunner.workers.worker_messages import Execute, Executed, Reset

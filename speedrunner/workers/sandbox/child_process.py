@@ -20,7 +20,7 @@ import msgspec
 from speedrunner.workers.sandbox import child
 from speedrunner.workers.sandbox.channel import Channel, ChannelError
 from speedrunner.workers.sandbox.isolation import ISOLATING, find_isolation
-from speedrunner.workers.sandbox.settings import Sandbox, SandboxNotStarted, SandboxUnavailable
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted, SandboxUnavailable
 from speedrunner.workers.sandbox.view import interpreter
 
 START_LIMIT_S = 60.0
@@ -81,17 +81,13 @@ class Child:
         """Return the path at which the process sees a folder of `mounts`."""
         return str(self._mounts[name]) if self._level == "rlimits" else f"/data/{name}"
 
-    def wait(self, deadline: float | None = None) -> None:
-        """Wait until the process is ready.
-
-        Args:
-            deadline: time on the monotonic clock; `None`: `START_LIMIT_S` from now.
+    def wait(self, deadline: float) -> None:
+        """Wait until the process is ready, at most until the deadline of the monotonic clock.
 
         Raises:
             SandboxNotStarted: it will never be ready.
         """
         try:
-            deadline = time.monotonic() + START_LIMIT_S if deadline is None else deadline
             why = self.channel.receive(_CONFINED, deadline).problem
             if why is None:
                 self.channel.check_quiet()  # it may have been ready, and have died since
@@ -183,28 +179,56 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def start_process(sandbox: Sandbox, deadline: float | None = None) -> Child:
-    """Start a process for skills, and wait for it. If the machine is full, the start is tried again.
+class ChildPool:
+    """Processes for skills, each used once; one is kept ready.
 
     Args:
-        deadline: time on the monotonic clock after which nothing is tried; `None`: `START_LIMIT_S` from now.
-
-    Raises:
-        SandboxUnavailable: this kind of sandbox cannot run here.
-        SandboxNotStarted: none starts.
+        sandbox: how they are confined.
     """
-    deadline = time.monotonic() + START_LIMIT_S if deadline is None else deadline
-    pauses_s = iter(START_PAUSES_S)
-    while True:
-        try:
-            child = Child(sandbox, "skills")
-            child.wait(deadline)
-            return child
-        except SandboxNotStarted:
-            pause_s = next(pauses_s)
-            if pause_s is None or time.monotonic() + pause_s > deadline:
-                raise
-            time.sleep(pause_s)
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self._sandbox = sandbox
+        self._spare: Child | None = None
+
+    def refill(self) -> None:
+        """Start the missing process, without waiting for it. Call this whenever there is time.
+
+        If the machine cannot start a process now, `take` tries again.
+        """
+        if self._spare is None:
+            with suppress(SandboxError):
+                self._spare = Child(self._sandbox, "skills")
+
+    def take(self) -> Child:
+        """Return a process that is ready. The caller owns and ends it. If the machine is full, starts are
+        tried again.
+
+        Raises:
+            SandboxUnavailable: this kind of sandbox cannot run here.
+            SandboxNotStarted: none starts within `START_LIMIT_S`.
+        """
+        deadline = time.monotonic() + START_LIMIT_S
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with suppress(SandboxNotStarted):  # it may have been killed since, e.g. for lack of memory
+                spare.wait(deadline)
+                return spare
+        for pause_s in START_PAUSES_S:
+            try:
+                child = Child(self._sandbox, "skills")
+                child.wait(deadline)
+                return child
+            except SandboxNotStarted:
+                if pause_s is None or time.monotonic() + pause_s > deadline:
+                    raise
+                time.sleep(pause_s)
+        raise AssertionError("the last start has no pause")
+
+    def close(self) -> None:
+        """End the process that was not taken."""
+        if self._spare is not None:
+            self._spare.kill()
+            self._spare = None
 
 
 @functools.cache
@@ -223,6 +247,6 @@ def require(sandbox: Sandbox) -> None:
             " yourself"
         )
     try:
-        start_process(sandbox).kill()
+        ChildPool(sandbox).take().kill()
     except SandboxNotStarted as error:
         raise SandboxUnavailable(str(error)) from error

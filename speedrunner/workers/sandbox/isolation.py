@@ -1,14 +1,15 @@
-"""Finds out which kind of isolation works on this machine."""
+"""Finds out which kind of isolation works on this machine, and the command line that isolates a process."""
 
 from __future__ import annotations
 
 import functools
+import shutil
 import subprocess
+import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from speedrunner.config.schema import SandboxConfig
-from speedrunner.workers.sandbox import bubblewrap, namespaces
 from speedrunner.workers.sandbox.settings import (
     INSTEAD,
     Kind,
@@ -17,18 +18,74 @@ from speedrunner.workers.sandbox.settings import (
     SandboxNotStarted,
     SandboxUnavailable,
 )
-from speedrunner.workers.sandbox.view import interpreter
+from speedrunner.workers.sandbox.view import VARIABLES, Shown, interpreter, view
+
+LAUNCHER = Path(__file__).with_name("launcher.py")
+"""Isolates with user namespaces, if bubblewrap is not installed."""
+
+KERNEL_SETTINGS = Path("/proc/sys")
+
+TRIAL_LIMIT_S = 45.0
+"""Seconds that a process without work may take."""
+
+
+def bubblewrap_command(mounts: Mapping[str, Path]) -> list[str]:
+    """Return the prefix of a command line that isolates the command with bubblewrap.
+
+    Args:
+        mounts: folders that it may read, by the places where it sees them.
+
+    Raises:
+        SandboxUnavailable: bubblewrap is not installed, or this Python cannot be shown.
+    """
+    return [
+        find_bubblewrap(),
+        *("--unshare-all", "--unshare-user", "--cap-drop", "ALL"),
+        *("--die-with-parent", "--hostname", "sandbox"),
+        *(word for name, value in VARIABLES.items() for word in ("--setenv", name, value)),
+        *(word for shown in view(mounts) for word in _options(shown)),
+        *("--remount-ro", "/"),
+        "--",
+    ]
+
+
+@functools.cache
+def find_bubblewrap() -> str:
+    """Return the path of bubblewrap. Raises `SandboxUnavailable`."""
+    if (path := shutil.which("bwrap")) is None:
+        raise SandboxUnavailable("bubblewrap is not installed")
+    return path
+
+
+def _options(shown: Shown) -> tuple[str, ...]:
+    match shown.how:
+        case "bind":
+            return "--ro-bind", shown.source, shown.place
+        case "device":
+            return "--dev-bind", shown.source, shown.place
+        case "link":
+            return "--symlink", shown.source, shown.place
+        case "empty":
+            return "--tmpfs", shown.place, "--remount-ro", shown.place
+
+
+def namespaces_command(mounts: Mapping[str, Path]) -> list[str]:
+    """Return such a prefix that isolates with user namespaces. Raises `SandboxUnavailable`."""
+    return [
+        *(getattr(sys, "_base_executable", sys.executable), "-I", "-S", str(LAUNCHER)),
+        *(word for name, value in VARIABLES.items() for word in ("variable", name, value)),
+        *(word for shown in view(mounts) for word in shown),
+        "--",
+    ]
+
 
 ISOLATING: dict[Level, Callable[[Mapping[str, Path]], list[str]]] = {
-    "bubblewrap": bubblewrap.command,
-    "namespaces": namespaces.command,
+    "bubblewrap": bubblewrap_command,
+    "namespaces": namespaces_command,
 }
 """Functions that return the isolating prefix of a command line, in order of preference."""
 
 NAMES: dict[Level, str] = {"bubblewrap": "bubblewrap", "namespaces": "user namespaces"}
-
-TRIAL_LIMIT_S = 45.0
-"""Seconds that a process without work may take."""
 
 
 def sandbox_limits(config: SandboxConfig) -> Sandbox:
@@ -55,7 +112,7 @@ def _find_level() -> Level:
             return level
         problems.append(problem)
     raise SandboxUnavailable(
-        f"skills cannot be isolated here: {'; '.join(problems)}; {namespaces.advice()}; or {INSTEAD}"
+        f"skills cannot be isolated here: {'; '.join(problems)}; {advice()}; or {INSTEAD}"
     )
 
 
@@ -80,3 +137,31 @@ def _problem(level: Level) -> str | None:
     except OSError as error:
         raise SandboxNotStarted(f"cannot start a sandboxed process: {error}") from error
     return None
+
+
+def advice() -> str:
+    """Return what to ask the administrators for, if user namespaces are not allowed."""
+    wanted = []
+    if _read_setting("user/max_user_namespaces") == 0:
+        wanted.append("to set the sysctl user.max_user_namespaces to 15000 (it is 0)")
+    if _read_setting("kernel/unprivileged_userns_clone") == 0:
+        wanted.append("to set the sysctl kernel.unprivileged_userns_clone to 1 (it is 0)")
+    if _read_setting("kernel/apparmor_restrict_unprivileged_userns") == 1:
+        wanted.append(
+            "to set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0 (it is 1), or to install"
+            " bubblewrap with an AppArmor profile that allows it user namespaces"
+        )
+    if not wanted:
+        wanted.append(
+            "to install bubblewrap, or to allow user namespaces (no sysctl forbids them, so a"
+            " container may forbid unshare and mount)"
+        )
+    return f"ask the administrators {', and '.join(wanted)}"
+
+
+def _read_setting(name: str) -> int | None:
+    """Return one of the kernel's numeric settings; `None` if it has no such setting."""
+    try:
+        return int((KERNEL_SETTINGS / name).read_text())
+    except (OSError, ValueError):
+        return None

@@ -19,8 +19,7 @@ from speedrunner.workers.sandbox.channel import (
     Said,
     new_number,
 )
-from speedrunner.workers.sandbox.child_pool import ChildPool
-from speedrunner.workers.sandbox.child_process import Child
+from speedrunner.workers.sandbox.child_process import Child, ChildPool
 
 UNWIND_S = 1.0
 """Seconds that a call has to end after it learns that the episode is over."""

@@ -38,17 +38,6 @@ def test_a_limit_leaves_what_is_not_used_and_the_file_cache(job: Path) -> None:
     assert available_mb() == 25
 
 
-def test_a_limit_further_up_holds_too(job: Path) -> None:
-    limit(job, 50 * MB)
-    limit(job.parent, 10 * MB)
-    assert available_mb() == 10
-
-
-def test_nothing_is_left_beyond_the_limit(job: Path) -> None:
-    limit(job, 10 * MB, used=20 * MB)
-    assert available_mb() == 0
-
-
 def test_a_machine_without_control_groups(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(available_memory, "OWN_CGROUPS", job / "no such file")
     assert available_mb() > 0

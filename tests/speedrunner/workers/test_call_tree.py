@@ -53,14 +53,6 @@ def test_calls_that_did_not_say_how_they_ended_share_the_error_of_the_one_above(
     assert recorded.root.calls[0].error == "TimeLimitReached: stopped"
 
 
-def test_ends_of_calls_that_were_not_recorded_are_no_ends_of_others() -> None:
-    recorded = tree()
-    recorded.begin("inner", {})
-    recorded.end(7, "forged", None)
-    recorded.end(1, "true", None)
-    assert recorded.root.calls[0].result == "true"
-
-
 def test_depth_is_bounded_but_not_for_actions() -> None:
     recorded = tree()
     for _ in range(DEPTH_LIMIT + 10):
@@ -130,32 +122,6 @@ def test_errors_are_kept_whole_then_described_then_left_out() -> None:
     assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
 
 
-def test_an_error_that_many_calls_share_is_kept_as_often_as_there_is_room() -> None:
-    recorded = tree()
-    for _ in range(NODE_LIMIT // DEPTH_LIMIT):
-        for _ in range(DEPTH_LIMIT):
-            recorded.begin("inner", {})
-        recorded.end(1, None, "x" * ERROR_LIMIT)
-    assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
-
-
-def test_names_of_arguments_take_room_too() -> None:
-    recorded = tree()
-    names = {f"{number:0900}": 1 for number in range(100)}
-    for _ in range(NODE_LIMIT // 100):
-        recorded.begin("note", names)
-        recorded.end(1, None, None)
-    assert recorded.root.calls[0].arguments == names
-    assert recorded.root.calls[-1].arguments == {}
-    assert size(recorded) < 3 * TEXT_LIMIT
-
-
-def test_long_errors_are_cut_and_say_so() -> None:
-    recorded = tree()
-    recorded.end(0, None, "x" * (ERROR_LIMIT + 5))
-    assert (recorded.root.error or "").endswith("... 5 more characters ...")
-
-
 class TestAnEpisode:
     CALLS = 12
     LONG = "\x01" * (TEXT_LIMIT // 4)
@@ -208,15 +174,6 @@ class TestAnEpisode:
         assert len(record) < RECORD_BYTES * 3 // 4  # and what models and actors said
         assert decoded_bytes(record, DECODED_BYTES) < DECODED_BYTES
 
-    def test_counts_long_names(self) -> None:
-        episode = EpisodeRoom()
-        recorded = tree(episode)
-        for _ in range(NODE_LIMIT - 1):
-            recorded.begin("x" * 1_000, {})
-            recorded.end(1, None, None)
-        assert recorded.root.omitted > 0
-        assert size(recorded) < EPISODE_LIMIT
-
     def test_keeps_what_the_actor_asked_for_and_reads_after_its_bound(self) -> None:
         recorded = CallTree("go", "skill", {"n": "x" * 5_000}, episode := EpisodeRoom(0))
         recorded.begin("inner", {})
@@ -230,17 +187,3 @@ class TestAnEpisode:
         failed.end(0, None, "x" * ERROR_LIMIT)
         assert (failed.root.error or "").startswith("x" * TOOL_CALL_CHARS)
         assert len(failed.root.error or "") < TOOL_CALL_CHARS + CALL_CHARS
-
-    def test_says_how_long_what_it_leaves_out_was(self) -> None:
-        recorded = tree(EpisodeRoom(left=4 * CALL_CHARS))
-        for name in ("first", "second", "third"):
-            recorded.begin(name, {})
-        recorded.end(3, "x" * 500, None)
-        recorded.end(2, "x" * 500, None)
-        recorded.end(1, None, "E: " + "x" * 500)
-        (first,) = recorded.root.calls
-        (second,) = first.calls
-        (third,) = second.calls
-        assert 0 < len(third.result) <= DESCRIPTION_LIMIT
-        assert second.result == f"{NOT_KEPT}: {500 + VALUE_CHARS} characters>"
-        assert first.error == f"{NOT_KEPT}: 503 characters>"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 import textwrap
@@ -24,8 +23,7 @@ from speedrunner.store.records import CallNode, Module, Termination
 from speedrunner.workers import env_worker as workers
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, WorkerTimedOut
 from speedrunner.workers.local_worker import LocalWorker
-from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, TEXT_LIMIT
-from speedrunner.workers.sandbox.child.values import DESCRIPTION_LIMIT
+from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
@@ -101,11 +99,6 @@ class TestPrimitives:
         assert (executed.observation, executed.actions, executed.termination) == (text, 1, None)
         assert executed.outcome == Outcome(0.5, False, {"position": 5})
 
-    async def test_looking_is_no_action(self, pool: WorkerPool) -> None:
-        async with episode(pool, skills()) as call:
-            executed = await call("look")
-        assert (executed.actions, executed.node.actions) == (0, 0)
-
     async def test_the_models_mistakes_are_errors_of_the_call(self, pool: WorkerPool, golden: Golden) -> None:
         calls: list[tuple[str, dict[str, Any]]] = [
             ("jump", {}),
@@ -136,10 +129,6 @@ class TestPrimitives:
     ) -> None:
         async with episode(pool, skills()) as call:
             assert (await call("walk", steps=10, direction=direction)).termination is termination
-
-    async def test_reaching_the_flag_with_the_last_action_is_success(self, pool: WorkerPool) -> None:
-        async with episode(pool, skills(), distance=1, actions=1) as call:
-            assert (await call("walk")).termination is Termination.SUCCESS
 
 
 class TestSkills:
@@ -216,23 +205,6 @@ class TestSkills:
         )
         assert [each.error is None for each in node.calls] == [True, False]
 
-    async def test_a_skill_may_handle_an_invalid_call(self, pool: WorkerPool) -> None:
-        source = '''
-            def skill() -> str:
-                """Try."""
-                try:
-                    return walk("far")
-                except Exception as error:
-                    return type(error).__name__
-        '''
-        executed = await play(pool, source)
-        assert (executed.node.result, executed.node.error) == ("InvalidPrimitiveCall", None)
-        assert executed.node.calls[0].error is not None
-
-    async def test_a_time_limit_may_be_as_long_as_it_likes(self, pool: WorkerPool) -> None:
-        async with episode(pool, skills('def skill():\n    """Walk."""\n    return walk(10)')) as call:
-            assert (await call("skill", time_limit_s=3e6)).node.error is None
-
     @pytest.mark.parametrize("caught", ["Exception", "BaseException"])
     async def test_a_skill_that_goes_on_after_the_end_is_ended(self, pool: WorkerPool, caught: str) -> None:
         source = f'''
@@ -249,19 +221,6 @@ class TestSkills:
         assert len(executed.node.calls) == executed.actions == 3
         assert (executed.node.error or "").startswith("EpisodeEnded: stopped because the environment has")
 
-    async def test_a_skill_is_unwound_at_the_action_limit(self, pool: WorkerPool) -> None:
-        library = skills(
-            'def skill():\n    """Walk for ever."""\n    while True:\n        walk(0)\n        look()'
-        )
-        async with episode(pool, library, actions=7) as call:
-            executed = await call("skill")
-        assert (executed.termination, executed.actions, executed.node.actions) == (
-            Termination.ACTION_LIMIT,
-            7,
-            7,
-        )
-        assert "ActionLimitReached: stopped at the limit of 7 actions" in executed.node.error
-
     async def test_a_skill_is_unwound_at_the_limit_of_its_call_and_the_episode_continues(
         self, pool: WorkerPool
     ) -> None:
@@ -277,14 +236,6 @@ class TestSkills:
                     if termination
                     else "ActionLimitReached: stopped at the limit of 4 actions in one call"
                 )
-
-    async def test_a_skill_that_stops_at_the_end_returns_its_result(self, pool: WorkerPool) -> None:
-        executed = await play(pool, 'def skill():\n    """Walk."""\n    walk(10)\n    return "there"')
-        assert (executed.node.result, executed.termination) == ("there", Termination.SUCCESS)
-
-    async def test_each_episode_begins_with_fresh_module_state(self, pool: WorkerPool) -> None:
-        source = 'SEEN = []\ndef skill() -> int:\n    """Count."""\n    SEEN.append(1)\n    return len(SEEN)'
-        assert [(await play(pool, source)).node.result for _ in range(2)] == [1, 1]
 
     async def test_drawing_and_the_order_of_sets_repeat_between_processes(self) -> None:
         source = '''
@@ -352,28 +303,11 @@ class TestEachKindOfHost:
         assert "no tool 'hop'; available: walk, look, skip" in (gone.node.error or "")
         assert (await worker.execute(ToolCall("skip", {}), HANGS_S)).termination is Termination.ACTION_LIMIT
 
-    async def test_takes_skills_where_there_were_none_and_gives_them_up(self, worker: EnvWorker) -> None:
-        await worker.reset(Task(ENV, "default", 10), skills().module(), None)
-        await worker.load(skills('def hop():\n    """Walk."""\n    walk()').module())
-        assert (await worker.execute(ToolCall("hop", {}), HANGS_S)).node.error is None
-        await worker.load(skills().module())
-        assert "no tool 'hop'" in ((await worker.execute(ToolCall("hop", {}), HANGS_S)).node.error or "")
-        assert (await worker.execute(ToolCall("walk", {}), HANGS_S)).outcome.detail == {"position": 2}
-
     async def test_tells_callers_what_is_wrong_with_a_module(self, worker: EnvWorker) -> None:
         await worker.reset(Task(ENV, "default", 10), skills().module(), None)
         await worker.load(Module("def hop():\n    walk()\nraise ValueError('no')", ("hop",)))
         executed = await worker.execute(ToolCall("hop", {}), HANGS_S)
         assert (executed.node.error or "").startswith("ValueError: no")
-
-    async def test_replaces_the_process_of_loaded_skills(self, worker: EnvWorker) -> None:
-        await worker.reset(Task(ENV, "default", 10), skills().module(), None)
-        source = 'def die():\n    """Die."""\n    import os\n    walk()\n    os._exit(1)'
-        await worker.load(Module(source, ("die",)))
-        for position in (1, 2):
-            executed = await worker.execute(ToolCall("die", {}), HANGS_S)
-            assert (executed.node.error or "").startswith("SkillProcessEnded: ")
-            assert executed.outcome.detail == {"position": position}
 
 
 class TestHostileSkills:
@@ -414,21 +348,6 @@ class TestHostileSkills:
         steps = executed.outcome.detail["position"]
         assert steps >= 1
         assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (steps,) * 3
-
-    async def test_swallowing_one_interruption_does_not_help(self, pool: WorkerPool) -> None:
-        source = '''
-            def skill():
-                """Loop twice for ever."""
-                try:
-                    while True:
-                        pass
-                except BaseException:
-                    while True:
-                        pass
-        '''
-        library = skills(source)
-        async with episode(pool, library) as call:
-            assert stopped(await call("skill", time_limit_s=0.1))
 
     async def test_swallowing_all_interruptions_costs_the_skills_process_but_not_the_episode(
         self, pool: WorkerPool
@@ -474,12 +393,6 @@ class TestHostileSkills:
             assert len(errors[body]) < 10_000
         golden("workers/exceptions.txt", table(errors))
 
-    @pytest.mark.parametrize("body", ["return skill()", "deep = lambda: deep()\n    deep()"])
-    async def test_so_is_an_endless_recursion(self, pool: WorkerPool, body: str) -> None:
-        error = (await play(pool, f'def skill():\n    """Misbehave."""\n    {body}')).node.error or ""
-        assert error.startswith("RecursionError: ")
-        assert len(error) < 10_000
-
     async def test_a_primitive_at_the_bottom_of_a_recursion_finishes_its_step(self, pool: WorkerPool) -> None:
         source = '''
             def skill() -> int:
@@ -499,10 +412,6 @@ class TestHostileSkills:
         assert executed.node.error is None
         assert executed.actions - executed.node.result in (0, 1)
         assert executed.actions > 100
-
-    async def test_printing_corrupts_nothing(self, pool: WorkerPool) -> None:
-        body = 'for _ in range(10000):\n        print("{}" * 100)\n    return "printed"'
-        assert (await play(pool, f'def skill():\n    """Print."""\n    {body}')).node.result == "printed"
 
     @pytest.mark.parametrize(
         ("expression", "recorded"),
@@ -524,58 +433,8 @@ class TestHostileSkills:
         executed = await play(pool, f'def skill():\n    """Return."""\n    return {expression}')
         assert executed.node.result == recorded
 
-    @pytest.mark.parametrize(
-        "body",
-        [
-            "value = []\n    value.append(value)\n    return value",
-            "value = []\n    for _ in range(500):\n        value = [value]\n    return value",
-            f"return ['x' * 1000] * {TEXT_LIMIT // 1000 + 1}",
-            "class Shy:\n        def __repr__(self):\n            raise ValueError\n    return Shy()",
-            "class Long:\n        def __repr__(self):\n            return 'x' * 10**6\n    return Long()",
-        ],
-    )
-    async def test_descriptions_are_short(self, pool: WorkerPool, body: str) -> None:
-        executed = await play(pool, f'def skill():\n    """Return."""\n    {body}')
-        assert executed.node.error is None
-        assert len(json.dumps(executed.node.result)) <= DESCRIPTION_LIMIT + 2
-
-    async def test_a_repr_that_never_returns_is_stopped(self, pool: WorkerPool) -> None:
-        library = skills(
-            '''
-            def skill():
-                """Return something odd."""
-                class Endless:
-                    def __repr__(self):
-                        while True:
-                            pass
-                return Endless()
-            '''
-        )
-        async with episode(pool, library) as call:
-            executed = await call("skill", time_limit_s=0.3)
-            assert stopped(executed)
-            assert "TimeLimitReached" in executed.node.error
-            assert (await call("look")).node.error is None
-
 
 class TestLargeTrees:
-    async def test_two_thousand_primitives_make_a_record_of_their_size(self, pool: WorkerPool) -> None:
-        def source(n: int) -> str:
-            return f'''
-                def skill():
-                    """Hand a growing list around."""
-                    seen = []
-                    for _ in range({n}):
-                        seen.append(walk(0))
-                        note(seen)
-            '''
-
-        note = 'def note(seen: list[str]) -> list[str]:\n    """Give back."""\n    return seen'
-        async with episode(pool, skills(note, source(2_000))) as call:
-            executed = await call("skill")
-        assert sum(each.name == "walk" for each in executed.node.calls) == executed.actions == 2_000
-        assert len(msgspec.json.encode(executed)) < 2 * TEXT_LIMIT
-
     async def test_deep_trees_are_cut_at_a_stated_depth_and_keep_their_actions(
         self, pool: WorkerPool
     ) -> None:
@@ -635,13 +494,6 @@ class TestFaults:
         async with episode(pool, skills()) as call:
             assert (await call("walk", steps=10)).termination is Termination.SUCCESS
 
-    async def test_a_reset_that_fails_is_a_fault(self, pool: WorkerPool) -> None:
-        async with pool.worker() as worker:
-            with pytest.raises(
-                WorkerFault, match="task broken_reset 1 could not be started: RuntimeError: the"
-            ):
-                await worker.reset(Task(ENV, "broken_reset", 1), skills().module(), None)
-
     async def test_a_worker_that_is_killed_in_a_call_is_replaced(self, tmp_path: Path) -> None:
         library = skills('def skill():\n    """Loop."""\n    while True:\n        look()')
         async with WorkerPool(1, ENV, log=tmp_path / "workers.log") as pool:
@@ -675,14 +527,6 @@ class TestFaults:
 
 
 class TestPool:
-    async def test_workers_are_warm_and_used_again(self) -> None:
-        async with WorkerPool(2, ENV) as pool:
-            async with pool.worker() as first, pool.worker() as second:
-                pids = {first.pid, second.pid}
-                assert len(pids) == 2
-            async with pool.worker() as third:
-                assert third.pid in pids
-
     async def test_a_busy_pool_makes_the_next_episode_wait(self, pool: WorkerPool) -> None:
         async with pool.worker():
             waiting = asyncio.create_task(pool.worker().__aenter__())

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from envs import Opening, Outcome
+from envs import Outcome
 from serving.tokens.tools import ToolCall
 from speedrunner.store.records import CallNode
 from speedrunner.workers import worker_messages
@@ -20,8 +20,6 @@ from speedrunner.workers.worker_messages import (
     Executed,
     Fault,
     InvalidReply,
-    Opened,
-    Ready,
     Reply,
     encode_reply,
     frame_body,
@@ -75,19 +73,8 @@ async def test_what_is_no_reply_is_refused(data: bytes, why: str) -> None:
         await received(data)
 
 
-async def test_a_reply_that_breaks_off() -> None:
-    with pytest.raises(EOFError):
-        await received(reply_bytes(Ready())[:-1])
-
-
 async def test_what_the_environment_makes_too_large_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(worker_messages, "REPLY_LIMIT", 2_000)
     reply = await received(reply_bytes(executed(CallNode("look", "primitive", {}), {"map": "x" * 3_000})))
     assert isinstance(reply, Fault)
     assert "2,000 are allowed" in reply.message
-
-
-async def test_what_is_no_json_is_a_fault() -> None:
-    reply = await received(reply_bytes(Opened(Opening("", ""), Outcome(0.0, False, {"odd": object()}))))
-    assert isinstance(reply, Fault)
-    assert "cannot be written as JSON: TypeError" in reply.message

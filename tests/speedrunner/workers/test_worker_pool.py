@@ -10,7 +10,7 @@ import psutil
 import pytest
 import pytest_asyncio
 
-from envs import Task, UnknownEnvironment
+from envs import Task
 from envs.env_registry import REGISTRY
 from envs.scienceworld import ScienceWorld
 from serving.tokens.tools import ToolCall
@@ -43,17 +43,6 @@ class TestMemory:
         )
         assert set(psutil.Process().children()) <= before
 
-    async def test_not_even_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(pools, "available_mb", lambda: 100)
-        with pytest.raises(TooManyWorkers, match="100 MB are available: free some, or use a larger machine"):
-            await WorkerPool(1, CORRIDOR).__aenter__()
-
-    async def test_as_many_as_fit_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fitting = 2 * (REGISTRY.find(CORRIDOR).memory_mb + SKILLS_MB)
-        monkeypatch.setattr(pools, "available_mb", lambda: fitting)
-        async with WorkerPool(2, CORRIDOR) as pool, pool.worker(), pool.worker():
-            pass
-
     async def test_what_another_pool_may_come_to_take_is_not_there_for_this_one(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -67,10 +56,6 @@ class TestMemory:
                 pass
         async with WorkerPool(3, CORRIDOR):
             pass
-
-    async def test_an_unknown_environment_takes_none(self) -> None:
-        with pytest.raises(UnknownEnvironment, match="unknown environment 'nonsense'"):
-            await WorkerPool(1, "nonsense").__aenter__()
 
     @pytest.mark.parametrize(("env", "name"), [("babyai", "pick_up_seq_go_to"), ("crafter", "default")])
     async def test_no_worker_takes_more_than_its_environment_says(self, env: str, name: str) -> None:
@@ -144,14 +129,6 @@ class TestScienceWorld:
             worker.kill()
         _, alive = psutil.wait_procs([process], timeout=HANGS_S)
         assert not any(runs(each) for each in alive)
-
-    @pytest.mark.slow
-    async def test_one_that_dies_between_episodes_is_replaced_unnoticed(self, pool: WorkerPool) -> None:
-        async with pool.worker() as worker:
-            await worker.reset(PLANT, EMPTY.module(), None)
-            java(worker).kill()
-            await worker.reset(PLANT, EMPTY.module(), None)
-            assert (await worker.execute(ToolCall("look_around", {}), HANGS_S)).node.error is None
 
 
 class StartsSometimes(Corridor):
@@ -237,20 +214,3 @@ class TestWaiting:
             async with asyncio.timeout(HANGS_S), pool.worker():
                 order.append("last")
         assert order == ["train 2", "train 3", "test 1", "test 2", "last"]
-
-    async def test_cancelling_all_that_wait_and_the_one_that_plays_loses_no_worker(self) -> None:
-        async with WorkerPool(2, CORRIDOR) as pool:
-
-            async def play() -> None:
-                async with pool.worker():
-                    await asyncio.sleep(HANGS_S)
-
-            for _ in range(20):
-                tasks = [asyncio.create_task(play()) for _ in range(6)]
-                await asyncio.sleep(0)
-                for task in tasks:
-                    task.cancel()
-                outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-                assert {type(each) for each in outcomes} == {asyncio.CancelledError}
-            async with asyncio.timeout(HANGS_S), pool.worker(), pool.worker():
-                pass

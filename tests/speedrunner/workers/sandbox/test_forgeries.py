@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from speedrunner.workers.sandbox.child_pool import ChildPool
+from speedrunner.workers.sandbox.child_process import ChildPool
 from speedrunner.workers.sandbox.code_session import CodeSession
 from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.sandbox.skill_process import SkillModule, Skills

@@ -9,8 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from speedrunner.workers.sandbox.child_pool import ChildPool
-from speedrunner.workers.sandbox.child_process import START_LIMIT_S, Child
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S, Child, ChildPool
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
 from speedrunner.workers.sandbox.skill_process import SkillModule, Skills
 from tests.processes import HANGS_S, states
@@ -98,7 +97,7 @@ def test_a_process_that_starts_for_ever_is_the_machines_fault(
     with closing(Skills(pool, module, StillWorld())) as skills:
         skills.close()
         pool.close()
-        monkeypatch.setattr("speedrunner.workers.sandbox.child_pool.START_LIMIT_S", 0.1)
+        monkeypatch.setattr("speedrunner.workers.sandbox.child_process.START_LIMIT_S", 0.1)
         monkeypatch.setattr(
             "speedrunner.workers.sandbox.child_process.PROGRAM", "import time; time.sleep(60)"
         )
