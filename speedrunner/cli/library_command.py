@@ -14,7 +14,7 @@ from speedrunner.cli.command import AsJson, RunPath, Trust
 from speedrunner.cli.output import say, say_broken_records, say_json
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
+from speedrunner.library.rules import MODULE_BYTES, InvalidSkill
 from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
 from speedrunner.results.blame import blame_lines
 from speedrunner.results.libraries import library_statistics
@@ -22,7 +22,7 @@ from speedrunner.results.skill_savings import Amount
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.files import StorageError, read_given, reason
-from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData, load
 

@@ -25,10 +25,9 @@ from speedrunner.config.compose import GROUPS, compose
 from speedrunner.config.named import choose_task
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
+from speedrunner.library.rules import MODULE_BYTES, InvalidSkill
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.skill_call import SkillCall, call_skill
-from speedrunner.store.policies import MODULE_BYTES
 from speedrunner.workers.sandbox.child.values import valid_text
 from speedrunner.workers.sandbox.code_session import load_failure
 from speedrunner.workers.sandbox.isolation import sandbox_limits

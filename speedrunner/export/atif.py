@@ -80,7 +80,7 @@ def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
                 content, where = msgspec.json.encode(document), f"{path / name}, as trajectory {key},"
                 if len(content) > files.RECORD_BYTES:
                     raise files.StorageError(f"{where} has more than {files.RECORD_BYTES} bytes")
-                json_records.check_content(content, where)
+                json_records.check_depth(content, where)
                 (target / f"{key}.json").write_bytes(content)
                 count += 1
     if with_ids and not any(each.has_ids for each in made.values()):

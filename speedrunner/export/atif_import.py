@@ -28,7 +28,6 @@ from speedrunner.export.atif_records import (
 )
 from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.folders import record_folder
-from speedrunner.store.json_limits import DECODED_BYTES, decoded_bytes
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData, load
 
@@ -44,11 +43,6 @@ DOCUMENTS = {
     "sleeps": re.compile(r"(agent|attempt-[0-9]{4,})-[0-9]{4,}\.json"),
 }
 """Names of trajectories in each folder. An episode's have its line number in common."""
-
-ROOM = 4 * DECODED_BYTES
-"""Maximum bytes of memory of the trajectories of one record, by `decoded_bytes`. A step has two to three
-times the fields of the call that it shows.
-"""
 
 
 def import_run(source: Path, out: Path) -> RunData:
@@ -136,15 +130,12 @@ def _sleep(source: Path, names: list[str]) -> Iterator[bytes]:
 
 def _rebuild(source: Path, names: list[str], rebuild: Callable[[Documents], bytes]) -> bytes:
     """Return the record of these documents. Raises `StorageError`."""
-    room, documents = ROOM, Documents()
+    documents = Documents()
     for each in names:
         document = _document(source / each)
         for step in document["steps"]:
             for ids in ("prompt_token_ids", "completion_token_ids"):  # the step's note has them, too
                 (step.get("metrics") or {}).pop(ids, None)
-        room -= decoded_bytes(msgspec.json.encode(document), enough=0)
-        if room < 0:
-            raise files.StorageError(f"{source / each}: the trajectories of its record are too large")
         documents[each.rpartition("/")[2]] = document
     try:
         return rebuild(documents)

@@ -12,6 +12,9 @@ ALLOWED_MODULES = (
 )
 """Modules that skills may import."""
 
+MODULE_BYTES = 1_250_000
+"""Maximum bytes of a skill library: 1,700 skills of 735 bytes each."""
+
 TOKEN_LIMIT = 250_000
 """Maximum tokens of Python code in a module, those in texts and comments included. Python's parser takes up
 to 900 bytes for one, and pyflakes some 20 microseconds."""

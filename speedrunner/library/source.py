@@ -12,8 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType
 
-from speedrunner.library.rules import DEPTH_LIMIT, SHOWN_CHARS, TOKEN_LIMIT, InvalidSkill
-from speedrunner.store.policies import MODULE_BYTES
+from speedrunner.library.rules import DEPTH_LIMIT, MODULE_BYTES, SHOWN_CHARS, TOKEN_LIMIT, InvalidSkill
 
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 

@@ -11,22 +11,14 @@ import msgspec
 
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
-from speedrunner.store.episode_outline import CallOutline, EpisodeOutline
 from speedrunner.store.json_records import leave_out
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import Skill, is_failure
+from speedrunner.store.records import CallNode, Skill, Trajectory, is_failure
 from speedrunner.store.run_data import RunData
 
 START = "from the start"
 RENAMED = "renamed from "
 NO_BATCH = "no episodes"
-
-HISTORY_BYTES = 192 * 2**20
-"""Maximum bytes of memory of all versions of a run's library. Unchanged definitions count once."""
-
-VERSION_BYTES, DEFINITION_BYTES = 50_000, 3_000
-"""Bytes for each version and for each definition in addition to its text: 2,200 as measured, rounded up. A
-version takes less memory, but time."""
 
 
 class SkillVersion(msgspec.Struct):
@@ -136,22 +128,12 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
     played_with = {row.policy for row in run.episodes if held_out or row.phase == "train"}
     stored = sorted(played_with.union(run.policies.versions()))
     libraries: dict[int, Library] = {}
-    room, known = HISTORY_BYTES, set[int]()
     for version in stored:
         try:
-            libraries[version] = library = Library(()).of(run.policies.load(version))
+            libraries[version] = Library(()).of(run.policies.load(version))
         except InvalidPolicy as error:
             leave_out(error, run.left_out)
             continue
-        new = [each for each in library.definitions if id(each) not in known]
-        known.update(map(id, new))
-        room -= VERSION_BYTES + 100 * len(library.skills)
-        room -= sum(DEFINITION_BYTES + 4 * len(each.source) for each in new)
-        if room < 0:
-            raise InvalidPolicy(
-                f"{run.path}: the libraries up to v{version:04d} would take more than {HISTORY_BYTES} bytes"
-                " of memory, the limit"
-            )
     versions: list[SkillVersion] = []
     current: dict[int, dict[str, SkillVersion]] = {}
     before, there = Library(()), dict[str, SkillVersion]()
@@ -177,8 +159,8 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
         before, current[number] = library, dict(there)
     if not versions:
         return SkillHistory(libraries, [], [], [])  # no skills, so no episode needs to be read
-    uses = [_count_uses(played, current.get(played.policy, {})) for played in run.outlines("train")]
-    held = run.outlines("test") if held_out else ()
+    uses = [_count_uses(played, current.get(played.policy, {})) for played in run.played("train")]
+    held = run.played("test") if held_out else ()
     tests = [_count_uses(played, current.get(played.policy, {})) for played in held]
     return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode), tests)
 
@@ -251,7 +233,7 @@ def _change(
     return "edited in shared code" if skill.edited == sleep != old.edited else None
 
 
-def _count_uses(played: EpisodeOutline, there: dict[str, SkillVersion]) -> Use:
+def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
     """Count an episode's calls for the skill versions of that time."""
     saved: dict[str, int] = {}
     calls: dict[str, int] = {}
@@ -277,7 +259,7 @@ def _count_uses(played: EpisodeOutline, there: dict[str, SkillVersion]) -> Use:
     return Use(played.episode, played.policy, turns, saved, calls)
 
 
-def _skill(node: CallOutline, there: dict[str, SkillVersion]) -> SkillVersion | None:
+def _skill(node: CallNode, there: dict[str, SkillVersion]) -> SkillVersion | None:
     """Return the skill version of a call, if it is a skill's, and count its error."""
     skill = there.get(node.name) if node.kind == "skill" else None
     if skill is not None and is_failure(node.error):

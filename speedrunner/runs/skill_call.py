@@ -10,9 +10,8 @@ import msgspec
 from envs import Task
 from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
+from speedrunner.library.rules import MODULE_BYTES, InvalidSkill
 from speedrunner.runs.setup import Setup
-from speedrunner.store.policies import MODULE_BYTES
 from speedrunner.store.records import CallNode, Termination
 from speedrunner.workers.env_worker import WorkerError
 

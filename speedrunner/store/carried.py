@@ -11,7 +11,6 @@ another disk. They get checksums like every other record of the run.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from speedrunner.store import files, json_lines
@@ -22,12 +21,6 @@ from speedrunner.store.stored_run import RunDirectoryError
 
 CARRIED = "carried"
 """Folder of the earlier runs in a run's directory."""
-
-RUNS = 100
-"""Maximum number of earlier runs."""
-
-CARRIED_BYTES = 16 * 2**30
-"""Maximum bytes of all copies. 1,000 episodes of the longest record (16,000,000 characters) have as many."""
 
 
 def carried_runs(run: RunData) -> list[RunData]:
@@ -60,57 +53,28 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
         target: the folder `carried` of the run that starts from this version; missing or empty.
 
     Raises:
-        StorageError: the run cannot be read, the disk refuses the copies, or they would be too large.
+        StorageError: the run cannot be read, or the disk refuses the copies.
     """
     earlier = [(each, next_start(each)) for each in carried_runs(run)]
-    phases = [(each, end) for each, end in (*earlier, (run, version)) if end]
-    if len(phases) > RUNS:
-        raise RunDirectoryError(
-            f"{run.path} carries the history of {len(phases) - 1} runs, and {RUNS - 1} are the limit:"
-            " set run.carry_history=false"
-        )
-    copies = _Copies()
+    parts = [(each, end) for each, end in (*earlier, (run, version)) if end]
     with record_folder(target) as hidden:
-        for number, (each, end) in enumerate(phases):
-            copies.copy(each, end, hidden / f"{number:04d}")
+        for number, (each, end) in enumerate(parts):
+            _copy(each, end, hidden / f"{number:04d}")
 
 
-class _Copies:
-    """Copies histories, and counts their bytes."""
-
-    def __init__(self) -> None:
-        self._room = CARRIED_BYTES
-
-    def copy(self, run: RunData, version: int, target: Path) -> None:
-        """Copy the batches, policies and sleeps before a policy version."""
-        for folder in (target, *(target / name for name in ("trajectories", "policies", "sleeps"))):
-            files.make_folder(folder)
-        self._write(target / "config.yaml", iter([files.read_content(run.files.config)]), run)
-        for number in run.batches():
-            if number < version:
-                source = run.files.numbered("train", number)
-                lines = (line + b"\n" for line in json_lines.raw_lines(source))
-                self._write(target / source.relative_to(run.path), lines, run)
-        for number in run.files.numbers("sleep"):
-            if number <= version:
-                source = run.files.numbered("sleep", number)
-                self._write(target / source.relative_to(run.path), iter([files.read_content(source)]), run)
-        for number in run.policies.versions():
-            if number < version:
-                policy = run.policies.load(number)
-                self._count(len(policy.module) + len(policy.notes), run)
-                PolicyStore(target / "policies").save(policy)
-
-    def _write(self, target: Path, content: Iterator[bytes], run: RunData) -> None:
-        with files.explain_errors(target, "written"), files.open_new(target) as file:
-            for piece in content:
-                self._count(len(piece), run)
-                file.write(piece)
-
-    def _count(self, size: int, run: RunData) -> None:
-        self._room -= size
-        if self._room < 0:
-            raise RunDirectoryError(
-                f"the training history of {run.path} has more than {CARRIED_BYTES} bytes, the limit of what a"
-                " run carries: set run.carry_history=false"
-            )
+def _copy(run: RunData, version: int, target: Path) -> None:
+    """Copy the configuration, and the batches, policies and sleeps before a policy version."""
+    for folder in (target, *(target / name for name in ("trajectories", "policies", "sleeps"))):
+        files.make_folder(folder)
+    batches = [run.files.numbered("train", each) for each in run.batches() if each < version]
+    sleeps = [run.files.numbered("sleep", each) for each in run.files.numbers("sleep") if each <= version]
+    for source in (run.files.config, *batches, *sleeps):
+        copy = target / source.relative_to(run.path)
+        with files.explain_errors(copy, "written"), files.open_new(copy) as file:
+            if source.suffix == ".jsonl":
+                file.writelines(line + b"\n" for line in json_lines.raw_lines(source))
+            else:
+                file.write(files.read_content(source))
+    for number in run.policies.versions():
+        if number < version:
+            PolicyStore(target / "policies").save(run.policies.load(number))

@@ -2,32 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from itertools import islice
 from pathlib import Path
-from typing import Annotated, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
 from speedrunner.store import files, json_lines, json_records
-from speedrunner.store.episode_outline import EpisodeOutline
 from speedrunner.store.records import FORMAT, Trajectory
-from speedrunner.store.stored_run import RunDirectoryError
-
-Decoded = TypeVar("Decoded")
-
-EPISODES = 50_000
-"""Maximum number of episodes of a run, with every attempt: rows of `episodes.jsonl` and missing ones."""
-
-KEY_CHARS = 1_000
-"""Maximum characters of an episode's key."""
 
 
 class EpisodeKey(msgspec.Struct):
     """The key of a finished episode; the rest of its trajectory is not decoded."""
 
-    episode: Annotated[str, msgspec.Meta(max_length=KEY_CHARS)]
+    episode: str
     attempt: int
     format: int = FORMAT
 
@@ -62,15 +51,13 @@ class EpisodeFile:
     def attempts(self) -> list[Entry]:
         """Return every attempt that ended, in order; a torn tail is left out."""
         found: list[Entry] = []
-        for number, start, line in islice(json_lines.iterate_lines(self.path), EPISODES + 1):
+        for number, start, line in json_lines.iterate_lines(self.path):
             try:
                 key = json_records.as_part(line, EpisodeKey, f"{self.path}, line {number},")
             except files.StorageError as error:
                 json_records.leave_out(error, self._left_out)
                 continue
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
-        if len(found) > EPISODES:
-            raise RunDirectoryError(f"{self.path} has more than {EPISODES} episodes, which is the limit")
         return found
 
     @cached_property
@@ -86,18 +73,9 @@ class EpisodeFile:
 
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
-        return self._decode(entries, lambda line, where: json_records.as_record(line, Trajectory, where))
-
-    def outlines(self) -> Iterator[EpisodeOutline]:
-        """Yield the newest attempts without their texts, one at a time in memory."""
-        return self._decode(
-            self.newest, lambda line, where: json_records.as_part(line, EpisodeOutline, where)
-        )
-
-    def _decode(self, entries: Sequence[Entry], decode: Callable[[bytes, str], Decoded]) -> Iterator[Decoded]:
         for each, line in zip(entries, self.lines(entries), strict=True):
             try:
-                found = decode(line, f"{self.path}, line {each.line},")
+                found = json_records.as_record(line, Trajectory, f"{self.path}, line {each.line},")
             except files.StorageError as error:
                 json_records.leave_out(error, self._left_out)
             else:

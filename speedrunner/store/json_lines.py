@@ -21,7 +21,6 @@ from speedrunner.store.files import (
     open_regular,
     sync_folder,
 )
-from speedrunner.store.json_limits import DECODED_BYTES, TOO_DENSE, decoded_bytes
 from speedrunner.store.json_records import LeftOut, Record, encode, is_json, leave_out, make_decoder
 
 BUFFER = 2**20
@@ -77,27 +76,16 @@ def read_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> l
         left_out: see `leave_out`; `None`: a broken line is an error.
 
     Raises:
-        StorageError: the file cannot be read, its records would take more than `DECODED_BYTES`, or a line
-            other than the last is broken.
+        StorageError: the file cannot be read, or a line other than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
-    return list(iterate_records(path, type_, left_out, DECODED_BYTES))
+    return list(iterate_records(path, type_, left_out))
 
 
-def iterate_records(
-    path: Path, type_: type[Record], left_out: LeftOut = None, limit: int | None = None
-) -> Iterator[Record]:
-    """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory.
-
-    Args:
-        limit: largest size of all decoded records, in bytes.
-    """
-    decode, room = make_decoder(type_), limit
+def iterate_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> Iterator[Record]:
+    """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory."""
+    decode = make_decoder(type_)
     for number, _, line in iterate_lines(path):
-        if room is not None:
-            room -= decoded_bytes(line, room)
-            if room < 0:
-                raise StorageError(f"{path}, line {number}: {TOO_DENSE}")
         try:
             record = decode(line, f"{path}, line {number},")
         except StorageError as error:

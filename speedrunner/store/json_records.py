@@ -1,22 +1,25 @@
-"""Records as JSON: their encoding, and a decoding that checks size, density and layout version."""
+"""Records as JSON: their encoding, and a decoding that checks size, depth and layout version."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
 from functools import cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from speedrunner.store.files import RECORD_BYTES, StorageError, read_content, write_atomic
-from speedrunner.store.json_limits import find_dense, find_excess
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
+LEVELS = 300
+"""Maximum depth of lists and objects in one record, so that recursive code can read it. Call trees of 100
+levels with their values take 230."""
 
 WRITTEN_BY = {1: "a version before 23 November 2026"}
 """The writer of each earlier format, for messages."""
@@ -43,7 +46,6 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
 
 def as_part(content: bytes, type_: type[Record], where: str) -> Record:
     """Decode some values of a record, skip the rest unchecked. Raises as `read_record` does."""
-    _refuse(find_dense(content), where)
     record: Record = _part_decoder(type_)(content, where)
     return record
 
@@ -51,7 +53,7 @@ def as_part(content: bytes, type_: type[Record], where: str) -> Record:
 def read_json(path: Path, type_: Any = dict[str, Any]) -> Any:
     """Read a JSON file that has no `format`. Raises `StorageError`."""
     content = read_content(path, RECORD_BYTES)
-    check_content(content, str(path))
+    check_depth(content, str(path))
     try:
         return msgspec.json.decode(content, type=type_)
     except _NOT_JSON as error:
@@ -114,7 +116,7 @@ def make_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     decode_part = _part_decoder(type_)
 
     def decode(line: bytes, where: str) -> Record:
-        check_content(line, where)
+        check_depth(line, where)
         record: Record = decode_part(line, where)
         return record
 
@@ -150,15 +152,17 @@ def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     return decode
 
 
-def check_content(text: bytes, where: str) -> None:
-    """Raise `StorageError` if a JSON text exceeds a limit of `speedrunner.store.json_limits`."""
-    _refuse(find_excess(text), where)
+def check_depth(text: bytes, where: str) -> None:
+    """Raise `StorageError` if a JSON text nests its values on more than `LEVELS` levels."""
+    if text.count(b"[") + text.count(b"{") <= LEVELS:
+        return
+    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
+    brackets = b"".join(unescaped.split(b'"')[::2])
+    if max(accumulate(1 if sign in b"[{" else -1 for sign in brackets), default=0) > LEVELS:
+        raise StorageError(f"{where} nests lists and objects on more than {LEVELS} levels")
 
 
-def _refuse(problem: str, where: str) -> None:
-    """Raise `StorageError` if there is a problem."""
-    if problem:
-        raise StorageError(f"{where} {problem}")
+_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 def is_json(line: bytes) -> bool:

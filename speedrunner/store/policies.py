@@ -21,12 +21,6 @@ from speedrunner.store import files, json_records
 from speedrunner.store.folders import record_folder
 from speedrunner.store.records import FORMAT, Policy, Skill
 
-MODULE_BYTES = 1_250_000
-"""Maximum bytes of a skill library: 1,700 skills of 735 bytes each."""
-
-NOTES_BYTES = 1_000_000
-"""Maximum bytes of a policy's notes, which are part of a prompt: some 250,000 tokens."""
-
 
 class InvalidPolicy(files.StorageError):
     """A policy cannot be stored and read back unchanged, or a stored policy is damaged."""
@@ -110,8 +104,8 @@ def _write(folder: Path, policy: Policy) -> None:
 
 def _read(folder: Path) -> Policy:
     index = json_records.read_record(folder / "library.json", LibraryIndex)
-    module = files.read_content(folder / "skills.py", MODULE_BYTES)
-    notes = files.read_content(folder / "notes.md", NOTES_BYTES)
+    module = files.read_content(folder / "skills.py")
+    notes = files.read_content(folder / "notes.md")
     method: dict[str, Any] = json_records.read_json(folder / "method.json")
     return Policy(
         version=index.version,

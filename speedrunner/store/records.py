@@ -114,9 +114,11 @@ class CallNode(msgspec.Struct):
 
     def below(self) -> Iterator[CallNode]:
         """Yield every call below this one, in order."""
-        for each in self.calls:
-            yield each
-            yield from each.below()
+        waiting = self.calls[::-1]
+        while waiting:
+            call = waiting.pop()
+            yield call
+            waiting += reversed(call.calls)
 
 
 class Turn(msgspec.Struct):

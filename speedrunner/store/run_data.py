@@ -22,9 +22,7 @@ from serving.plain_yaml import NotPlain, read_yaml
 from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.store import files, json_lines, json_records
-from speedrunner.store.episode_file import EPISODES, EpisodeFile
-from speedrunner.store.episode_outline import EpisodeOutline
-from speedrunner.store.json_limits import decoded_bytes
+from speedrunner.store.episode_file import EpisodeFile
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import (
     EpisodeRow,
@@ -39,27 +37,6 @@ from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_
 
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
-
-LEDGER_BYTES = 2**30
-"""Bytes of memory that a ledger's rows may take: some 1,900,000 rows of 15,000 episodes."""
-
-ROW_BYTES, LABELS_BYTES = 500, 2_000
-"""Bytes of memory for a row, and for what commands store per set of labels (one for each attempt at an
-episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600.
-"""
-
-SLEEPS_BYTES = 2**30
-"""Maximum bytes of memory of all sleep records; see `json_limits.decoded_bytes`."""
-
-CHECKPOINTS = 500
-"""Maximum number of evaluations of a run. A report draws each of them and resamples its episodes."""
-
-MODELS = 100
-"""Maximum number of models in a ledger. The engine's time is split by model."""
-
-PROCESSES = 1_000
-"""Maximum number of rows of `processes.jsonl`."""
-
 
 Opened = TypeVar("Opened", bound="RunData")
 
@@ -176,12 +153,6 @@ class RunData:
                 file = self._episode_file(phase, each)
                 yield from file.read(file.attempts if every_attempt else file.newest)
 
-    def outlines(self, phase: Phase) -> Iterator[EpisodeOutline]:
-        """Yield the episodes of a phase as `played` does, without their texts and ten times as fast."""
-        with as_run_directory_error(self.path):
-            for number in self.files.numbers(phase):
-                yield from self._episode_file(phase, number).outlines()
-
     def count(self, phase: Phase) -> int:
         """Return the number of finished episodes of a phase, without decoding their texts."""
         with as_run_directory_error(self.path):
@@ -197,7 +168,7 @@ class RunData:
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
         """Return one summary row per finished episode, including rows that a kill kept from being written."""
-        return _newest(self._limit_rows(self.written_rows + self.missing_rows))
+        return _newest(self.written_rows + self.missing_rows)
 
     @cached_property
     def rows(self) -> list[EpisodeRow]:
@@ -210,7 +181,7 @@ class RunData:
     @cached_property
     def written_rows(self) -> list[EpisodeRow]:
         """Return the rows of `episodes.jsonl`, one for every attempt that ended."""
-        return self._limit_rows(self._read(self.files.episodes, EpisodeRow))
+        return self._read(self.files.episodes, EpisodeRow)
 
     @cached_property
     def missing_rows(self) -> list[EpisodeRow]:
@@ -225,35 +196,20 @@ class RunData:
                     lost = [each for each in file.attempts if (each.episode, each.attempt) not in written]
                     point = played if phase == "train" else number
                     missing += [EpisodeRow.of(each, phase, point) for each in file.read(lost)]
-                    self._limit_rows(missing)
                     played += len(file.newest)
         return missing
 
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
         """Return the finished sleeps, ascending."""
-        return list(self.iterate_sleeps(SLEEPS_BYTES))
+        return list(self.iterate_sleeps())
 
-    def iterate_sleeps(self, limit: int | None = None) -> Iterator[SleepRecord]:
-        """Yield the finished sleeps, ascending, one at a time in memory.
-
-        Args:
-            limit: largest size of all decoded records, in bytes.
-        """
-        room = limit
+    def iterate_sleeps(self) -> Iterator[SleepRecord]:
+        """Yield the finished sleeps, ascending, one at a time in memory."""
         with as_run_directory_error(self.path):
             for number in self.files.numbers("sleep"):
-                path = self.files.numbered("sleep", number)
-                content = files.read_content(path)
-                if room is not None:
-                    room -= decoded_bytes(content, room)
-                    if room < 0:
-                        raise RunDirectoryError(
-                            f"{path}: the records of sleeps up to this one would take more than {limit} bytes"
-                            " of memory, the limit"
-                        )
                 try:
-                    record = json_records.as_record(content, SleepRecord, path)
+                    record = json_records.read_record(self.files.numbered("sleep", number), SleepRecord)
                 except files.StorageError as error:
                     json_records.leave_out(error, self.left_out)
                 else:
@@ -262,22 +218,11 @@ class RunData:
     @cached_property
     def ledger(self) -> list[LedgerRow]:
         """Return the ledger as written; rows of an episode share their labels."""
-        room, found = LEDGER_BYTES, list[LedgerRow]()
+        found = list(self.iterate_ledger())
         shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-        for row in self.iterate_ledger():
-            key = tuple(row.labels.items())
-            room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
-            if key not in shared:
-                room -= LABELS_BYTES + sum(len(name) + len(value) + 160 for name, value in key)
-            if room < 0:
-                raise RunDirectoryError(
-                    f"{self.files.requests}, line {len(found) + 1}: the rows up to this one would take"
-                    f" more than {LEDGER_BYTES} bytes of memory, the limit"
-                )
-            msgspec.structs.force_setattr(row, "labels", shared.setdefault(key, row.labels))
-            found.append(row)
-        if len({row.model for row in found}) > MODELS:
-            raise RunDirectoryError(f"{self.files.requests} names more than {MODELS} models, the limit")
+        for row in found:
+            labels = shared.setdefault(tuple(row.labels.items()), row.labels)
+            msgspec.structs.force_setattr(row, "labels", labels)
         return found
 
     def iterate_ledger(self) -> Iterator[LedgerRow]:
@@ -313,10 +258,7 @@ class RunData:
     @cached_property
     def processes(self) -> list[Process]:
         """Return the processes that worked on the run, each with everything that determined its results."""
-        found = self._read(self.files.processes, Process)
-        if len(found) > PROCESSES:
-            raise RunDirectoryError(f"{self.files.processes} has more than {PROCESSES} rows, the limit")
-        return found
+        return self._read(self.files.processes, Process)
 
     @cached_property
     def reconciliations(self) -> list[Reconciliation]:
@@ -395,16 +337,6 @@ class RunData:
     def _episode_file(self, phase: Phase, number: int) -> EpisodeFile:
         path = self.files.numbered(phase, number)
         return self._episode_files.setdefault((phase, number), EpisodeFile(path, self.left_out))
-
-    def _limit_rows(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
-        """Return rows that are few enough to be resampled and drawn. Raises `RunDirectoryError` otherwise."""
-        checkpoints = {row.checkpoint for row in rows if row.phase == "test"}
-        for count, limit, what in (
-            (len(rows), EPISODES, "episodes"), (len(checkpoints), CHECKPOINTS, "checkpoints"),
-        ):  # fmt: skip
-            if count > limit:
-                raise RunDirectoryError(f"{self.path} has more than {limit} {what}, the limit")
-        return rows
 
     def _read(self, path: Path, type_: type[json_records.Record]) -> list[json_records.Record]:
         with as_run_directory_error(self.path):

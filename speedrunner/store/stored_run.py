@@ -49,10 +49,6 @@ _BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "workers.log", *FO
 """Names in the folder of a run that was killed before it wrote its configuration."""
 
 
-STATE_BYTES = 8 * 2**20
-"""Maximum bytes of `state.json`: the checksums of some 50,000 files."""
-
-
 class RunDirectoryError(files.StorageError):
     """A folder is not a run that can be read or resumed."""
 
@@ -155,7 +151,7 @@ class RunFiles:
     def read_state(self) -> State:
         """Return the finished steps and checksums; an empty state if there is no file yet."""
         try:
-            return json_records.read_record(self.state, State, STATE_BYTES)
+            return json_records.read_record(self.state, State)
         except files.StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return State()

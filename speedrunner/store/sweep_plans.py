@@ -14,9 +14,6 @@ from speedrunner.store import files, json_lines
 from speedrunner.store.discovery import find_files
 from speedrunner.store.records import FORMAT
 
-MOST = 10_000
-"""Maximum number of runs that the sweeps, or the jobs, of a folder and its subfolders may have."""
-
 PLANS = "sweeps.jsonl"
 """The file in the folder of a sweep's runs."""
 
@@ -57,14 +54,11 @@ def noted_sweeps(folder: Path) -> list[SweepPlan]:
     """Return the sweeps started in a folder or its subfolders, oldest first.
 
     Raises:
-        StorageError: a file cannot be read or contains an invalid path, or there are more than `MOST` runs.
+        StorageError: a file cannot be read or contains an invalid path.
     """
-    found, count = [], 0
+    found = []
     for file in find_files(folder, PLANS):
         for plan in json_lines.read_records(file, SweepPlan):
-            count += len(plan.runs)
-            if count > MOST:
-                raise files.StorageError(f"{file} lists more than {MOST} runs, the limit")
             if any("\0" in text for run in plan.runs for text in (run.dir, run.after or "")):
                 raise files.StorageError(f"{file} has an impossible folder name: remove the file")
             found.append(

@@ -18,14 +18,10 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.machine import machine, versions
 from speedrunner.runs.setup import Setup
 from speedrunner.store.files import (
-    RECORD_BYTES,
-    StorageError,
     explain_errors,
-    read_content,
     remove_leftovers,
 )
-from speedrunner.store.json_limits import decoded_bytes
-from speedrunner.store.json_records import as_record, read_record, write_record
+from speedrunner.store.json_records import read_record, write_record
 
 SUBJECT = "record.json"
 PREFIX = "step-"
@@ -95,15 +91,8 @@ class Record:
         self.folder = folder
         self.subject = subject
         self.steps: dict[str, StepRecord] = {}
-        room = RECORD_BYTES
         for path in sorted(folder.glob(f"{PREFIX}*.json")):
-            content = read_content(path)
-            room -= decoded_bytes(content, room)
-            if room < 0:
-                raise StorageError(
-                    f"the steps up to {path} would take more than {RECORD_BYTES} bytes of memory, the limit"
-                )
-            found = as_record(content, StepRecord, path)
+            found = read_record(path, StepRecord)
             self.steps[found.step] = found
 
     def keep(self, step: StepRecord) -> None:

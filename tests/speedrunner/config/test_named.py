@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-import envs
 from envs import InvalidOption, Task, TextEnv, UnknownTask
 from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
@@ -33,11 +32,6 @@ def test_a_name_that_is_not_trained_on_takes_an_index_of_its_own() -> None:
     boil = Task("scienceworld", "boil", 0)
     assert chosen("env=scienceworld", "env.family=3", "task.name=boil") == boil
     assert chosen("env=scienceworld", "task.name=boil") == boil  # which needs no split
-
-
-def test_a_misspelt_name_is_told_from_one_without_a_split() -> None:
-    with pytest.raises(UnknownTask, match="unknown task 'boiling' of scienceworld; known: boil, melt"):
-        envs.make("scienceworld").reset(chosen("env=scienceworld", "task.name=boiling"))
 
 
 class Unsplit(Corridor):

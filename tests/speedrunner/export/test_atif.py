@@ -17,12 +17,11 @@ from atif import Trajectory as Atif
 from serving.conversation import TokenIds
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.export import atif, atif_import, atif_steps
+from speedrunner.export import atif, atif_steps
 from speedrunner.export.atif_import import import_run
 from speedrunner.export.atif_steps import in_order, steps_of, turns_of
 from speedrunner.store.checksums import find_changed
 from speedrunner.store.files import StorageError
-from speedrunner.store.json_limits import decoded_bytes
 from speedrunner.store.json_records import write_record
 from speedrunner.store.records import CallNode, Message, Turn
 from speedrunner.store.run_data import RunData, load
@@ -395,25 +394,6 @@ class TestRefusals:
         shutil.copytree(copy / "records/policies/v0000", copy / "records/policies/v\u0661\u0661\u0661\u0661")
         import_run(copy, tmp_path / "copy")
         assert all(name.isascii() for name in records(tmp_path / "copy"))
-
-    def test_a_record_of_too_many_trajectories(
-        self, exported: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        copy = Path(shutil.copytree(exported, tmp_path / "atif"))
-        first = copy / "sleeps/0001/agent-0000.json"
-        for number in range(1, 30):
-            shutil.copy(first, first.with_name(f"agent-{number:04d}.json"))
-        read: list[str] = []
-        read_document = atif_import._document
-        monkeypatch.setattr(atif_import, "ROOM", 3 * decoded_bytes(first.read_bytes(), 0))
-        monkeypatch.setattr(
-            atif_import, "_document", lambda path: read.append(path.name) or read_document(path)
-        )
-        with pytest.raises(
-            StorageError, match=r"agent-0003\.json: the trajectories of its record are too large"
-        ):
-            import_run(copy, tmp_path / "copy")
-        assert [name for name in read if name.startswith("agent-")][-1] == "agent-0003.json"
 
     def test_files_that_are_not_of_a_run_are_left_out(self, exported: Path, tmp_path: Path) -> None:
         copy = Path(shutil.copytree(exported, tmp_path / "atif"))

@@ -190,16 +190,6 @@ class TestCosts:
 
 
 class TestBounds:
-    def test_libraries_that_take_too_much_memory_are_refused(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        learnt(tmp_path / "run")
-        monkeypatch.setattr("speedrunner.results.skill_table.HISTORY_BYTES", 160_000)
-        assert len(skill_history(load(tmp_path / "run")).libraries) == 3
-        monkeypatch.setattr("speedrunner.results.skill_table.HISTORY_BYTES", 150_000)
-        with pytest.raises(InvalidPolicy, match="the libraries up to v0002 would take more than"):
-            skill_history(load(tmp_path / "run"))
-
     def test_where_finding_a_break_even_would_take_long_it_is_not_known(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -8,7 +8,6 @@ import pytest
 
 from envs import Split, Task
 from speedrunner.config.schema import RunConfig
-from speedrunner.runs import plan as plans
 from speedrunner.runs.plan import (
     Evaluate,
     InvalidPlan,
@@ -132,21 +131,6 @@ def test_more_tasks_than_there_are_is_refused(changes: dict[str, int], message: 
     with pytest.raises(InvalidPlan) as error:
         plan(**changes)
     assert str(error.value) == message
-
-
-def test_a_plan_whose_run_could_not_be_read_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(plans, "CHECKPOINTS", 4)
-    assert plan(eval_every=70)
-    with pytest.raises(InvalidPlan) as error:
-        plan()
-    assert str(error.value) == (
-        "the plan has 350 episodes and 5 evaluations, but a run can have at most 50000 and 4: raise"
-        " run.eval_every, or lower run.rollouts or run.test_episodes"
-    )
-    monkeypatch.setattr(plans, "EPISODES", 200)
-    assert plan(test_episodes=0)
-    with pytest.raises(InvalidPlan, match="the plan has 204 episodes and 4 evaluations"):
-        plan(test_episodes=1, eval_every=70)
 
 
 class TestKeys:

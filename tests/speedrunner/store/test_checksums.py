@@ -56,13 +56,6 @@ def test_a_sleep_is_sealed_with_its_policy(path: Path) -> None:
     assert (found(path), rest(path)) == ([], {})
 
 
-def test_a_process_that_did_nothing_seals_nothing(path: Path) -> None:
-    before = (path / "state.json").read_bytes()
-    with RunDirectory.open_for_writing(path):
-        pass
-    assert (path / "state.json").read_bytes() == before
-
-
 def test_a_torn_tail_and_a_row_that_is_missing_are_behind_the_seals(path: Path) -> None:
     """As after a kill between the appends of an episode and of its row."""
     with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
@@ -72,15 +65,6 @@ def test_a_torn_tail_and_a_row_that_is_missing_are_behind_the_seals(path: Path) 
         assert found(path) == []
         assert EpisodeRow.of(trajectory("train/0003"), "train", 0) in run.read().written_rows
     assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])
-
-
-def test_an_append_that_goes_on_meanwhile_is_not_sealed(path: Path) -> None:
-    with RunDirectory.open_for_writing(path) as run:
-        with (path / "requests.jsonl").open("ab") as file:
-            file.write(b'{"half of')
-            file.flush()
-            run.mark_finished("wake/0001")
-        assert rest(path)["requests.jsonl"] == len(b'{"half of')
 
 
 @pytest.mark.parametrize(
@@ -145,10 +129,3 @@ def test_a_disk_that_is_full_at_the_end_hides_no_other_error(
     monkeypatch.undo()
     assert not (path / "lock").exists()
     assert "requests.jsonl" in rest(path)
-
-
-def test_a_run_of_an_earlier_layout_is_sealed_when_it_goes_on(path: Path) -> None:
-    (path / "state.json").write_text('{"finished": ["sleep/0001"], "training_end": null, "format": 2}')
-    with RunDirectory.open_for_writing(path) as run:
-        run.append_request(request())
-    assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import os
 from contextlib import suppress
 from pathlib import Path
@@ -11,7 +10,6 @@ from speedrunner.store.files import (
     StorageError,
     open_log,
     read_content,
-    remove,
     remove_leftovers,
     temporary_name,
     write_atomic,
@@ -27,11 +25,6 @@ class TestWholeFiles:
         write_record(path, Note([1, 2]))
         assert read_record(path, Note) == Note([1, 2])
         assert [file.name for file in tmp_path.iterdir()] == ["state.json"]
-
-    def test_a_missing_folder_is_one_clear_line(self, tmp_path):
-        with pytest.raises(StorageError, match="no such file or directory") as error:
-            write_atomic(tmp_path / "none" / "state.json", b"x")
-        one_line(error)
 
     def test_a_damaged_file_is_one_clear_line(self, tmp_path):
         path = tmp_path / "state.json"
@@ -85,15 +78,3 @@ def test_a_log_is_appended_to_and_for_its_owner_only(tmp_path: Path) -> None:
             log.write(text)
     assert (tmp_path / "server.log").read_bytes() == b"one\ntwo\n"
     assert (tmp_path / "server.log").stat().st_mode & 0o777 == 0o600
-
-
-def test_a_file_that_cannot_be_removed_is_reported_in_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(path: Path, missing_ok: bool = False) -> None:
-        raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-    monkeypatch.setattr(Path, "unlink", refuse)
-    with pytest.raises(StorageError) as error:
-        remove(tmp_path / "sleep.jsonl")
-    assert str(error.value) == f"{tmp_path / 'sleep.jsonl'} could not be removed: input/output error"

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -44,27 +43,12 @@ def test_an_error_leaves_nothing(create: Create, tmp_path: Path) -> None:
 
 
 @both
-def test_an_empty_folder_is_replaced(create: Create, tmp_path: Path) -> None:
-    (tmp_path / "v0001").mkdir()
-    fill(create, tmp_path / "v0001")
-    assert [path.name for path in tmp_path.rglob("*")] == ["v0001", "skills.py"]
-
-
-@both
 def test_what_a_killed_process_left_is_replaced(create: Create, tmp_path: Path) -> None:
     left = temporary_name(tmp_path / "v0001")
     left.mkdir()
     (left / "half").touch()
     fill(create, tmp_path / "v0001")
     assert [path.name for path in tmp_path.rglob("*")] == ["v0001", "skills.py"]
-
-
-@both
-def test_a_file_in_the_way_is_named(create: Create, tmp_path: Path) -> None:
-    (tmp_path / "v0001").touch()
-    with pytest.raises(StorageError, match="v0001 could not be written: not a directory"):
-        fill(create, tmp_path / "v0001")
-    assert [path.name for path in tmp_path.iterdir()] == ["v0001"]
 
 
 def test_records_are_not_written_through_a_link_and_outputs_are(tmp_path: Path) -> None:
@@ -75,17 +59,6 @@ def test_records_are_not_written_through_a_link_and_outputs_are(tmp_path: Path) 
     assert not list((tmp_path / "place").iterdir())
     fill(output_folder, tmp_path / "link")
     assert (tmp_path / "place" / "skills.py").exists()
-
-
-def test_records_are_for_their_owner_only(tmp_path: Path) -> None:
-    before = os.umask(0o022)
-    try:
-        fill(record_folder, tmp_path / "own")
-        fill(output_folder, tmp_path / "shared")
-    finally:
-        os.umask(before)
-    assert (tmp_path / "own").stat().st_mode & 0o777 == 0o700
-    assert (tmp_path / "shared").stat().st_mode & 0o777 == 0o755
 
 
 def test_a_folder_with_something_in_it_is_refused_with_the_option_that_named_it(tmp_path: Path) -> None:

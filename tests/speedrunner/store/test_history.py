@@ -7,13 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.store import carried
 from speedrunner.store.carried import copy_history
 from speedrunner.store.history import History
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import sleep, trajectory
 
 
@@ -81,13 +79,6 @@ class TestWhatIsSeenOfAnOutcome:
             json.loads(line) | {"outcome": None} for line in original
         ]
 
-    def test_leaves_no_copies_behind(self, tmp_path: Path) -> None:
-        run = make_run(tmp_path / "run", 3)
-        before = sorted(run.path.rglob("*"))
-        with History(run).files() as folders:
-            assert all(folder.is_dir() for folder in folders.values())
-        assert sorted(run.path.rglob("*")) == before
-
 
 class TestACarriedHistory:
     @pytest.fixture
@@ -142,23 +133,6 @@ class TestACarriedHistory:
             str(file.relative_to(tmp_path / "carried/0000")) for file in tmp_path.glob("carried/0000/*/*")
         }
         assert copied == {"trajectories/batch_0000.jsonl", "policies/v0000", "sleeps/0001.json"}
-
-    @pytest.mark.parametrize(
-        ("limit", "value", "message"),
-        [
-            ("CARRIED_BYTES", 2_000, "has more than 2000 bytes, the limit"),
-            ("RUNS", 1, "carries the history of 1 runs, and 0 are the limit"),
-        ],
-    )
-    def test_has_limits(
-        self, second: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str, value: int,
-        message: str,
-    ) -> None:  # fmt: skip
-        before = sorted(tmp_path.rglob("*"))
-        monkeypatch.setattr(carried, limit, value)
-        with pytest.raises(RunDirectoryError, match=message):
-            copy_history(second, 1, tmp_path / "carried")
-        assert sorted(tmp_path.rglob("*")) == before
 
     def test_does_not_depend_on_the_earlier_run(self, second: RunData, tmp_path: Path) -> None:
         (tmp_path / "first").rename(tmp_path / "moved")

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import errno
-import os
 import resource
 import subprocess
 import sys
@@ -14,13 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speedrunner.store import json_lines
 from speedrunner.store.files import (
     StorageError,
 )
-from speedrunner.store.json_limits import DECODED_BYTES
 from speedrunner.store.json_lines import append_record, iterate_records, read_records, repair
-from speedrunner.store.json_records import UnknownFormat, read_record
+from speedrunner.store.json_records import UnknownFormat
 from speedrunner.store.records import Trajectory
 from tests.processes import HANGS_S
 from tests.speedrunner.run_samples import trajectory
@@ -67,26 +63,6 @@ class TestAppendAndRead:
         path = tmp_path / "t.jsonl"
         append_record(path, trajectory(text="a\ud800b"), durable=False)
         assert read_records(path, Trajectory)[0] == trajectory(text="a?b")
-
-
-class TestNewFile:
-    def test_whose_name_cannot_be_synced_has_no_record_and_the_next_one_syncs_it(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        path, synced = tmp_path / "notes.jsonl", []
-
-        def fail_once(folder: Path) -> None:
-            synced.append(folder)
-            if len(synced) == 1:
-                raise OSError(errno.EIO, os.strerror(errno.EIO))
-
-        monkeypatch.setattr(json_lines, "sync_folder", fail_once)
-        with pytest.raises(StorageError, match="input/output error"):
-            append_record(path, Note("one"), durable=True)
-        assert path.read_bytes() == b""
-        append_record(path, Note("two"), durable=True)
-        assert read_records(path, Note) == [Note("two")]
-        assert synced == [tmp_path, tmp_path]
 
 
 class TestTornTails:
@@ -208,38 +184,8 @@ class TestFullDisk:
         assert count > 10
         assert len(read_records(small_disk / "notes.jsonl", Note)) == count
 
-    def test_after_space_is_freed_appending_goes_on(self, small_disk):
-        ballast = small_disk / "ballast"
-        ballast.write_bytes(b"x" * 100_000)
-        _, count = fill(small_disk)
-        ballast.unlink()
-        append_record(small_disk / "notes.jsonl", Note("next"), durable=True)
-        notes = read_records(small_disk / "notes.jsonl", Note)
-        assert len(notes) == count + 1
-        assert notes[-1] == Note("next")
-
     def test_a_write_that_is_cut_short_is_undone(self, tmp_path):
         limit = 64_000
         message, count = fill(tmp_path, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit)))
         assert "file size limit" in message
         assert count == limit // (5000 + len('{"text":"","format":1}\n'))
-
-
-class TestDenseRecords:
-    @pytest.mark.slow
-    @pytest.mark.parametrize("value", [b"[[[[]]]]", b'{"":0}', b"{}", b'""'])
-    def test_a_dense_record_is_refused_before_it_is_decoded(self, tmp_path, value):
-        path = tmp_path / "notes.jsonl"
-        path.write_bytes(b'{"text":[' + b",".join([value] * (DECODED_BYTES // 50)) + b'],"format":1}\n')
-        for read in (read_record, read_records):
-            with pytest.raises(StorageError, match=f"more than {DECODED_BYTES} bytes of memory") as error:
-                read(path, Note)
-            assert one_line(error).startswith(str(path))
-
-    def test_a_list_of_many_dense_records_is_refused(self, tmp_path):
-        path = tmp_path / "notes.jsonl"
-        line = b'{"text":[' + b",".join([b"{}"] * 100_000) + b'],"format":1}\n'
-        path.write_bytes(line * (DECODED_BYTES // (100_000 * 190) + 1))
-        with pytest.raises(StorageError, match=r"more than .* bytes of memory"):
-            read_records(path, Note)
-        assert next(iterate_records(path, Note)).text[0] == {}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speedrunner.store.files import StorageError, temporary_name
+from speedrunner.store.files import StorageError
 from speedrunner.store.json_records import UnknownFormat
 from speedrunner.store.policies import InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
@@ -70,30 +69,6 @@ class TestRoundTrip:
             PolicyStore(Path(folder)).save(policy)
             assert PolicyStore(Path(folder)).load(0) == policy
 
-    def test_the_initial_policy_may_be_empty(self, store):
-        store.save(Policy(version=0))
-        assert store.load(0) == Policy(version=0)
-
-    def test_the_layout_is_four_files_for_people(self, store):
-        store.save(POLICY)
-        folder = store.folder / "v0003"
-        assert sorted(file.name for file in folder.iterdir()) == [
-            "library.json",
-            "method.json",
-            "notes.md",
-            "skills.py",
-        ]
-        library = msgspec.json.decode((folder / "library.json").read_bytes())
-        assert library["skills"][1] == {"name": "_turn", "public": False, "created": 1, "edited": 2}
-
-    def test_skills_py_is_an_importable_module(self, store):
-        store.save(POLICY)
-        spec = importlib.util.spec_from_file_location("skills", store.folder / "v0003" / "skills.py")
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        assert module.LIMIT == 3
-        assert module.walk.__doc__.startswith("Walk ahead.")
-
     def test_a_copy_may_be_edited_by_hand(self, store):
         store.save(POLICY)
         file = store.folder / "v0003" / "skills.py"
@@ -121,15 +96,6 @@ class TestVersions:
         store.save(POLICY)
         with pytest.raises(InvalidPolicy, match="no policy version 4; it has: 3"):
             store.load(4)
-
-    def test_what_a_kill_left_in_preparation_is_no_version(self, store):
-        store.folder.mkdir()
-        leftover = temporary_name(store.folder / "v0003")
-        leftover.mkdir()
-        (leftover / "skills.py").write_text("def")
-        assert store.versions() == []
-        store.save(POLICY)
-        assert store.load(3) == POLICY
 
     def test_damage_and_unknown_formats_are_named(self, store):
         store.save(POLICY)

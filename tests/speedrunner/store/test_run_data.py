@@ -1,21 +1,17 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 
 from serving.meter import LedgerRow
-from serving.model_configs import load_model_config
 from serving.usage import Usage
-from speedrunner.store import run_data
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow, Policy, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
-from tests.speedrunner.run_samples import process, sleep, trajectory
+from tests.speedrunner.run_samples import sleep, trajectory
 
 
 def request(number: int, wasted: bool = False, usage: Usage | None = None, **labels: str) -> LedgerRow:
@@ -62,14 +58,6 @@ def test_a_run_that_goes_on_is_read_without_a_lock(run):
     assert data.sleeps == [sleep()]
     assert len(data.episodes) == 6
     assert data.requests == []
-
-
-def test_reading_changes_nothing(run):
-    with (run.path / "episodes.jsonl").open("ab") as file:
-        file.write(b'{"episode": "tra')
-    before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
-    assert len(load(run.path).episodes) == 6
-    assert {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()} == before
 
 
 def test_a_summary_row_lost_in_a_kill_is_derived(run):
@@ -146,46 +134,8 @@ class TestOneEpisode:
         assert sorted(played) == sorted({row.episode for row in data.episodes if row.phase == "train"})
         assert [key for key, _ in data.lines("train")].count("train/0000") == 2
 
-    def test_of_a_run_without_episodes(self, tmp_path):
-        with RunDirectory.open_for_writing(tmp_path / "run") as run:
-            run.write_config("run: {}\n")
-        with pytest.raises(RunDirectoryError, match="has no episode 'train/0'; it has none yet"):
-            load(run.path).trajectory("train/0")
-
-
-@pytest.mark.process
-def test_pandas_is_loaded_for_frames_alone():
-    code = "import sys, speedrunner.store.run_data; assert 'pandas' not in sys.modules"
-    subprocess.run([sys.executable, "-c", code], check=True)
-
 
 class TestBadInput:
-    def test_no_run(self, tmp_path):
-        with pytest.raises(RunDirectoryError, match="does not exist"):
-            load(tmp_path / "none")
-
-    @pytest.mark.parametrize(
-        ("limit", "enough", "less", "part", "said"),
-        [
-            ("EPISODES", 6, 5, "episodes", "has more than 5 episodes, the limit"),
-            ("CHECKPOINTS", 1, 0, "rows", "has more than 0 checkpoints, the limit"),
-            ("SLEEPS_BYTES", 10_000, 10, "sleeps", "limit"),
-            # Two rows, each with its own labels.
-            ("LEDGER_BYTES", 6_000, 3_000, "ledger", r"requests.jsonl, line \d+: the rows up to this one"),
-            ("MODELS", 1, 0, "ledger", "requests.jsonl names more than 0 models"),
-            ("PROCESSES", 1, 0, "processes", "has more than 0 rows, the limit"),
-        ],
-    )
-    def test_more_records_than_a_reader_has_room_for(self, run, monkeypatch, limit, enough, less, part, said):
-        for number in range(2):
-            run.append_request(request(number, episode=f"train/{number:04d}", attempt="1"))
-        run.append_process(process(load_model_config("tiny-random")))
-        monkeypatch.setattr(run_data, limit, enough)
-        assert getattr(load(run.path), part)
-        monkeypatch.setattr(run_data, limit, less)
-        with pytest.raises(RunDirectoryError, match=said):
-            getattr(load(run.path), part)
-
     @pytest.mark.parametrize("text", ["a: [1", "just text", ""])
     def test_a_damaged_configuration(self, run, text):
         (run.path / "config.yaml").write_text(text)
@@ -217,25 +167,3 @@ class TestBrokenLines:
         assert [line.partition(" is not")[0] for line in data.left_out] == [
             f"{broken}/{name}, line 2," for name in ("trajectories/batch_0000.jsonl", "episodes.jsonl")
         ]
-
-    def test_a_lost_row_is_made_from_its_episode(self, run):
-        before = {row.episode for row in load(run.path).episodes}
-        rows = (run.path / "episodes.jsonl").read_bytes().splitlines(keepends=True)
-        (run.path / "episodes.jsonl").write_bytes(rows[0][:40] + b"\n" + b"".join(rows[1:]))
-        assert {row.episode for row in load(run.path, skip_broken=True).episodes} == before
-
-
-def test_outlines_have_the_calls_of_the_episodes(run):
-    data = load(run.path)
-    for outline, whole in zip(data.outlines("train"), data.played("train"), strict=True):
-        assert (outline.episode, outline.policy) == (whole.episode, whole.policy)
-        assert outline.outcome.score == whole.outcome.score
-        for light, turn in zip(outline.turns, whole.turns, strict=True):
-            assert light.role == turn.role
-            calls = [
-                [each.executed, *each.executed.below()] if each.executed else [] for each in (light, turn)
-            ]
-            ours, theirs = (
-                [(call.name, call.kind, call.error, call.actions) for call in each] for each in calls
-            )
-            assert ours == theirs

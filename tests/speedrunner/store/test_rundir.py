@@ -17,7 +17,7 @@ from speedrunner.store.checksums import find_changed
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.run_data import load
-from speedrunner.store.run_lock import LockHeld, LockLost
+from speedrunner.store.run_lock import LockLost
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import play, process, request, sleep, trajectory
@@ -62,13 +62,6 @@ class TestWriting:
             "trajectories/batch_0000.jsonl",
         ]
 
-    def test_finished_steps_keep_their_order_and_stand_once(self, path):
-        with RunDirectory.open_for_writing(path) as run:
-            assert run.state.finished == []
-            for step in ("b", "a", "b"):
-                run.mark_finished(step)
-            assert run.state.finished == ["b", "a"]
-
     @pytest.mark.parametrize("folder", ["policies", "trajectories", "evaluations", "sleeps"])
     def test_records_without_a_configuration_are_not_taken_for_a_new_run_s(self, path, folder):
         play(path)
@@ -89,20 +82,6 @@ class TestWriting:
                 seeds.append(run.state.skill_seed(task))
         assert seeds[0] == seeds[1] == load(path).state.skill_seed(task)
         assert len({*seeds, run.state.skill_seed(Task("babyai", "go_to", 8))}) == 3
-
-    def test_a_sleep_may_be_written_again_by_a_later_attempt(self, path):
-        with RunDirectory.open_for_writing(path) as run:
-            run.write_sleep(sleep(attempt=1))
-            run.write_sleep(sleep(attempt=2))
-            assert run.read().sleeps == [sleep(attempt=2)]
-
-    def test_one_process_at_a_time(self, path):
-        with (
-            RunDirectory.open_for_writing(path),
-            pytest.raises(LockHeld, match=str(path)),
-            RunDirectory.open_for_writing(path),
-        ):
-            pass
 
     @pytest.mark.parametrize(
         ("write", "synced"),
@@ -142,16 +121,6 @@ class TestWriting:
             found = note_syncs(path, monkeypatch)
             run.mark_finished("x")
         assert found[:3] == ["requests.jsonl", ".state.json.tmp", "."]
-
-    def test_a_policy_is_on_the_disk_before_it_gets_its_name(self, path, monkeypatch):
-        play(path)
-        with RunDirectory.open_for_writing(path) as run:
-            found = note_syncs(path, monkeypatch)
-            run.write_policy(Policy(version=1))
-            *parts, folder, parent = found
-        assert (folder, parent) == ("policies/.v0001.tmp", "policies")
-        names = ("library.json", "method.json", "notes.md", "skills.py")
-        assert {f"{folder}/{name}" for name in names} <= set(parts)
 
     def test_nothing_is_written_after_the_lock_was_lost(self, path):
         with RunDirectory.open_for_writing(path) as run:
@@ -199,13 +168,6 @@ class TestOpeningAgain:
             )
         with RunDirectory.open_for_writing(path) as run:
             assert len(run.read().episodes) == 4
-
-    def test_a_run_killed_before_its_configuration_was_written_can_begin_again(self, path):
-        with RunDirectory.open_for_writing(path) as run:
-            run.files.server_log.write_text("starting\n")
-        temporary_name(path / "config.yaml").write_text("run:")
-        with RunDirectory.open_for_writing(path) as run:
-            assert not run.files.config.exists()
 
     def test_a_broken_line_in_the_middle_stops_it_before_anything_is_changed(self, path):
         play(path)
@@ -308,15 +270,6 @@ class TestLinksAndSpecialFiles:
         with pytest.raises(StorageError, match=f"{folder} is a link, and links are not followed"):
             own(path)
         assert (tmp_path / "moved" / ".x.tmp").exists()
-
-    def test_leftovers_behind_a_link_stay(self, path, tmp_path):
-        play(path)
-        (tmp_path / ".theirs.tmp").touch()
-        (path / "elsewhere").symlink_to(tmp_path)
-        (path / ".linked.tmp").symlink_to(tmp_path)
-        own(path)
-        assert (tmp_path / ".theirs.tmp").exists()
-        assert not (path / ".linked.tmp").is_symlink()
 
     def test_a_file_in_preparation_is_not_written_through_a_link(self, path, victim):
         play(path)

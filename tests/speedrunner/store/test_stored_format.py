@@ -15,8 +15,6 @@ from speedrunner.results import load as load_frames
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
-from speedrunner.runs.plan import unfinished_steps
-from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.files import StorageError
 from speedrunner.store.history import History
 from speedrunner.store.run_data import load
@@ -76,11 +74,10 @@ def test_an_export_can_read_all_of_it() -> None:
 
 
 @pytest.mark.process
-def test_it_is_finished_and_writing_to_it_changes_no_record(run: Path) -> None:
+def test_owning_it_changes_no_record(run: Path) -> None:
     before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
-    with RunDirectory.open_for_writing(run) as directory:
-        stored = directory.read()
-        assert unfinished_steps(set_up_stored(stored, ()).plan(stored.training_end), stored) == []
+    with RunDirectory.open_for_writing(run):
+        pass
     assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
 
 

@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.store.files import StorageError
-from speedrunner.store.sweep_plans import MOST, PLANS, PlannedRun, SweepPlan, note_sweep, noted_sweeps
+from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep, noted_sweeps
 
 
 def test_notes_in_a_run_s_directory_do_not_count(tmp_path: Path) -> None:
@@ -16,12 +15,6 @@ def test_notes_in_a_run_s_directory_do_not_count(tmp_path: Path) -> None:
     assert len(noted_sweeps(tmp_path)) == 1
     (tmp_path / "run/config.yaml").write_text("run: {dir: x}\n")
     assert noted_sweeps(tmp_path) == noted_sweeps(tmp_path / "run") == []
-
-
-def test_no_more_than_so_many_runs_are_planned(tmp_path: Path) -> None:
-    note_sweep(tmp_path, SweepPlan("speedrunner sweep x", [PlannedRun(str(n)) for n in range(MOST + 1)]))
-    with pytest.raises(StorageError, match=f"{PLANS} lists more than {MOST} runs"):
-        noted_sweeps(tmp_path)
 
 
 @pytest.mark.parametrize(
