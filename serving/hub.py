@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import shutil
 import sys
@@ -10,6 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPException
 from pathlib import Path
+from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -33,8 +33,6 @@ BELOW = "*/*"
 CONFIG = "config.json"
 
 INDEX = "model.safetensors.index.json"
-
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class FilesMissing(ServingError):
@@ -61,26 +59,21 @@ def complete_folder(model: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
 
-    listed = True
+    patterns, lost = [*TEXTS, WEIGHTS[0]], "some of its files"
     try:
         folder = Path(
             snapshot_download(
-                model,
-                revision=revision,
-                allow_patterns=[*TEXTS, WEIGHTS[0]],
-                ignore_patterns=BELOW,
-                local_files_only=True,
+                model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW, local_files_only=True
             )
         )
+        lost = ""
     except IncompleteSnapshotError as error:
-        folder, listed = Path(error.snapshot_path), False
+        folder = Path(error.snapshot_path)
     except LocalEntryNotFoundError:
         at = f" at commit {revision}" if revision else ""
         raise FilesMissing(f"{model}{at} is not in {cache_folder()}") from None
-    missing = list(missing_files(folder))
-    if missing or not listed:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        raise FilesMissing(f"{folder} lacks {', '.join(missing[:3]) or 'some of its files'}{more}")
+    if lost := ", ".join(missing_files(folder)) or lost:
+        raise FilesMissing(f"{folder} lacks {lost}")
     return folder
 
 
@@ -126,26 +119,24 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
     """
     if (folder := found(model, revision)) is not None:
         return folder
-    require_hub(model, revision)
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.hf_api import RepoFile
-    from huggingface_hub.utils.tqdm import disable_progress_bars
-
-    if not sys.stderr.isatty():
-        disable_progress_bars()
-    with _explain_refusals(model, revision):
-        tree = HfApi().list_repo_tree(model, revision=revision)
-        sizes = {Path(each.path): each.size for each in tree if isinstance(each, RepoFile)}
+    with _asking_the_hub(model, revision) as (api, download):
+        tree = api.list_repo_tree(model, revision=revision)
+        sizes = {Path(each.path): each.size for each in tree if hasattr(each, "size")}
         weights = next((kind for kind in WEIGHTS if any(path.match(kind) for path in sizes)), WEIGHTS[0])
         patterns = [*TEXTS, weights]
         size = sum(size for path, size in sizes.items() if any(map(path.match, patterns)))
-        _require_room(model, size)
-        say(f"fetching {model}, {size / 1e9:.3g} GB, into {cache_folder()}")
-        snapshot_download(model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW)
-    try:
-        return complete_folder(model, revision)
-    except FilesMissing as error:
-        raise NotFetched(f"{_page(model)} is no model that can be served: {error}") from None
+        cache = cache_folder()
+        there = next(each for each in (cache, *cache.parents) if each.exists())
+        if size > (free := shutil.disk_usage(there).free):
+            raise NotFetched(
+                f"{model} takes {size / 1e9:.3g} GB, and {there} has {free / 1e9:.3g} GB left; name a place"
+                " with room (and quota): export HF_HOME=/path/on/scratch"
+            )
+        say(f"fetching {model}, {size / 1e9:.3g} GB, into {cache}")
+        folder = Path(download(model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW))
+    if missing := list(missing_files(folder)):
+        raise NotFetched(f"{_page(model)} is no model that can be served: it lacks {', '.join(missing)}")
+    return folder
 
 
 def fetch_texts(model: str) -> tuple[str, Path]:
@@ -155,27 +146,27 @@ def fetch_texts(model: str) -> tuple[str, Path]:
         The commit, and the folder of these files.
 
     Raises:
-        NotFetched: the hub does not provide them, or the disk has no room for them.
-        InvalidModelConfig: the hub cannot be reached.
+        As `fetch`.
     """
-    require_hub(model, None)
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.utils.tqdm import disable_progress_bars
-
-    disable_progress_bars()
-    with _explain_refusals(model, None):
-        commit = str(HfApi().model_info(model).sha)
-        folder = snapshot_download(model, revision=commit, allow_patterns=[*TEXTS], ignore_patterns=BELOW)
-    return commit, Path(folder)
+    with _asking_the_hub(model, None) as (api, download):
+        commit = str(api.model_info(model).sha)
+        return commit, Path(
+            download(model, revision=commit, allow_patterns=[*TEXTS], ignore_patterns=BELOW)
+        )
 
 
 @contextmanager
-def _explain_refusals(model: str, revision: str | None) -> Iterator[None]:
-    """Raise `NotFetched` for the hub's errors."""
+def _asking_the_hub(model: str, revision: str | None) -> Iterator[tuple[Any, Callable[..., str]]]:
+    """Yield the hub's interface and its function for downloads; their errors become `NotFetched`."""
+    require_hub(model, revision)
+    from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.utils.tqdm import disable_progress_bars
 
+    if not sys.stderr.isatty():
+        disable_progress_bars()
     try:
-        yield
+        yield HfApi(), snapshot_download
     except GatedRepoError:
         raise NotFetched(
             f"{model} is given only to those who have accepted its licence: do so at {_page(model)}, then"
@@ -188,9 +179,7 @@ def _explain_refusals(model: str, revision: str | None) -> Iterator[None]:
             f"{_page(model)} does not exist, or only its owners can read it: correct the model config's `id`,"
             " or run `hf auth login`"
         ) from None
-    except OSError as error:  # includes the hub's other refusals
-        if error.errno in DISK_FULL:
-            raise _no_room(f"{model} cannot be written: {error.strerror}") from None
+    except OSError as error:  # includes the hub's other refusals, and a full disk
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
         raise NotFetched(f"{model} cannot be fetched: {reason}; the same command goes on") from None
 
@@ -234,19 +223,6 @@ def require_hub(model: str, revision: str | None) -> None:
         f"{model} is not in this machine's cache, and {what}; where there is a network,"
         f" `hf download {model}{at}` fetches it; HF_HOME names the cache's folder"
     )
-
-
-def _require_room(model: str, size: int) -> None:
-    """Check that the disk has room for a download. Raises `NotFetched`."""
-    cache = cache_folder()
-    there = next(each for each in (cache, *cache.parents) if each.exists())
-    free = shutil.disk_usage(there).free
-    if size > free:
-        raise _no_room(f"{model} takes {size / 1e9:.3g} GB, and {there} has {free / 1e9:.3g} GB left")
-
-
-def _no_room(what: str) -> NotFetched:
-    return NotFetched(f"{what}; name a place with room (and quota): export HF_HOME=/path/on/scratch")
 
 
 def _page(model: str) -> str:

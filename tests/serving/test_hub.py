@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import constants
@@ -29,12 +30,6 @@ def empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No hub answers."""
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-
-
-@pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     """Starts hubs."""
     started: list[HubServer] = []
@@ -52,15 +47,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
         server.__exit__(None, None, None)
 
 
-def fetched(model: str = MODEL, commit: str = COMMIT) -> Path:
-    return hub.fetch(model, commit, lambda line: None)
-
-
-def refused(model: str = MODEL, commit: str = COMMIT) -> str:
-    with pytest.raises(NotFetched) as caught:
-        fetched(model, commit)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+def fetched() -> Path:
+    return hub.fetch(MODEL, COMMIT, lambda line: None)
 
 
 def test_what_serving_takes_is_fetched_and_nothing_else(serve: type[HubServer]) -> None:
@@ -77,12 +65,6 @@ def test_what_serving_takes_is_fetched_and_nothing_else(serve: type[HubServer]) 
     assert hub.size_bytes(folder) == sum(map(len, {**TEXTS, **WEIGHTS}.values()))
     assert said[0].startswith(f"fetching {MODEL}, ")
     assert said[0].endswith(f" GB, into {hub.cache_folder()}")
-
-
-def test_older_weights_are_fetched_where_there_are_no_others(serve: type[HubServer]) -> None:
-    server = serve({**TEXTS, "pytorch_model.bin": b"weights"})
-    assert (fetched() / "pytorch_model.bin").read_bytes() == b"weights"
-    assert "pytorch_model.bin" in server.fetched
 
 
 def test_what_is_there_is_asked_of_nobody(serve: type[HubServer], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,56 +97,39 @@ def test_the_engine_is_kept_from_asking_for_what_is_there(serve: type[HubServer]
     assert " HF_HUB_OFFLINE=1 " in VllmServer(model_config, MODEL, tmp_path / "log").shell_line
 
 
-class TestRefusals:
-    """One line each, with what to do."""
-
-    def test_a_commit_that_does_not_exist(self, serve: type[HubServer]) -> None:
-        serve({**TEXTS, **WEIGHTS})
-        assert (
-            refused(commit="f" * 40)
-            == f"{MODEL} has no commit {'f' * 40}: correct the model config's `revision`"
-        )
-
-    def test_a_model_that_does_not_exist(self, serve: type[HubServer]) -> None:
-        server = serve({**TEXTS, **WEIGHTS})
-        assert refused("acme/other").startswith(
-            f"{server.url}/acme/other does not exist, or only its owners can read it"
-        )
-
-    def test_a_licence_that_was_not_accepted(self, serve: type[HubServer]) -> None:
-        server = serve({**TEXTS, **WEIGHTS}, refusal=("GatedRepo", 403))
-        assert f"do so at {server.url}/{MODEL}, then `hf auth login`" in refused()
-
-    def test_too_little_room(self, serve: type[HubServer]) -> None:
-        server = serve({**TEXTS, **WEIGHTS}, sizes={"model.safetensors": 10**16})
-        assert "takes 1e+07 GB" in refused()
-        assert "export HF_HOME=" in refused()
-        assert server.fetched == []
-
-    def test_what_is_no_model(self, serve: type[HubServer]) -> None:
-        serve({"config.json": b"{}"})
-        assert "is no model that can be served: " in refused()
-        assert "lacks tokenizer_config.json, tokenizer.json or vocab.json or" in refused()
-
-    @pytest.mark.usefixtures("nobody")
-    def test_no_network(self) -> None:
-        with pytest.raises(InvalidModelConfig, match=r"http://127\.0\.0\.1:9 cannot be reached"):
-            fetched()
+@pytest.mark.parametrize(
+    ("options", "model", "commit", "message"),
+    [
+        ({}, MODEL, "f" * 40, f"{MODEL} has no commit {'f' * 40}: correct the model config's `revision`"),
+        ({}, "acme/other", COMMIT, "acme/other does not exist, or only its owners can read it"),
+        ({"refusal": ("GatedRepo", 403)}, MODEL, COMMIT, "then `hf auth login`"),
+        ({"sizes": {"model.safetensors": 10**16}}, MODEL, COMMIT, "takes 1e+07 GB"),
+        ({"files": {"config.json": b"{}"}}, MODEL, COMMIT, "is no model that can be served: it lacks"),
+    ],
+)
+def test_what_the_hub_does_not_give_is_one_line(
+    serve: type[HubServer], options: dict[str, Any], model: str, commit: str, message: str
+) -> None:
+    serve(**{"files": {**TEXTS, **WEIGHTS}, **options})
+    with pytest.raises(NotFetched) as caught:
+        hub.fetch(model, commit, lambda line: None)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
 
 
-class TestConfigFile:
-    def test_it_is_fetched_alone_and_once(self, serve: type[HubServer]) -> None:
-        server = serve(TEXTS)
-        for _ in range(2):
-            file = hub.config_file(MODEL, COMMIT)
-            assert file is not None
-            assert file.read_bytes() == TEXTS["config.json"]
-        assert server.fetched == ["config.json"]
+def test_a_hub_that_cannot_be_reached_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(InvalidModelConfig, match=r"http://127\.0\.0\.1:9 cannot be reached"):
+        fetched()
 
-    @pytest.mark.usefixtures("nobody")
-    def test_without_a_hub_there_is_none(self) -> None:
-        assert hub.config_file(MODEL, COMMIT) is None
 
-    def test_a_model_that_the_hub_refuses_has_none(self, serve: type[HubServer]) -> None:
-        serve(TEXTS, refusal=("GatedRepo", 403))
-        assert hub.config_file(MODEL, COMMIT) is None
+@pytest.mark.parametrize(("refusal", "is_there"), [(None, True), (("GatedRepo", 403), False)])
+def test_the_config_file_is_fetched_alone_if_the_hub_gives_it(
+    serve: type[HubServer], refusal: tuple[str, int] | None, is_there: bool
+) -> None:
+    server = serve(TEXTS, refusal=refusal)
+    for _ in range(2):
+        file = hub.config_file(MODEL, COMMIT)
+        assert (file is not None) == is_there
+        assert file is None or file.read_bytes() == TEXTS["config.json"]
+    assert server.fetched == ["config.json"] * is_there
