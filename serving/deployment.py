@@ -273,9 +273,7 @@ async def deploy(
             if model_config.id is not None and found(model_config.id, model_config.revision) is None:
                 require_hub(model_config.id, model_config.revision)
             timeout_s = options.start_timeout_s
-            server = VllmServer(
-                model_config, folder, log, port=options.port, gpus=gpus, start_timeout_s=timeout_s
-            )
+            server = VllmServer(model_config, folder, log, gpus=gpus, start_timeout_s=timeout_s)
             endpoint = server.endpoint
             stack.push_async_callback(server.stop, grace_s=2.0)
             say(f"starting vLLM with {model_config.name} (log: {log})")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from pathlib import Path
 
 from serving.engine.endpoint import Endpoint
 from serving.errors import InvalidModelConfig, ServerFailed
@@ -33,18 +32,9 @@ def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endp
 
 
 def _key(model_config: ModelConfig, options: ServiceOptions) -> str | None:
-    """Return the API key of a running server, from its file or from the environment."""
+    """Return the API key of a running server from the environment."""
     name = options.api_key_env or model_config.api_key_env
-    if options.api_key_file is not None:
-        where = f"the key file {options.api_key_file}"
-        try:
-            key = Path(options.api_key_file).expanduser().read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ServerFailed(
-                f"{where} cannot be read: {reason}; `speedrunner serve` removes its key file when it ends"
-            ) from None
-    elif name is not None:
+    if name is not None:
         where = f"environment variable {name}"
         key = os.environ.get(name, "").strip()
         if not key:

@@ -63,7 +63,11 @@ def complete_folder(model: str, revision: str | None) -> Path:
     try:
         folder = Path(
             snapshot_download(
-                model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW, local_files_only=True
+                model,
+                revision=revision,
+                allow_patterns=patterns,
+                ignore_patterns=BELOW,
+                local_files_only=True,
             )
         )
         lost = ""
@@ -150,9 +154,7 @@ def fetch_texts(model: str) -> tuple[str, Path]:
     """
     with _asking_the_hub(model, None) as (api, download):
         commit = str(api.model_info(model).sha)
-        return commit, Path(
-            download(model, revision=commit, allow_patterns=[*TEXTS], ignore_patterns=BELOW)
-        )
+        return commit, Path(download(model, revision=commit, allow_patterns=[*TEXTS], ignore_patterns=BELOW))
 
 
 @contextmanager

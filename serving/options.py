@@ -10,7 +10,6 @@ START_TIMEOUT_S = 1800.0
 REQUEST_TIMEOUT_S = 1800.0
 OUTAGE_TIMEOUT_S = 900.0
 
-Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 Check = Literal["once", "never"]
@@ -23,10 +22,6 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     url: Text | None = None
     #: Environment variable with the API key for `url`; `None` for a server that asks for none.
     api_key_env: Text | None = None
-    #: File with the API key for `url`, such as `speedrunner serve` names.
-    api_key_file: Text | None = None
-    #: TCP port on loopback for the server that is started; `None` for a Unix socket.
-    port: Port | None = None
     #: Seconds that a starting server may take until it is ready.
     start_timeout_s: Seconds = START_TIMEOUT_S
     #: Seconds that one request may take.
@@ -46,5 +41,5 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: bool = False
 
     def elsewhere(self) -> Self:
-        """Return the same options for another engine, without this one's address, port and API key."""
-        return msgspec.structs.replace(self, url=None, port=None, api_key_env=None, api_key_file=None)
+        """Return the same options for another engine, without this one's address and API key."""
+        return msgspec.structs.replace(self, url=None, api_key_env=None)

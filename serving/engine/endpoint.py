@@ -87,7 +87,7 @@ class Endpoint:
             raise ServerFailed(
                 f"the server at {self} refuses the API key"
                 if self.api_key
-                else f"the server at {self} requires an API key: set serving.api_key_file (or api_key_env)"
+                else f"the server at {self} requires an API key: set serving.api_key_env"
             )
         if response.status != 200:
             raise ServerFailed(f"the server at {self} answers {path} with status {response.status}")

@@ -138,8 +138,8 @@ def _error_of_status(response: HttpResponse) -> Exception:
         return TryFailed(f"status {status}: {text}", lost=status == 500)
     if status == 401:
         return EngineDead(
-            f"the engine refuses the API key ({text}); `speedrunner serve` makes another key at each start:"
-            " name the new one in serving.api_key_file, and rerun the command to resume"
+            f"the engine refuses the API key ({text}): correct the variable that serving.api_key_env or the"
+            " model config's api_key_env names, and rerun the command to resume"
         )
     if status == 400 and _overflows(text, code):
         return ContextOverflow(text)

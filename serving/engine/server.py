@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import secrets
 import shlex
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -34,7 +32,6 @@ from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-KEY_GATE = "serving.engine.key_gate.KeyGate"
 WORKER = "serving.engine.worker.Worker"
 """Import path of the worker class that keeps outsiders away from the server; see `serving.engine.worker`."""
 
@@ -47,7 +44,7 @@ turns in 2-12 ms instead of 20-40 on average, and the engine produces about a fi
 
 
 class VllmServer:
-    """One server process tree for one model config, on a Unix socket or on a port of this machine's loopback.
+    """One server process tree for one model config, on a Unix socket in a folder that only we can enter.
 
     Its owner stops it. It also ends, within seconds, when this process ends in any way, including SIGKILL
     (see `serving.engine.guard`). It is not bound to an event loop: one may start it and another stop it.
@@ -66,7 +63,6 @@ class VllmServer:
         model: str,
         log: Path,
         *,
-        port: int | None = None,
         gpus: Sequence[Gpu] = (),
         rank: int = 0,
         start_timeout_s: float = START_TIMEOUT_S,
@@ -76,8 +72,6 @@ class VllmServer:
         Args:
             model: folder or hub id of the weights, as `serving.weights.prepare` returns it.
             log: its folder is created if it is missing.
-            port: serve on 127.0.0.1 with a random API key; `None`: on a Unix socket in a folder that only
-                this user can enter.
             gpus: the GPUs of this node for the server; if empty, every GPU that this process sees.
             rank: rank of this node among the model's nodes; only the first one (0) answers requests.
             start_timeout_s: longest wait for a healthy server, in seconds.
@@ -89,17 +83,13 @@ class VllmServer:
         self.log = log
         self._model = model
         self.phases: dict[str, float] = {}
-        self._port = port
         self._gpus = gpus
         self._rank = rank
         self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
-        if port is None:
-            self.endpoint = Endpoint.on_socket(self.folder / "http")
-        else:
-            self.endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", api_key=secrets.token_urlsafe(32))
+        self.endpoint = Endpoint.on_socket(self.folder / "http")
 
     @property
     def command(self) -> list[str]:
@@ -125,15 +115,12 @@ class VllmServer:
             "--worker-cls",
             WORKER,
         ]
-        if self.endpoint.socket:
-            arguments += ["--uds", str(self.endpoint.socket)]
-        else:
-            arguments += ["--host", "127.0.0.1", "--port", str(self._port), "--middleware", KEY_GATE]
+        arguments += ["--uds", str(self.endpoint.socket)]
         return arguments + model_config.arguments()
 
     @property
     def shell_line(self) -> str:
-        """The command with its environment (without the API key), to be pasted into a shell."""
+        """The command with its environment, to be pasted into a shell."""
         words = [f"{name}={shlex.quote(value)}" for name, value in self._environment().items()]
         return " ".join([f'PATH={shlex.quote(PROGRAMS)}:"$PATH"', *words, shlex.join(self.command)])
 
@@ -153,16 +140,14 @@ class VllmServer:
         A worker node does not answer, so this does not wait there.
 
         Raises:
-            ServerFailed: it already runs, its port is in use, its model config needs nodes that no job
-                serves, it ended, or it took too long. The message of the last two has the log's most
-                informative lines, the command and the log's path.
+            ServerFailed: it already runs, its model config needs nodes that no job serves, it ended, or it
+                took too long. The message of the last two has the log's most informative lines, the command
+                and the log's path.
         """
         if self.alive:
             raise ServerFailed(
                 f"the server of model {self.model_config.name!r} is already running (process {self.pid})"
             )
-        if self._port is not None:
-            _require_free(self._port)
         node_arguments(self.model_config.nodes, self._rank)  # raises without such a job
         self.kill()  # what a dead server left behind
         try:
@@ -265,8 +250,6 @@ class VllmServer:
         # Otherwise each of its processes would compile thousands of modules again, at every start.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("VLLM_API_KEY", None)
-        if self.endpoint.api_key:
-            environment["VLLM_API_KEY"] = self.endpoint.api_key  # not an argument: all users can read those
         with server_log.open_for_appending(self.log) as log:
             self._log_start = log.tell()
             self.folder.mkdir(mode=0o700)
@@ -330,16 +313,3 @@ def _give_way(guard: int) -> None:
                 with contextlib.suppress(ProcessLookupError):
                     own = os.getpriority(os.PRIO_PROCESS, thread.id)
                     os.setpriority(os.PRIO_PROCESS, thread.id, own + COMPUTE_NICENESS)
-
-
-def _require_free(port: int) -> None:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except (OSError, OverflowError) as error:
-            reason = getattr(error, "strerror", None) or str(error)
-            raise ServerFailed(
-                f"port {port} of 127.0.0.1 is taken ({reason}); choose another port, or use the server"
-                " there with serving.url"
-            ) from None

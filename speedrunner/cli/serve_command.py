@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from pathlib import Path
+from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Annotated
 
 import typer
@@ -25,7 +24,6 @@ from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.runs.shutdown import Interrupted, Shutdown
-from speedrunner.store.files import open_new
 
 POLL_S = 0.5
 
@@ -33,10 +31,7 @@ POLL_S = 0.5
 def serve(
     overrides: Annotated[
         list[str] | None,
-        key_values(
-            "The model and its address: model=NAME, model.replicas=N, model.load_format=dummy,"
-            " serving.port=PORT (by default a Unix socket)."
-        ),
+        key_values("The model: model=NAME, model.replicas=N, model.load_format=dummy."),
     ] = None,
     print_: Annotated[
         bool, typer.Option("--print", help="Print the shell command and start nothing.")
@@ -44,8 +39,7 @@ def serve(
 ) -> None:
     """Serve a model until Ctrl-C, for runs in other terminals.
 
-    Runs name the server by serving.url=. It listens on a Unix socket that only this user can reach. With
-    serving.port, it listens on 127.0.0.1 with a random key, stored in a file that only this user can read.
+    Runs name the server by serving.url=. It listens on a Unix socket that only this user can reach.
 
     Example: speedrunner serve model=qwen3.5-27b
     """
@@ -60,7 +54,7 @@ def serve(
         gpus = read_gpus().usable
         if model_config.gpus and not gpus:
             say_error("note: no GPU is visible here, so the context and sequences are not fitted to one")
-        say(shell_command(fit(model_config, gpus), config.serving.port))
+        say(shell_command(fit(model_config, gpus)))
         return
     model_path(model_config)  # raises for a hosted model
     shutdown = Shutdown(say)
@@ -70,19 +64,18 @@ def serve(
         say(f"{interrupted}; the server was stopped")
 
 
-def shell_command(model_config: ModelConfig, port: int | None) -> str:
+def shell_command(model_config: ModelConfig) -> str:
     """Return the shell command that starts a model's server; if it has a recipe, the command creates its
     weights first.
 
     Raises `InvalidModelConfig` for a hosted model.
     """
     path = model_path(model_config)
-    server = VllmServer(model_config, path, server_log(model_config), port=port)
+    server = VllmServer(model_config, path, server_log(model_config))
     recipe = recipe_command(model_config)
     steps = [shlex.join(recipe)] if recipe else []
     steps.append(shlex.join(["mkdir", "-m", "700", str(server.folder)]))
-    key = server.endpoint.api_key
-    steps.append(server.shell_line if key is None else f"VLLM_API_KEY={key} {server.shell_line}")
+    steps.append(server.shell_line)
     return " && ".join(steps)
 
 
@@ -96,32 +89,11 @@ async def _serve(model_config: ModelConfig, config: Config, overrides: Sequence[
                 pass  # it answered a real request
             server = deployment.server
             assert server is not None
-            with _key_file(log.with_suffix(".key"), server.endpoint.api_key) as key_file:
-                line.close()
-                chosen = [each for each in overrides if re.match(r"model[.=]", each)]
-                key = [] if key_file is None else [f"serving.api_key_file={key_file}"]
-                attach = ["speedrunner", "run", *chosen, f"serving.url={server.endpoint}", *key]
-                say(f"{model_config.name} is ready at {server.endpoint}; press Ctrl-C to stop it")
-                if key_file is not None:
-                    say(f"its API key is in {key_file}")
-                say(f"to use it from another terminal: {shlex.join(attach)}")
-                while server.alive:  # noqa: ASYNC110 - a process does not report its end
-                    await asyncio.sleep(POLL_S)
-                raise ServerFailed(server.failure())
-
-
-@contextmanager
-def _key_file(path: Path, key: str | None) -> Iterator[Path | None]:
-    """Write the key to a file that only this user can read; remove it at the end. `None` without a key."""
-    if key is None:
-        yield None
-        return
-    try:
-        with open_new(path) as file:
-            file.write(f"{key}\n".encode())
-    except OSError as error:
-        raise ServerFailed(f"the API key cannot be written to {path}: {error.strerror}") from error
-    try:
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+            line.close()
+            chosen = [each for each in overrides if re.match(r"model[.=]", each)]
+            attach = ["speedrunner", "run", *chosen, f"serving.url={server.endpoint}"]
+            say(f"{model_config.name} is ready at {server.endpoint}; press Ctrl-C to stop it")
+            say(f"to use it from another terminal: {shlex.join(attach)}")
+            while server.alive:  # noqa: ASYNC110 - a process does not report its end
+                await asyncio.sleep(POLL_S)
+            raise ServerFailed(server.failure())

@@ -246,11 +246,6 @@ def from_mapping(content: object) -> Config:
             f"{partial} works only in evaluations of a stored library:"
             f" `speedrunner run run.start_from=RUN run.rollouts=0 {partial}`"
         )
-    if config.serving.url is not None and config.serving.port is not None:
-        raise InvalidConfig(
-            f"serving.port={config.serving.port} starts a server, but serving.url={config.serving.url}"
-            " uses a running one: remove one of them"
-        )
     return config
 
 
@@ -263,13 +258,22 @@ def to_mapping(config: Config) -> dict[str, Any]:
     return sections
 
 
+REMOVED = ("serving.api_key_file", "serving.port")
+"""Keys that configurations of earlier versions have."""
+
+
 def from_yaml(text: str) -> Config:
-    """Parse the output of `to_yaml` as plain data; missing keys get their defaults. Raises
-    `InvalidConfig`."""
+    """Parse the output of `to_yaml`, perhaps of an earlier version: missing keys get their defaults, and keys
+    that no longer exist are ignored. Raises `InvalidConfig`."""
     try:
-        return from_mapping(read_yaml(text))
+        content = read_yaml(text)
     except NotPlain as error:
         raise InvalidConfig(f"cannot read the configuration: {error}") from None
+    if isinstance(content, dict):
+        for section, _, name in (key.partition(".") for key in REMOVED):
+            if isinstance(content.get(section), dict):
+                content[section].pop(name, None)
+    return from_mapping(content)
 
 
 def read_file(file: Path) -> object:

@@ -144,7 +144,7 @@ class TestAttaching:
                 async with attach(api_key_env=name):
                     pass
 
-        await refused(ServerFailed, "requires an API key: set serving.api_key_file", None)
+        await refused(ServerFailed, "requires an API key: set serving.api_key_env", None)
         await refused(InvalidModelConfig, "environment variable TOY_KEY with its API key is not set")
         monkeypatch.setenv("TOY_KEY", "open up")
         await refused(ServerFailed, "environment variable TOY_KEY contains no API key: a key is one word")

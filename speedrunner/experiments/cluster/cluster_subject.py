@@ -25,7 +25,7 @@ class Subject:
         given: the command's arguments.
         root: the folder of a list's runs, if one was given.
         model_configs: the models of all roles, as the runs adapt them.
-        served: models that need a server, with its port, if any.
+        served: models that need a server.
         together: models with servers that one run starts, for each different run.
         attached: models with a running server, and how to reach it.
         gpus: most GPUs that the servers of one run take.
@@ -35,7 +35,7 @@ class Subject:
     root: Path | None
     configs: list[Config]
     model_configs: list[ModelConfig]
-    served: list[tuple[ModelConfig, int | None]]
+    served: list[ModelConfig]
     together: list[list[ModelConfig]]
     attached: list[tuple[ModelConfig, ServingConfig]]
     gpus: int
@@ -88,22 +88,22 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
         )
     configs = [run.config for run in grid_of(given, folder).runs()] if lists else [compose(given)]
     model_configs: list[ModelConfig] = []
-    served: list[tuple[ModelConfig, int | None]] = []
+    served: list[ModelConfig] = []
     attached: list[tuple[ModelConfig, ServingConfig]] = []
     together: list[list[ModelConfig]] = []
     gpus = 0
     for config in configs:
         actor = actor_model_config(config)
         inducer = inducer_model_config(config, actor)
-        own = [] if actor.hosted or config.serving.url else [(actor, config.serving.port)]
+        own = [] if actor.hosted or config.serving.url else [actor]
         if config.serving.url and not actor.hosted:
             attached.append((actor, config.serving))
         if inducer is not actor and not inducer.hosted:
-            own.append((inducer, None))
+            own.append(inducer)
         model_configs += [actor, inducer]
         served += own
-        together.append([model_config for model_config, _ in own])
-        gpus = max(gpus, sum(model_config.gpus_of_a_node for model_config, _ in own))
+        together.append(own)
+        gpus = max(gpus, sum(model_config.gpus_of_a_node for model_config in own))
     servers = _once(served), _once(together), _once(attached)
     return Subject(tuple(given), folder, configs, _once(model_configs), *servers, gpus)
 

@@ -34,8 +34,8 @@ def installation(subject: Subject) -> Iterator[Finding]:
         text = f"{sys.prefix} was not built by `make venv`: its versions are unknown"
         yield warning("installation", text, "make venv")
         return
-    on_gpu = [each.name for each, _ in subject.served if each.gpus]
-    on_cpu = [each.name for each, _ in subject.served if not each.gpus]
+    on_gpu = [each.name for each in subject.served if each.gpus]
+    on_cpu = [each.name for each in subject.served if not each.gpus]
     if kind == "cpu" and on_gpu:
         text = f"{on_gpu[0]} needs a GPU, but this is the CPU build"
         yield failure("installation", text, "make venv KIND=gpu")
@@ -66,12 +66,12 @@ def flags(subject: Subject) -> Iterator[Finding]:
     GPU. Other checks report both.
     """
     kind, _ = _stamp()
-    served = [each for each in subject.served if not (kind == "cpu" and each[0].gpus)]
+    served = [each for each in subject.served if not (kind == "cpu" and each.gpus)]
     if not served or (kind == "gpu" and not read_gpus().usable):
         return
     lines = {
-        f"{number} {each.name}": VllmServer(each, model_path(each), Path("unused"), port=port).arguments
-        for number, (each, port) in enumerate(served)
+        f"{number} {each.name}": VllmServer(each, model_path(each), Path("unused")).arguments
+        for number, each in enumerate(served)
     }
     try:
         problems = flag_problems(lines)

@@ -7,7 +7,6 @@ import contextlib
 import os
 import shutil
 import signal
-import socket
 import stat
 import subprocess
 import sys
@@ -64,12 +63,12 @@ def server_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[objec
     """Makes servers that run a stand-in; whatever a test leaves running is killed."""
     made: list[VllmServer] = []
 
-    def make(script: str, port: int | None = None) -> VllmServer:
+    def make(script: str) -> VllmServer:
         file = tmp_path / f"stand_in_{len(made)}.py"
         file.write_text(script)
         monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
         log = tmp_path / "logs" / "server.log"
-        made.append(VllmServer(load_model_config("tiny-random"), "some/model", log, port=port))
+        made.append(VllmServer(load_model_config("tiny-random"), "some/model", log))
         return made[-1]
 
     yield make
@@ -341,41 +340,6 @@ def test_when_the_owner_ends_by_a_signal_everything_goes(
     owner.stdout.close()
     assert all_end(processes)
     assert not Path(sockets).exists()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-@pytest.mark.process
-async def test_on_a_port_it_asks_for_a_random_key_that_no_command_line_shows(server_of) -> None:
-    server = server_of(HEALTHY, port=free_port())
-    key = server.endpoint.api_key
-    assert key is not None
-    assert key != server_of(HEALTHY, port=free_port()).endpoint.api_key
-    await server.start()
-    await attach(server.endpoint, "tiny-random")
-    for process in tree(server.pid):
-        assert key not in " ".join(process.cmdline())
-    assert key not in server.shell_line
-    assert key not in repr(server.endpoint)
-    assert tree(server.pid)[1].environ()["VLLM_API_KEY"] == key
-
-
-async def test_a_port_in_use_is_told_before_anything_is_started(server_of) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        server = server_of(HEALTHY, port=port)
-        with pytest.raises(
-            ServerFailed, match=rf"^port {port} of 127\.0\.0\.1 is taken .*another port, or use"
-        ):
-            await server.start()
-    assert not server.log.exists()
 
 
 @pytest.mark.process

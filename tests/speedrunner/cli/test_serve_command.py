@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import stat
 import subprocess
 from collections.abc import Iterator
@@ -18,9 +17,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from serving.deployment import server_log
 from serving.engine.endpoint import Endpoint, attach
-from serving.errors import InvalidModelConfig, ServerFailed
+from serving.errors import InvalidModelConfig
 from serving.model_configs import CHECKOUT, adapt, load_model_config
 from speedrunner.cli.serve_command import serve, shell_command
 from speedrunner.config.schema import InvalidConfig
@@ -62,12 +60,6 @@ def lines_until(process: subprocess.Popen[str], word: str) -> list[str]:
     raise AssertionError(f"it ended before it said {word!r}: {lines} {process.communicate()[1]}")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def listeners(process: psutil.Process) -> list[psutil._common.pconn]:
     """TCP sockets on which a process listens."""
     return [each for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
@@ -85,33 +77,20 @@ def stand_in(tiny_folder: str, tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_a_server_on_a_port_answers_those_who_can_read_its_key_until_it_is_stopped(stand_in: str) -> None:
-    port = free_port()
-    with serving(f"serving.port={port}", first=stand_in) as process:
-        *_, ready, key_line, attach_line = lines_until(process, "another terminal")
-        url = f"http://127.0.0.1:{port}/v1"
+def test_a_server_answers_until_it_is_stopped(stand_in: str) -> None:
+    with serving(first=stand_in) as process:
+        *_, ready, attach_line = lines_until(process, "another terminal")
+        url = shlex.split(attach_line)[-1].removeprefix("serving.url=")
         assert ready == f"tiny-random is ready at {url}; press Ctrl-C to stop it"
-        key_file = Path(key_line.removeprefix("its API key is in "))
-        assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-        assert shlex.split(attach_line.partition(": ")[2]) == [
-            *["speedrunner", "run", "model=tiny-random", f"serving.url={url}"],
-            f"serving.api_key_file={key_file}",
-        ]
-        key = key_file.read_text().strip()
-        asyncio.run(attach(Endpoint.parse(url, api_key=key), "tiny-random"))
-        with pytest.raises(ServerFailed, match="refuses the API key"):
-            asyncio.run(attach(Endpoint.parse(url, api_key="x" * len(key)), "tiny-random"))
+        asyncio.run(attach(Endpoint.parse(url), "tiny-random"))
         processes = psutil.Process(process.pid).children(recursive=True)
         assert any("vllm" in words(each) for each in processes)
-        assert not any(key in words(each) for each in processes)
-        listening = [address.laddr for each in processes for address in listeners(each)]
-        assert {address.ip for address in listening} == {"127.0.0.1"}
+        assert not any(listeners(each) for each in processes)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=HANGS_S)
     assert (process.returncode, out) == (0, "stopped by SIGTERM; the server was stopped\n")
     # A server that takes long to start is told of now and then.
     assert [line for line in err.splitlines() if not line.startswith("starting vLLM, ")] == []
-    assert not key_file.exists()
     assert not any(each.is_running() for each in processes)
 
 
@@ -149,26 +128,15 @@ class TestPrinting:
         assert "VLLM_CPU_KVCACHE_SPACE=1" in words
         assert words[words.index("--uds") + 1] == f"{made[3]}/http"
 
-    def test_a_port_comes_with_a_key_in_the_environment(self) -> None:
-        folder, line = shell_command(load_model_config("qwen3-8b"), 8000).split(" && ")
-        words = shlex.split(line)
-        assert f"TMPDIR={shlex.split(folder)[3]}" in words  # made first, as whatever vLLM writes goes there
-        key = words[0].removeprefix("VLLM_API_KEY=")
-        assert len(key) >= 32
-        assert not any(key in word for word in words[1:])
-        assert words[words.index("--port") + 1] == "8000"
-        assert words[words.index("--host") + 1] == "127.0.0.1"
-        assert words[words.index("--revision") + 1] == load_model_config("qwen3-8b").revision
-
     def test_replicas_and_random_weights_stand_in_it(self) -> None:
-        words = shlex.split(shell_command(adapt(load_model_config("qwen3-8b"), 2, "dummy"), 8000))
+        words = shlex.split(shell_command(adapt(load_model_config("qwen3-8b"), 2, "dummy")))
         assert words[1:4] == [str(CHECKOUT / "models/shapes/build_shapes.py"), "--shape", "qwen3-8b"]
         assert words[words.index("--data-parallel-size") + 1] == "2"
         assert words[words.index("--load-format") + 1] == "dummy"
         assert "--revision" not in words
 
     def test_its_line_is_one_that_a_shell_takes(self) -> None:
-        line = shell_command(load_model_config("tiny-random"), None)
+        line = shell_command(load_model_config("tiny-random"))
         checked = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True)
         assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -178,13 +146,3 @@ def test_what_cannot_be_served_is_told_in_one_line(print_: bool, golden: Golden)
     lines = ("serving.url=unix:/x", "model=gpt-5.4-mini", "model=tiny-random model.load_format=dummy")
     tries = [(line, partial(serve, line.split(), print_)) for line in lines]
     golden("refused_servers.txt", refusals(tries, (InvalidConfig, InvalidModelConfig)))
-
-
-def test_a_port_in_use_is_told(tiny_folder: str) -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        with pytest.raises(ServerFailed, match=f"port {port} of 127.0.0.1 is taken"):
-            serve(["model=tiny-random", f"serving.port={port}"], print_=False)
-    assert not server_log(load_model_config("tiny-random")).with_suffix(".key").exists()

@@ -103,8 +103,8 @@ class TestExistingRun:
         assert compose([], base=text) == compose(self.BEFORE, base=text) == from_yaml(text)
 
     def test_values_change_it(self, text: str) -> None:
-        changed = compose(["run.rollouts=40", "serving.port=8000"], base=text)
-        assert changed.serving.port == 8000
+        changed = compose(["run.rollouts=40", "serving.url=unix:/x"], base=text)
+        assert changed.serving.url == "unix:/x"
         assert differences(from_yaml(text), changed) == ["run.rollouts: 20 -> 40"]
 
     def test_a_chosen_group_replaces_the_section_and_its_options(self, text: str) -> None:

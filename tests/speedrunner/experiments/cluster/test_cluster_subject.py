@@ -12,16 +12,16 @@ from speedrunner.experiments.cluster.cluster_subject import subject_of
 
 
 def test_a_run_has_one_model_for_all_roles() -> None:
-    found = subject_of(["model=tiny", "env=babyai", "run.dir=somewhere/one", "serving.port=8000"])
+    found = subject_of(["model=tiny", "env=babyai", "run.dir=somewhere/one"])
     assert found.model_configs == [load_model_config("tiny")]
-    assert found.served == [(load_model_config("tiny"), 8000)]
+    assert found.served == [load_model_config("tiny")]
     assert [each.name for each in found.environments] == ["babyai"]
     assert (found.folders, found.gpus) == ([Path("somewhere").absolute()], 0)
 
 
 def test_another_inducer_takes_gpus_of_its_own() -> None:
     found = subject_of(["model=qwen3.5-27b-2gpu", "model.inducer_name=qwen3-8b", "model.replicas=2"])
-    assert [model_config.name for model_config, _ in found.served] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
+    assert [model_config.name for model_config in found.served] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
     assert found.gpus == 2 * 2 + 1
 
 
