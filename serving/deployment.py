@@ -15,13 +15,12 @@ from pathlib import Path
 import msgspec
 
 from serving.admission import replicas_of
-from serving.endpoints import running_endpoint
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu, GpuReport, read_gpus
 from serving.engine.metrics import read_counters, read_metrics
 from serving.engine.server import VllmServer
-from serving.engine.start_phases import list_phases
+from serving.engine.server_log import list_phases
 from serving.engine.watchdog import patience_for, watch
 from serving.errors import ServerFailed
 from serving.gpu_check import divide_gpus, require_gpus
@@ -30,7 +29,7 @@ from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
-from serving.options import ServiceOptions
+from serving.options import ServiceOptions, running_endpoint
 from serving.reconciliation import Reconciliation, TokenSums
 from serving.restarts import Restarts
 from serving.sizing import size_model

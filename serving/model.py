@@ -170,7 +170,7 @@ class Model:
         return common_prefix(*prompts)
 
     def check_tool(self, tool: ToolSpec) -> None:
-        """Check that the actor's calls of `tool` can be decoded and read (completions API).
+        """Check that the engine can decode the actor's calls of `tool` (completions API).
 
         Takes about a second the first time, then milliseconds.
 

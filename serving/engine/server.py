@@ -19,12 +19,11 @@ import psutil
 
 from serving.engine import guard, server_log
 from serving.engine.api_server import API_SERVER
-from serving.engine.caches import cache_settings
 from serving.engine.endpoint import Endpoint
-from serving.engine.folders import private_folder
+from serving.engine.folders import cache_settings, private_folder
 from serving.engine.gpus import Gpu, device_settings
 from serving.engine.nodes import node_arguments, node_settings
-from serving.engine.start_phases import StartPhases
+from serving.engine.server_log import StartPhases
 from serving.engine.toolkit import PROGRAMS, Toolkit, find_toolkit, server_path
 from serving.errors import ServerFailed
 from serving.hub import found
@@ -36,7 +35,7 @@ WORKER = "serving.engine.worker.Worker"
 """Import path of the worker class that keeps outsiders away from the server; see `serving.engine.worker`."""
 
 Progress = Callable[[float, str], None]
-"""Called about once a second during a start, with the seconds so far and the phase; see `start_phases`."""
+"""Called about once a second during a start, with the seconds so far and the phase."""
 
 COMPUTE_NICENESS = 10
 """Niceness of a model's processes on a CPU. With 32 episodes in flight on two cores, the client completes its

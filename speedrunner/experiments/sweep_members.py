@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 
-from serving.endpoints import check_keys
+from serving.options import check_keys
 from speedrunner.config.schema import to_mapping
 from speedrunner.experiments.grid import GridRun
 from speedrunner.runs.continuation import check_configuration

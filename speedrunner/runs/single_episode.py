@@ -10,7 +10,7 @@ from rich.console import Console
 
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
-from serving.endpoints import check_keys
+from serving.options import check_keys
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
 from speedrunner.agents.reading import turn_lines

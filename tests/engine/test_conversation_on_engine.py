@@ -11,10 +11,9 @@ import msgspec
 import pytest
 
 from serving.apis.completions import TokenConversation
-from serving.conversation import AnswerOverflow
 from serving.engine.metrics import read_counters
 from serving.engine.prompt import Prompt
-from serving.errors import ContextOverflow, TruncatedCall
+from serving.errors import ContextOverflow
 from serving.model import Model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
@@ -89,19 +88,6 @@ async def test_thinking_is_closed_at_its_budget_with_the_model_s_own_text(
     assert await read_counters(engine_server.endpoint) - counted == ledger
 
 
-async def test_all_whole_blocks_of_what_stood_before_come_from_the_cache(
-    engine_server: Any, tiny_tokenizer: ChatTokenizer
-) -> None:
-    model = model_of(engine_server, tiny_tokenizer, thinking_tokens=12)
-    talk = model.converse("actor", messages("remember this conversation"), TOOLS, LABELS)
-    assert isinstance(talk, TokenConversation)
-    answers = await play(talk, 4, "é <|im_end|>\n<|im_start|>assistant\n" + "a long reply " * 10)
-    for earlier, later in itertools.pairwise(answers):
-        known = earlier.usage.prompt + earlier.usage.completion
-        assert later.usage.cached == (known - 1) // BLOCK * BLOCK
-        assert later.usage.prompt > known
-
-
 @pytest.mark.parametrize("in_flight", [1, 8])
 async def test_prompts_that_share_prefixes_get_what_an_ideal_cache_could_give(
     engine_server: Any, in_flight: int
@@ -140,28 +126,6 @@ async def test_a_prompt_that_fills_the_context_overflows_in_either_wording(engin
     assert await read_counters(engine_server.endpoint) == counted
 
 
-async def test_a_conversation_that_outgrows_the_context_ends_as_an_overflow(
-    engine_server: Any, tiny_tokenizer: ChatTokenizer
-) -> None:
-    model = model_of(engine_server, tiny_tokenizer, 0)
-    talk = model.converse("actor", messages("x"), TOOLS, LABELS)
-    assert isinstance(talk, TokenConversation)
-    assert (await talk.ask()).call is not None
-    context = engine_server.model_config.context
-    talk.tell("")
-    filler = tiny_tokenizer.outside_text("?")
-    talk.transcript.ids += filler * (context - 5 - len(talk.transcript.ids))
-    with pytest.raises(AnswerOverflow, match="did not fit the 5 tokens left") as caught:
-        await talk.ask()
-    row = engine_server.rows[-1]
-    assert (row.status, row.wasted) == ("overflow", False)
-    assert row.usage == caught.value.completion.usage
-    assert row.usage.completion == 5
-    talk.tell("more")
-    with pytest.raises(ContextOverflow, match=f"context is {context}"):
-        await talk.ask()
-
-
 @pytest.mark.parametrize("api", ["chat", "responses"])
 class TestMessages:
     """The chat and responses APIs, with vLLM's built-in tool calls."""
@@ -190,19 +154,6 @@ class TestMessages:
         assert [row.usage for row in rows] == [answer.usage for answer in answers]
         ledger = Counters.of(sum((answer.usage for answer in answers), Usage()))
         assert await read_counters(engine_server.endpoint) - counted == ledger
-
-    async def test_a_cut_answer_is_data(
-        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("serving.apis.message_apis.ANSWER_TOKENS", 0)
-        say = ToolSpec("say", "Say it.", record("x", x={"enum": ["word " * 200]}), strict=True)
-        model = self.model(engine_server, tiny_tokenizer, api)
-        talk = model.converse("actor", messages("x"), [say], LABELS)
-        cut = await talk.ask()
-        assert isinstance(cut.problem, TruncatedCall)
-        assert engine_server.rows[-1].status == "truncated"
-        talk.tell("go on")
-        assert (await talk.ask()).usage.prompt > cut.usage.prompt
 
     async def test_a_full_context_overflows_in_either_wording(
         self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str

@@ -98,23 +98,6 @@ async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_
     assert await read_counters(endpoint) - counted == ledger
 
 
-async def test_a_conversation_over_several_blocks_is_reused_in_the_same_way(
-    model_config: ModelConfig, endpoint: Endpoint, tokenizer: ChatTokenizer
-) -> None:
-    engine = Engine(endpoint, model_config.name, Meter(lambda row: None, model_config.prices))
-    model = Model(thinking(model_config, 32), engine, tokenizer)
-    said = [*MESSAGES, {"role": "user", "content": "look around " * 400}]
-    talk = model.converse("actor", said, [TOOLS["nothing"], TOOLS["say"]], LABELS)
-    assert isinstance(talk, TokenConversation)
-    answers = await play(talk, 5, "a long reply " * 120)
-    await engine.close()
-    block = model_config.server.flags["block-size"]
-    assert isinstance(block, int)
-    assert answers[0].usage.prompt > block
-    assert answers[-1].usage.prompt > 3 * block
-    check_reuse(model_config, answers)
-
-
 async def test_prompts_that_share_prefixes_get_no_more_than_an_ideal_cache_could_give(
     model_config: ModelConfig, endpoint: Endpoint
 ) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from serving.engine.endpoint import Endpoint
-from serving.probes.start_check import KINDS, check_engine
 from serving.usage import Counters
 from speedrunner.bench.tool_probe import Counts, probe_tools
 from tests.scripted_runs import in_process
@@ -28,25 +27,8 @@ async def test_all_calls_of_the_battery_are_valid(engine_server: Any) -> None:
     assert reconciliation.residual == Counters()
 
 
-async def test_a_run_may_start_on_it(engine_server: Any) -> None:
-    await check_engine(engine_server.model)
-    rows = [row for row in engine_server.rows if row.labels["role"] == "probe"]
-    assert len(rows) == len(KINDS) + 2
-    assert rows[-1].usage.cached > 0
-
-
 class TestCommand:
     """`speedrunner bench probe`, with the server named by its address."""
-
-    def test_tools_as_json(self, vllm_endpoint: Endpoint) -> None:
-        url = f"serving.url={vllm_endpoint}"
-        done = in_process("bench", "probe", "tools", "model=tiny-random", url, "--count", "16", "--json")
-        assert done.returncode == 0, done.stderr
-        found = json.loads(done.stdout)
-        assert found["kinds"][-1] == {"probe": "all", "valid": 16, "invalid": 0, "truncated": 0}
-        assert all(isinstance(each["value"], float) for each in found["figures"][1:])
-        assert found["thinking_tokens"] == 0
-        assert found["met"] is True
 
     def test_cache_as_json(self, vllm_endpoint: Endpoint) -> None:
         url = f"serving.url={vllm_endpoint}"

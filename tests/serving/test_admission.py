@@ -26,14 +26,6 @@ async def asks(slot: Slot, tokens: int) -> asyncio.Task[float]:
     return task
 
 
-async def test_whoever_fits_is_let_in_at_once_and_was_not_held_back() -> None:
-    replica = Replica(cache(10), admission=True)
-    assert await replica.slot().enter(45) == 0.0
-    assert await replica.slot().enter(40) == 0.0
-    assert replica.admitted_blocks == 9
-    assert replica.waiting == 0
-
-
 async def test_a_newcomer_leaves_room_to_grow_and_comes_in_when_someone_leaves() -> None:
     replica = Replica(cache(10), admission=True)
     first, second = replica.slot(), replica.slot()
@@ -62,62 +54,12 @@ async def test_when_residents_outgrow_the_cache_the_youngest_waits_at_its_next_t
     assert await waits > 0
 
 
-async def test_one_in_the_middle_of_a_request_makes_room_when_that_is_over() -> None:
-    replica = Replica(cache(10), admission=True)
-    old, young = replica.slot(), replica.slot()
-    await old.enter(40)
-    old.pause()
-    await young.enter(40)
-    await old.enter(70)  # too much, but the young one's request goes on
-    assert young.admitted
-    young.pause()
-    assert not young.admitted
-    assert replica.admitted_blocks == 7
-
-
 async def test_the_oldest_goes_on_even_when_it_alone_outgrows_the_cache() -> None:
     replica = Replica(cache(10), admission=True)
     slot = replica.slot()
     assert await slot.enter(1000) == 0.0
     slot.pause()
     assert not (await asks(replica.slot(), 10)).done()  # it keeps its slot between two turns
-
-
-async def test_the_youngest_waits_when_it_outgrows_the_cache_itself() -> None:
-    replica = Replica(cache(10), admission=True)
-    old, young = replica.slot(), replica.slot()
-    await old.enter(60)
-    waits = await asks(young, 40)
-    await old.enter(50)  # now there is room
-    await waits
-    for slot in (old, young):
-        slot.pause()
-    assert not (await asks(young, 60)).done()
-    assert (old.admitted, young.admitted, replica.waiting) == (True, False, 1)
-
-
-async def test_conversations_keep_their_slots_between_turns_unless_the_cache_overflows() -> None:
-    replica = Replica(cache(100), admission=True)
-    first, second, young = (replica.slot() for _ in range(3))
-    for slot in (first, second):
-        await slot.enter(400)
-        slot.pause()
-    assert not (await asks(young, 200)).done()  # room for it would be that of idle ones
-    await first.enter(600)  # exactly full
-    assert (first.admitted, second.admitted) == (True, True)
-
-
-async def test_only_the_youngest_gives_up_its_slot_even_if_it_is_still_busy() -> None:
-    replica = Replica(cache(100), admission=True)
-    old, middle, young = (replica.slot() for _ in range(3))
-    await old.enter(300)
-    await middle.enter(300)
-    middle.pause()
-    await young.enter(300)
-    await old.enter(500)
-    assert [slot.admitted for slot in (old, middle, young)] == [True, True, True]
-    young.pause()
-    assert [slot.admitted for slot in (old, middle, young)] == [True, True, False]
 
 
 async def test_the_time_in_the_queue_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -217,15 +159,6 @@ async def test_those_that_wait_for_conversations_of_their_own_stand_in_nobodys_w
     async with asyncio.timeout(HANGS_S):
         await asyncio.gather(*(outer() for _ in range(5)))
     assert not replica.slots
-
-
-async def test_prefixes_of_different_conversations_are_counted_each() -> None:
-    replica = Replica(cache(10), admission=True)
-    assert await replica.slot(prefix=PREFIX).enter(50) == 0.0
-    waits = await asks(replica.slot(prefix=PREFIX[1:]), 50)  # five blocks more, not one
-    assert not waits.done()
-    assert replica.admitted_blocks == 5
-    waits.cancel()
 
 
 async def test_a_shared_prefix_is_counted_once() -> None:

@@ -13,9 +13,9 @@ import pytest
 
 from serving.apis.completions import TokenConversation
 from serving.apis.message_apis import ANSWER_TOKENS, ChatConversation
-from serving.conversation import AnswerOverflow, Conversation, TokenIds
+from serving.conversation import AnswerOverflow, Conversation
 from serving.engine.metrics import read_counters
-from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
+from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import LedgerRow, Meter
 from serving.model_config import ModelConfig, Role, Roles
 from serving.tokens.tokenizer import ChatTokenizer
@@ -172,17 +172,6 @@ async def test_the_tokens_route_sends_ids_that_only_grow_and_the_tag(open_talk: 
         assert bodies[0]["max_tokens"] == rig.talk.transcript.answer_tokens
 
 
-async def test_cached_tokens_are_all_whole_blocks_of_what_stood_before(open_talk: Any) -> None:
-    async with open_talk(lambda request: call("go", to="there"), "completions") as rig:
-        known = 0
-        for turn in range(4):
-            done = await rig.talk.ask()
-            assert done.usage.prompt == len(rig.server.requests[turn].prompt)
-            assert done.usage.cached == (max(0, known - 1) // scripted.BLOCK) * scripted.BLOCK
-            known = done.usage.prompt + done.usage.completion
-            rig.talk.tell("go on")
-
-
 async def test_reasoning_is_counted_on_the_tokens_route(open_talk: Any) -> None:
     answer = Answer(calls=call("wait").calls, thinking="left or right?")
     async with open_talk([answer], "completions", thinking_tokens=30) as rig:
@@ -238,14 +227,6 @@ async def test_the_chat_route_sends_messages_tools_and_effort(open_talk: Any) ->
             "tool_call_id": assistant["tool_calls"][0]["id"],
             "content": "a wall",
         }
-
-
-async def test_on_the_chat_route_each_of_several_calls_is_answered(open_talk: Any) -> None:
-    async with open_talk([scripted.two_calls(call("wait"), call("go", to="x")), call("wait")], "chat") as rig:
-        assert "2 tool calls" in str((await rig.talk.ask()).problem)
-        rig.talk.tell("one call only")
-        await rig.talk.ask()
-        assert [role for role, _ in rig.server.requests[1].messages[2:]] == ["assistant", "tool", "tool"]
 
 
 async def test_on_the_chat_route_thinking_is_sent_back(open_talk: Any) -> None:
@@ -305,18 +286,3 @@ async def test_on_the_responses_route_reasoning_that_led_to_nothing_is_not_sent_
         rig.talk.tell("write less")
         await rig.talk.ask()
         assert rig.server.requests[1].body["input"] == [*MESSAGES, {"role": "user", "content": "write less"}]
-
-
-@pytest.mark.parametrize("api", APIS)
-async def test_a_refused_request_is_not_the_models_mistake(open_talk: Any, api: str) -> None:
-    async with open_talk([scripted.refuse(400, "bad grammar")], api) as rig:
-        with pytest.raises(RequestRefused, match="bad grammar"):
-            await rig.talk.ask()
-        assert rig.rows[0].usage == Usage()
-
-
-@pytest.mark.parametrize("shared", [-1, 3])
-def test_token_ids_that_share_more_than_there_is_are_refused(shared: int) -> None:
-    assert TokenIds(2, [7], []).whole_prompt([5, 6]) == [5, 6, 7]
-    with pytest.raises(ValueError, match=f"shares {shared} ids of 2 before it"):
-        TokenIds(shared, [7], []).whole_prompt([5, 6])

@@ -18,7 +18,6 @@ from huggingface_hub import constants
 
 from serving.admission import replicas_of
 from serving.deployment import Deployment, ServiceOptions, deploy
-from serving.endpoints import running_endpoint
 from serving.engine.cache_config import CacheConfig
 from serving.engine.endpoint import Endpoint
 from serving.engine.server import VllmServer
@@ -26,6 +25,7 @@ from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
 from serving.meter import READINESS, LedgerRow
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
+from serving.options import running_endpoint
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Counters, Prices, Usage
 from tests.hub_server import COMMIT, MODEL, TEXTS, hub_model_config
@@ -71,19 +71,6 @@ class TestAttaching:
         assert (row.labels, row.status, row.usage) == ({"role": READINESS}, "ok", Usage(1, 0, 1, 0))
         assert not (tmp_path / "log").exists()
 
-    async def test_what_the_engine_counted_before_is_not_ours(
-        self, attach: Attach, engine: ScriptedEngine
-    ) -> None:
-        engine.prompt, engine.cached, engine.generated = 1000, 500, 70
-        async with attach() as deployment, deployment.client(lambda row: None):
-            reconciliation = await deployment.reconciliation()
-            assert reconciliation is not None
-            assert reconciliation.agrees
-            engine.generated += 1  # somebody else's
-            other = await deployment.reconciliation()
-            assert other is not None
-            assert (other.agrees, other.residual) == (False, Counters(0, 0, 1))
-
     async def test_clients_share_the_engine_and_each_has_its_own_ledger_and_prices(
         self, attach: Attach, bare: ModelConfig
     ) -> None:
@@ -101,13 +88,6 @@ class TestAttaching:
         assert (len(one), len(two)) == (1, 1)
         assert reconciliation is not None
         assert (reconciliation.ledger, reconciliation.agrees) == (Counters(2, 0, 2), True)
-
-    async def test_of_an_engine_that_is_gone_there_is_no_balance(
-        self, attach: Attach, engine: ScriptedEngine
-    ) -> None:
-        async with attach() as deployment:
-            engine.stop()
-            assert await deployment.reconciliation() is None
 
     @pytest.mark.parametrize(
         ("script", "options", "message"),
@@ -127,12 +107,6 @@ class TestAttaching:
                 pass
         assert message in str(error.value)
         assert "\n" not in str(error.value)
-
-    async def test_a_server_of_another_model(self, attach: Attach, engine: ScriptedEngine) -> None:
-        engine.model = "large"
-        with pytest.raises(ServerFailed, match="serves large, not 'tiny-random'"):
-            async with attach():
-                pass
 
     async def test_the_key_comes_from_the_environment(
         self, attach: Attach, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
@@ -302,18 +276,6 @@ class TestRecovery:
         assert line.endswith("; restarting it")
         assert replica.ideal.send([1] * 9).cacheable == 0
 
-    async def test_who_lost_a_connection_before_the_restart_tries_again_at_once(
-        self, service_of: Any
-    ) -> None:
-        service, server, _ = await service_of()
-        since = self.now()
-        await self.kill(server)
-        assert await service.restarts.recover(since)
-        pid = server.pid
-        assert await service.restarts.recover(since)
-        assert not await service.restarts.recover(self.now())  # a loss of its own, and the server is well
-        assert server.pid == pid
-
     async def test_accounts_begin_anew_without_the_request_that_shows_it_to_be_ready(
         self, service_of: Any
     ) -> None:
@@ -362,29 +324,6 @@ class TestRecovery:
             assert await service.restarts.recover(since)
         assert sum("restarting it" in line for line in said) == 2
 
-    async def test_a_hang_is_reported_with_the_patience_before_and_after(self, service_of: Any) -> None:
-        service, server, said = await service_of()
-        since = self.now()
-        await service.hung(90.0)
-        assert not server.alive
-        assert said == [
-            "the engine hangs: requests run, and it showed no progress for 90 s; it is stopped, and"
-            " the next limit is 180 s"
-        ]
-        assert await service.restarts.recover(since)
-        assert server.alive
-
-    async def test_it_goes_on_when_the_request_that_began_it_is_given_up(self, service_of: Any) -> None:
-        service, server, _ = await service_of()
-        since = self.now()
-        await self.kill(server)
-        first = asyncio.create_task(service.restarts.recover(since))
-        while not server.alive:  # noqa: ASYNC110
-            await asyncio.sleep(0.001)
-        first.cancel()
-        assert await service.restarts.recover(since)
-        assert first.cancelled()
-
     async def test_a_start_that_fails_is_tried_again(
         self, service_of: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -427,7 +366,3 @@ class TestRecovery:
         assert not root.is_running()
         with pytest.raises(asyncio.CancelledError):
             await waiting
-
-    async def test_somebody_elses_server_is_not_started(self, tiny_model_config: ModelConfig) -> None:
-        service = Deployment(tiny_model_config, ServiceOptions(), Endpoint("http://127.0.0.1:9/v1"))
-        assert service.restarts is None

@@ -16,7 +16,7 @@ from serving.engine.toolkit import Toolkit
 from serving.errors import ServerFailed
 from serving.gpu_check import CUDA, require_gpus
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT, list_model_configs, load_model_config
+from serving.model_configs import CHECKOUT, load_model_config
 from serving.options import ServiceOptions
 from serving.sizing import too_small
 from tests.bad_gpus import BAD_GPUS, BadGpus
@@ -84,16 +84,6 @@ async def test_a_server_is_started_after_a_warning(
     assert [line.partition(" ")[0] for line in said] == ["warning:", "starting", "vLLM"]
 
 
-async def test_a_running_server_needs_no_gpu_here(
-    tiny_model_config: ModelConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    model_config = msgspec.structs.replace(tiny_model_config, gpus=1, recipe=None)
-    with pytest.raises(ServerFailed, match=r"nothing answers at http://127\.0\.0\.1:9/v1"):
-        async with deploy(model_config, ServiceOptions(url="http://127.0.0.1:9"), log=tmp_path / "log"):
-            pass
-
-
 def test_the_cpu_build_is_refused(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
     smi(H100)
     monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: True)
@@ -125,14 +115,6 @@ def test_a_server_gets_the_gpus_of_all_its_replicas_on_this_node(smi: Smi, toolk
     assert [[gpu.id for gpu in share] for share in shares] == [["0", "1", "2"], ["3"], ["4"]]
 
 
-def test_memory_is_judged_on_the_gpus_of_each_server(smi: Smi, toolkit: None) -> None:
-    smi(H100, SECOND.replace("81559", "24564"))
-    both = load_model_config("qwen3.5-27b"), load_model_config("qwen3.5-4b")
-    assert len(require_gpus(both, print)) == 2
-    with pytest.raises(ServerFailed, match=r"qwen3.5-27b on 1 x NVIDIA H100 80GB HBM3 \(24 GiB\)"):
-        require_gpus(both[::-1], print)
-
-
 class TestTooSmall:
     """By arithmetic: no weights are on this machine."""
 
@@ -146,19 +128,6 @@ class TestTooSmall:
     def test_a_configuration_fits_the_gpus_it_is_for(self, model: str, gib: int) -> None:
         model_config = load_model_config(model)
         assert too_small(model_config, [self.gpu(gib)] * model_config.gpus) is None
-
-    def test_every_configuration_can_be_judged(self) -> None:
-        for model_config in map(load_model_config, list_model_configs()):
-            if model_config.gpus:
-                problem = too_small(model_config, [self.gpu(4)] * model_config.gpus)
-                assert problem is not None
-                assert problem.fatal
-
-    def test_the_smallest_gpu_decides(self) -> None:
-        model_config = load_model_config("qwen3.5-27b-2gpu")
-        problem = too_small(model_config, [self.gpu(80), self.gpu(24)])
-        assert problem is not None
-        assert "2 x GPU (24 GiB)" in problem.text
 
     def test_memory_that_is_not_reported_is_not_judged(self) -> None:
         assert too_small(load_model_config("qwen3.5-27b"), [self.gpu(0)]) is None

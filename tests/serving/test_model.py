@@ -8,10 +8,9 @@ import msgspec
 import pytest
 
 from serving.apis.completions import TokenConversation
-from serving.apis.message_apis import ChatConversation
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
-from serving.errors import InvalidModelConfig, InvalidTool
+from serving.errors import InvalidModelConfig
 from serving.meter import Meter
 from serving.model import Model
 from serving.model_config import ModelConfig
@@ -50,36 +49,6 @@ async def test_each_role_has_its_own_bounds(
         sizes[role] = talk.transcript.answer_tokens
     difference = model_config.roles.inducer.string_tokens - 10
     assert sizes["inducer"] == sizes["critic"] == sizes["actor"] + difference
-
-
-async def test_a_role_that_thinks_gets_a_thinking_region(
-    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    model_config = with_roles(tiny_model_config, thinking_tokens=33)
-    talk = Model(model_config, engine(model_config), tiny_tokenizer).converse("actor", MESSAGES, [SAY], {})
-    assert isinstance(talk, TokenConversation)
-    assert '"max_tokens": 33' in talk.tag
-
-
-async def test_the_chat_route_needs_neither_tokenizer_nor_format(tiny_model_config: ModelConfig) -> None:
-    model_config = msgspec.structs.replace(tiny_model_config, api="chat", tool_format=None)
-    model = Model(model_config, engine(model_config), None)
-    assert isinstance(model.converse("actor", MESSAGES, [SAY], {}), ChatConversation)
-    model.check_tool(SAY)
-
-
-def unreadable(schema: dict[str, Any]) -> ToolSpec:
-    return msgspec.structs.replace(SAY, parameters=record("text", text=schema))
-
-
-async def test_tools_are_checked_against_the_served_tokenizer(
-    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    model = Model(tiny_model_config, engine(tiny_model_config), tiny_tokenizer)
-    model.check_tool(SAY)
-    with pytest.raises(InvalidTool, match=r"^say: a call that its schema allows cannot be read"):
-        # The grammar takes its options as they are, the reader by their types.
-        model.check_tool(unreadable({"enum": [float("nan")]}))
 
 
 async def test_text_is_counted_in_tokens_or_in_bytes_where_there_is_no_tokenizer(

@@ -10,20 +10,11 @@ import pytest
 
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT, adapt, list_model_configs, load_model_config
+from serving.model_configs import CHECKOUT, adapt, load_model_config
 from serving.usage import Prices
 from serving.weights import model_path
 from tests.golden_tables import Golden, refusals
 from tests.serving.model_config_samples import COMMIT, HOSTED, write
-
-
-def test_the_bundled_model_config_is_listed_and_loads() -> None:
-    assert "tiny-random" in list_model_configs()
-    model_config = load_model_config("tiny-random")
-    assert model_config.name == "tiny-random"
-    assert model_config.api == "completions"
-    assert model_config.prices == Prices(uncached=0.75, cached=0.075, output=4.5)
-    assert model_config.role("actor").thinking_tokens == 0
 
 
 def test_a_served_model_s_file_may_leave_out_roles_prices_note_and_server(tmp_path: Path) -> None:
@@ -53,41 +44,6 @@ def test_a_served_model_s_flags_and_variables_add_to_the_defaults_and_null_remov
     del expected["generation-config"]
     assert own.flags == expected
     assert (plain.env, own.env) == ({"VLLM_NO_USAGE_STATS": 1}, {"OMP_NUM_THREADS": 1})
-
-
-@pytest.mark.parametrize(
-    ("section", "problem"),
-    [
-        ("server: {flags: null}", r"server\.flags must be a mapping \(got null\)"),
-        ("server: {env: null}", r"server\.env must be a mapping \(got null\)"),
-        ("server: {nope: null}", r"unknown key `server\.nope`"),
-        ("server: {flags: {nope: null}}", r"server\.flags\.nope"),
-        ("server: {env: {A=B: 1}}", r"server\.env: 'A=B' is no name of an environment variable"),
-        ("roles: {critic: null}", r"unknown key `roles\.critic`"),
-        ("roles: {actor: {nope: null}}", r"unknown key `roles\.actor\.nope`"),
-    ],
-)
-def test_null_removes_nothing_but_a_default(tmp_path: Path, section: str, problem: str) -> None:
-    file = tmp_path / "mine.yaml"
-    file.write_text(f"{{name: m, path: p, context: 4096, tool_format: qwen3_json, {section}}}")
-    with pytest.raises(InvalidModelConfig, match=problem):
-        load_model_config(str(file))
-
-
-def test_a_role_may_set_some_of_its_fields(tmp_path: Path) -> None:
-    file = tmp_path / "mine.yaml"
-    own = "roles: {actor: {temperature: 0.5}}"
-    file.write_text(f"{{name: m, path: p, context: 4096, tool_format: qwen3_json, {own}}}")
-    found = load_model_config(str(file))
-    assert (found.role("actor").temperature, found.role("actor").string_tokens) == (0.5, 1024)
-    assert found.role("inducer").string_tokens == 1024  # a quarter of the context
-
-
-def test_the_model_config_s_own_values_stay_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
-    model_config = load_model_config(write(tmp_path, shape="s", replicas=2, load_format="dummy"))
-    assert (model_config.replicas, model_config.load_format) == (2, "dummy")
-    assert adapt(model_config, None, None) == model_config
-    assert adapt(model_config, None, "auto") == model_config
 
 
 def test_a_context_limits_the_model_s_own(tmp_path: Path) -> None:
@@ -132,8 +88,3 @@ def test_a_file_that_is_no_model_config_is_refused_by_name(tmp_path: Path, text:
     with pytest.raises(InvalidModelConfig, match=r"broken\.yaml") as caught:
         load_model_config(str(file))
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InvalidModelConfig, match=r"model config .*absent\.yaml cannot be read: no such file"):
-        load_model_config(str(tmp_path / "absent.yaml"))

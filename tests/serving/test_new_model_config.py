@@ -93,26 +93,6 @@ def test_the_chat_template_shows_tool_calls_and_thinking(
     assert bool(found.role("actor").thinking_tokens) == (thinking != "none")
 
 
-def test_sampling_is_the_publisher_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sampling = json.dumps({"temperature": 0.6, "top_k": 20, "do_sample": True}).encode()
-    found = described({**TEXTS, "generation_config.json": sampling}, tmp_path, monkeypatch)
-    for role in ("actor", "inducer"):
-        assert (found.role(role).temperature, found.role(role).top_p, found.role(role).top_k) == (
-            0.6,
-            None,
-            20,
-        )
-
-
-def test_linear_attention_and_a_short_context_are_taken_over(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    text_config = {"max_position_embeddings": 2048, "layer_types": ["linear_attention", "full_attention"]}
-    found = described(files(JSON, text_config=text_config), tmp_path, monkeypatch)
-    assert (found.cache, found.match_unit, found.context) == ("hybrid", 16, 2048)
-    assert found.role("inducer").string_tokens == 512
-
-
 def test_unknown_tool_calls_and_a_missing_model_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with hub(files("call {{ c.function.name }}()"), monkeypatch):
         with pytest.raises(InvalidModelConfig, match="no tool calls in a known format"):

@@ -14,7 +14,7 @@ import msgspec
 
 from envs import EnvironmentFault
 from serving.deployment import Deployment, deploy
-from serving.engine.caches import USUAL as CACHES
+from serving.engine.folders import USUAL as CACHES
 from serving.errors import ServerFailed, ServingError
 from serving.model_config import ModelConfig
 from speedrunner.bench.gpu.gpu_pages import write_page

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serving import hub
-from serving.endpoints import running_endpoint
 from serving.engine.endpoint import attach
 from serving.engine.flags import flag_problems
 from serving.engine.gpus import read_gpus
@@ -18,6 +17,7 @@ from serving.engine.server import VllmServer
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
+from serving.options import running_endpoint
 from serving.sizing import adopt
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import dataclasses
 import re
 import time
 from collections.abc import AsyncIterator, Callable
@@ -14,10 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.apis.message_apis import ChatConversation
 from serving.engine.answers import TokenCompletion
 from serving.engine.client import Engine, EngineResponse, Recover, RetryPolicy, wait_until_ready
-from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import read_counters
 from serving.engine.prompt import Prompt
 from serving.errors import (
@@ -29,7 +26,6 @@ from serving.errors import (
     SpendingCapReached,
 )
 from serving.meter import LedgerRow, Meter, Spending
-from serving.model_config import Role
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
 from tests import scripted_engine as scripted
@@ -112,17 +108,6 @@ async def test_an_answer_comes_with_its_ids_its_usage_and_one_row(serve: Any) ->
         )
 
 
-async def test_the_request_carries_ids_and_options_as_given(serve: Any) -> None:
-    async with serve([OK]) as rig:
-        await rig.complete(temperature=0.5, structured_outputs={"structural_tag": "{}"})
-        body = rig.server.requests[0].body
-        assert body["prompt"] == PROMPT
-        assert body["return_token_ids"] is True
-        assert body["temperature"] == 0.5
-        assert body["structured_outputs"] == {"structural_tag": "{}"}
-        assert body["max_tokens"] == 50
-
-
 PASSING = {
     "a full queue": (scripted.refuse(503, "too many requests queued"), "failed", Usage()),
     "an error of the server": (scripted.refuse(500, "internal"), "failed", None),
@@ -149,15 +134,6 @@ async def test_a_passing_fault_is_tried_again_and_leaves_a_wasted_row(serve: Any
         assert (failed.retry, ok.retry) == (0, 1)
         assert rig.engine.meter.requests == 2
         assert rig.engine.meter.unreported == (usage is None)
-
-
-async def test_an_answer_aborted_by_a_shutdown_is_wasted_with_its_tokens(serve: Any) -> None:
-    async with serve([scripted.abort(OK, tokens=2), OK]) as rig:
-        await rig.complete()
-        aborted = rig.rows[0]
-        assert (aborted.status, aborted.wasted) == ("aborted", True)
-        assert aborted.usage == Usage(prompt=70, completion=2)
-        assert rig.engine.meter.total.prompt == 140
 
 
 async def test_a_lasting_fault_ends_as_failed_after_all_tries(serve: Any) -> None:
@@ -198,18 +174,6 @@ async def test_an_engine_that_is_away_is_waited_for_a_bounded_time(serve: Any, a
         assert rig.noted == []  # it took no time
 
 
-async def test_an_engine_of_ours_that_answers_with_errors_is_not_waited_for(serve: Any) -> None:
-    def hook(server: ScriptedEngine) -> Recover:
-        async def recover(began: float) -> bool:
-            return False  # it is well
-
-        return recover
-
-    async with serve(lambda request: scripted.refuse(500, "internal"), recover=hook) as rig:
-        with pytest.raises(RequestFailed, match=r"3 times, most recently: status 500"):
-            await rig.complete()
-
-
 async def test_a_process_without_a_file_descriptor_waits_and_loses_no_engine(
     serve: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -230,14 +194,6 @@ async def test_a_process_without_a_file_descriptor_waits_and_loses_no_engine(
             r"this process has too many open files \(limit \d+\): raise `ulimit -n`", rig.noted[0]
         )
         assert rig.rows[0].usage == Usage()
-
-
-async def test_waits_between_tries_grow_up_to_a_limit() -> None:
-    policy = RetryPolicy(first_wait_s=1.0, longest_wait_s=8.0)
-    for retry, expected in [(1, 1), (2, 2), (3, 4), (4, 8), (9, 8)]:
-        waits = [policy.wait_s(retry) for _ in range(50)]
-        assert all(0.75 * expected <= wait <= 1.25 * expected for wait in waits)
-        assert len(set(waits)) > 1
 
 
 async def test_an_answer_that_does_not_come_is_dropped_after_its_time(
@@ -289,46 +245,6 @@ async def test_a_wrong_key_is_refused(tiny_tokenizer: ChatTokenizer) -> None:
     assert [row.status for row in rows] == ["failed"]
 
 
-async def test_a_key_that_no_header_may_hold_is_refused_without_telling_it(
-    tiny_tokenizer: ChatTokenizer,
-) -> None:
-    rows: list[LedgerRow] = []
-    with ScriptedEngine(tiny_tokenizer, []) as server:
-        endpoint = dataclasses.replace(server.endpoint, api_key="sesa\nme")
-        engine = Engine(endpoint, "tiny-random", Meter(rows.append, PRICES), FAST)
-        with pytest.raises(RequestRefused, match="check the server's address and API key"):
-            await engine.complete(Prompt(PROMPT), max_tokens=1, labels={})
-        await engine.close()
-    (row,) = rows
-    assert (row.status, row.usage) == ("failed", Usage())
-    assert "sesa" not in str(row.error)
-
-
-async def test_routes_follow_the_base_address_whatever_its_path() -> None:
-    asked: list[str] = []
-    choice = {"message": {"content": "hello"}, "token_ids": [1]}
-    usage = {"prompt_tokens": 1, "completion_tokens": 1}
-    body = msgspec.json.encode({"choices": [choice], "usage": usage})
-
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        asked.append(head.split()[1])
-        await reader.readexactly(int(head.lower().partition("content-length: ")[2].split()[0]))
-        head = f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-        writer.write(head.encode() + body)
-        await writer.drain()
-        writer.close()
-
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        endpoint = Endpoint(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1beta/openai")
-        engine = Engine(endpoint, "m", Meter(lambda row: None, PRICES), FAST)
-        talk = ChatConversation(engine, [{"role": "user", "content": "hi"}], [], Role(string_tokens=1), {})
-        await talk.ask()
-        await engine.complete(Prompt([1]), max_tokens=1, labels={})
-        await engine.close()
-    assert asked == [f"/v1beta/openai/{each}completions" for each in ("chat/", "")]
-
-
 async def test_of_a_hosted_model_one_request_s_failures_say_nothing_of_the_others(
     tiny_tokenizer: ChatTokenizer,
 ) -> None:
@@ -338,20 +254,6 @@ async def test_of_a_hosted_model_one_request_s_failures_say_nothing_of_the_other
     with pytest.raises(RequestFailed, match=r"failed \d+ times"):
         await engine.complete(Prompt(PROMPT), max_tokens=1, labels={})
     await engine.close()
-
-
-async def test_an_engine_without_token_ids_is_refused(serve: Any) -> None:
-    def chat_only(request: Request) -> Answer:
-        return OK
-
-    async with serve(chat_only) as rig:
-        rig.server._complete = lambda request, answer: {
-            "choices": [{"text": "x", "finish_reason": "stop"}],
-            "usage": {"prompt_tokens": 70, "completion_tokens": 1},
-        }
-        with pytest.raises(RequestRefused, match="no token ids"):
-            await rig.complete()
-        assert rig.statuses == ["failed"]
 
 
 async def test_an_answer_that_counts_another_prompt_is_not_taken(serve: Any) -> None:
@@ -373,13 +275,6 @@ async def test_a_rate_limit_holds_back_every_request_for_as_long_as_asked(serve:
         first, *later = [request.received for request in rig.server.requests]
         assert len(later) == 5
         assert min(later) - first >= 0.4
-
-
-async def test_rate_limits_do_not_use_up_the_tries(serve: Any) -> None:
-    async with serve([*[scripted.rate_limit(0.1)] * 5, OK]) as rig:
-        await rig.complete()
-        assert rig.statuses == ["failed"] * 5 + ["ok"]
-        assert [row.retry for row in rig.rows] == list(range(6))
 
 
 async def test_rate_limits_hold_a_request_back_for_a_bounded_time(serve: Any) -> None:

@@ -100,18 +100,3 @@ async def test_attaching_returns_the_servers_context(tmp_path: Path) -> None:
     async with answering(tmp_path, 200, TWO_MODELS) as endpoint:
         assert await attach(endpoint, "a") == 900
         assert await attach(endpoint, "b") is None
-
-
-async def test_a_proxy_of_the_environment_is_not_asked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-        await writer.drain()
-        writer.close()
-
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        assert await Endpoint.parse(f"http://127.0.0.1:{port}").healthy()

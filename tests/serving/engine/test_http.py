@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -55,60 +55,6 @@ async def test_a_body_of_many_megabytes_goes_and_comes_whole_on_one_connection(t
             reply = await client.post("/v1/completions", content)
             assert (reply.status, reply.reason, reply.content) == (200, "OK", content)
         assert used == [0, 0, 0]
-
-
-async def test_an_answer_that_is_sent_twice_is_no_answer_to_the_next_request(tmp_path: Path) -> None:
-    async def twice(request: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(2 * response(request.partition(b"\r\n\r\n")[2]))
-
-    async with answering(tmp_path, twice) as used, client_of(tmp_path) as client:
-        assert (await client.post("/", b"first")).content == b"first"
-        with suppress(HttpError):  # unless the connection was closed with the first answer
-            assert (await client.post("/", b"second")).content == b"second"
-        assert (await client.post("/", b"third")).content == b"third"
-        assert used.count(0) == 1
-
-
-async def test_an_answer_that_comes_late_a_second_time_is_no_answer_to_the_next_request(
-    tmp_path: Path,
-) -> None:
-    again = asyncio.Event()
-
-    async def twice(request: bytes, writer: asyncio.StreamWriter) -> None:
-        content = response(request.partition(b"\r\n\r\n")[2])
-        writer.write(content)
-        if not again.is_set():
-            await again.wait()
-            writer.write(content)
-            await writer.drain()
-            sent.set()
-
-    sent = asyncio.Event()
-    async with answering(tmp_path, twice) as used, client_of(tmp_path) as client:
-        assert (await client.post("/", b"first")).content == b"first"
-        again.set()
-        await sent.wait()
-        for _ in range(10):  # the client reads it
-            await asyncio.sleep(0)
-        with pytest.raises(HttpError, match="more than one answer"):
-            await client.post("/", b"second")
-        assert (await client.post("/", b"third")).content == b"third"
-        assert used.count(0) == 1
-
-
-async def test_requests_at_the_same_time_have_connections_of_their_own(tmp_path: Path) -> None:
-    arrived = asyncio.Semaphore(0)
-
-    async def wait_for_all(request: bytes, writer: asyncio.StreamWriter) -> None:
-        arrived.release()
-        while arrived._value < 20:  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-        await echo(request, writer)
-
-    async with answering(tmp_path, wait_for_all) as used, client_of(tmp_path) as client:
-        replies = await asyncio.gather(*(client.post("/", b"%d" % number) for number in range(20)))
-        assert [reply.json() for reply in replies] == list(range(20))
-        assert sorted(used) == list(range(20))
 
 
 async def test_the_key_is_sent_and_a_redirect_is_not_followed(tmp_path: Path) -> None:

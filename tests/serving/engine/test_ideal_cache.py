@@ -135,30 +135,7 @@ def test_the_states_of_any_number_of_conversations_are_bounded(monkeypatch: pyte
     assert old.send([0] * 60).cacheable == 20
 
 
-def test_requests_in_flight_while_room_is_made_may_still_be_served_by_each_other() -> None:
-    ideal = IdealCache(ATTENTION)
-    ideal.most = 10
-    first = ideal.send([1] * 40)
-    second = ideal.send([1] * 40)
-    assert ideal.older
-    assert [each.cacheable for each in (first, second)] == [36, 36]
-
-
 def test_what_was_refused_was_never_computed() -> None:
     ideal = IdealCache(ATTENTION)
     ideal.send([1] * 20).refused()
-    assert ideal.send([1] * 20).cacheable == 0
-
-
-def test_each_salt_has_a_cache_of_its_own() -> None:
-    ideal = IdealCache(ATTENTION)
-    ideal.send([1] * 3, "a").answered([1] * 18)
-    assert [ideal.send([1] * 20, salt).cacheable for salt in ("", "a", "b")] == [0, 16, 0]
-
-
-def test_an_engine_that_was_started_again_has_nothing() -> None:
-    ideal = IdealCache(ATTENTION)
-    before = ideal.send([1] * 20)
-    ideal.forget()
-    before.answered([1] * 20)  # that came too late
     assert ideal.send([1] * 20).cacheable == 0

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from serving.engine.cache_config import CacheConfig
-from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Metrics, read_counters
+from serving.engine.metrics import Metrics
 from serving.errors import ServerFailed
 from serving.usage import Counters
 
@@ -38,10 +35,6 @@ def test_counters_are_summed_over_engines() -> None:
     assert Metrics(TEXT).counters() == Counters(prompt=1_000_007, cached=640, generated=25)
 
 
-def test_a_difference_says_what_was_counted_between() -> None:
-    assert Counters(10, 5, 3) - Counters(4, 5, 1) == Counters(6, 0, 2)
-
-
 def test_a_missing_counter_is_an_error_and_never_zero() -> None:
     with pytest.raises(ServerFailed, match="has no vllm:generation_tokens_total"):
         Metrics(TEXT.replace("generation_tokens_total", "renamed_total")).counters()
@@ -64,11 +57,6 @@ def test_only_the_samples_that_are_asked_for_are_read() -> None:
 def test_the_start_of_the_process() -> None:
     assert Metrics(TEXT).started is None
     assert Metrics(TEXT + "process_start_time_seconds 1.5e+09\n").started == 1.5e9
-
-
-async def test_counters_of_a_server_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(ServerFailed, match="nothing answers at"):
-        await read_counters(Endpoint.on_socket(tmp_path / "none"))
 
 
 USE = """\

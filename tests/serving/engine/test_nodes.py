@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.engine.nodes import HEAD, PORT, node_arguments, node_settings, worker_rank
+from serving.engine.nodes import HEAD, PORT, node_settings, worker_rank
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 from serving.model_configs import load_model_config
@@ -48,9 +48,6 @@ class TestOutsideOfAJob:
         with pytest.raises(ServerFailed, match="--worker-node"):
             worker_rank()
 
-    def test_a_model_on_one_node_needs_no_job(self) -> None:
-        assert node_arguments(1, 0) == []
-
 
 @pytest.mark.usefixtures("job")
 class TestInAJob:
@@ -72,7 +69,3 @@ class TestInAJob:
 
     def test_they_meet_on_the_network_of_the_head_node(self) -> None:
         assert node_settings(JOB) == ON_LOOPBACK
-
-    def test_an_interface_that_the_site_has_chosen_stays(self) -> None:
-        chosen = {"NCCL_SOCKET_IFNAME": "ib0"}
-        assert node_settings(JOB | chosen) == ON_LOOPBACK | chosen

@@ -53,12 +53,6 @@ async def test_a_context_that_overflows_half_way_is_told_apart() -> None:
         await tried(status="failed", error=error, usage=None)
 
 
-async def test_a_cancelled_response_is_aborted_with_its_tokens() -> None:
-    with pytest.raises(TryFailed) as caught:
-        await tried(status="cancelled")
-    assert (caught.value.status, caught.value.usage) == ("aborted", Usage(100, 64, 20, 15))
-
-
 @pytest.mark.parametrize("lacking", [{"usage": None}, {"output": None}, {"output": [{"id": "x"}]}])
 async def test_what_lacks_what_it_must_hold_is_no_answer(lacking: dict[str, Any]) -> None:
     with pytest.raises(TryFailed, match="the answer lacks a required field: "):

@@ -5,13 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import shutil
 import signal
 import stat
 import subprocess
 import sys
-import tempfile
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -194,16 +191,6 @@ async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_
 
 
 @pytest.mark.process
-async def test_children_that_ignore_sigterm_go_too(server_of) -> None:
-    server = server_of(STUBBORN)
-    await server.start()
-    processes = tree(server.pid)
-    assert len(processes) == 4
-    await server.stop(grace_s=0.5)
-    assert all_end(processes)
-
-
-@pytest.mark.process
 async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
@@ -265,29 +252,6 @@ async def test_a_cancelled_start_leaves_nothing(server_of) -> None:
     assert not folder(server).exists()
 
 
-@pytest.mark.process
-async def test_a_cancelled_stop_still_leaves_nothing(server_of) -> None:
-    server = server_of(STUBBORN)
-    await server.start()
-    processes = tree(server.pid)
-    task = asyncio.create_task(server.stop(grace_s=60))
-    await asyncio.sleep(0)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert all_end(processes)
-
-
-@pytest.mark.process
-async def test_it_outlives_the_thread_and_the_event_loop_that_started_it(server_of) -> None:
-    server = server_of(HEALTHY)
-    thread = threading.Thread(target=lambda: asyncio.run(server.start()))
-    thread.start()
-    await asyncio.to_thread(thread.join)
-    assert server.alive
-    assert await server.endpoint.healthy()
-
-
 OWNER = """
 import asyncio, sys
 from pathlib import Path
@@ -342,37 +306,6 @@ def test_when_the_owner_ends_by_a_signal_everything_goes(
     assert not Path(sockets).exists()
 
 
-@pytest.mark.process
-async def test_a_log_is_its_owners_alone_and_no_link_is_followed(server_of, tmp_path: Path) -> None:
-    server = server_of(HEALTHY)
-    await server.start()
-    assert stat.S_IMODE(server.log.stat().st_mode) == 0o600
-    await server.stop()
-    server.log.rename(tmp_path / "moved")
-    server.log.symlink_to(tmp_path / "moved")
-    with pytest.raises(ServerFailed, match=rf"cannot start: .*{server.log.name}"):
-        await server.start()
-
-
-async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    server = VllmServer(load_model_config("tiny-random"), "model", tmp_path / "file" / "server.log")
-    with pytest.raises(ServerFailed, match=r"cannot start: .*file"):
-        await server.start()
-
-
-def test_a_long_temporary_folder_gives_way_to_a_short_one(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    long = tmp_path / ("x" * 100)
-    long.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(long))
-    server = VllmServer(load_model_config("tiny-random"), "model", tmp_path / "log")
-    assert server.endpoint.socket is not None
-    assert len(os.fsencode(server.endpoint.socket)) < 107
-    shutil.rmtree(long)
-
-
 @pytest.mark.parametrize(
     ("log", "told"),
     [
@@ -394,15 +327,6 @@ def test_the_lines_that_tell(tmp_path: Path, log: str, told: list[str]) -> None:
     file = tmp_path / "log"
     file.write_text(log, encoding="latin-1")
     assert server_log.telling_lines(file) == told
-
-
-def test_lines_before_this_start_do_not_count(tmp_path: Path) -> None:
-    file = tmp_path / "log"
-    file.write_text("ValueError: of the first start\n")
-    start = file.stat().st_size
-    with file.open("a") as log:
-        log.write("(APIServer pid=1) INFO 01-01 00:00:00 [a.py:1] fine\n\n")
-    assert server_log.telling_lines(file, start) == ["fine"]
 
 
 def test_new_lines_are_read_once_and_whole(tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.engine.start_phases import IMPORTING, StartPhases, list_phases
+from serving.engine.server_log import IMPORTING, StartPhases, list_phases
 from tests.golden_tables import Golden, table
 
 GPU_START = {
@@ -49,18 +49,6 @@ def test_the_seconds_of_all_phases_add_up_to_the_whole_start() -> None:
     assert seconds["compiling (torch.compile)"] == 70.0
     assert seconds["measuring memory"] == 4.0 + 20.0  # before and after torch.compile
     assert list(seconds)[:3] == [IMPORTING, "starting the engine", "loading weights"]
-
-
-def test_a_start_without_a_line_is_importing() -> None:
-    assert StartPhases().seconds(2.5) == {IMPORTING: 2.5}
-
-
-def test_a_line_that_only_names_what_is_disabled_begins_no_phase() -> None:
-    phases = StartPhases()
-    phases.read(
-        ["Enforce eager set, disabling torch.compile, CUDAGraphs, and JIT kernel warmup. This is"], 9.0
-    )
-    assert phases.text(9.0) == "importing, 9 s"
 
 
 def test_on_a_cpu_the_warm_up_is_a_phase_too() -> None:

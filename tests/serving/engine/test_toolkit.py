@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from serving.engine import toolkit
-from serving.engine.toolkit import Toolkit, find_toolkit, server_path
+from serving.engine.toolkit import Toolkit, find_toolkit
 from tests.golden_tables import Golden, table
 
 pytestmark = pytest.mark.process
@@ -131,16 +131,3 @@ def test_the_compiler_among_the_packages_is_taken_last(install: Install) -> None
     assert find_toolkit().nvcc == packaged / "bin" / "nvcc"
     home = install()
     assert find_toolkit().nvcc == home / "bin" / "nvcc"
-
-
-def test_compilers_may_have_other_names(install: Install, machine: Path) -> None:
-    install()
-    for name in ("gcc", "c++"):
-        (machine / name).rename(machine / f"our-{name}")
-    path = {"PATH": str(machine)}
-    assert len(find_toolkit(path).problems) == 2
-    assert find_toolkit(path | {"CC": "our-gcc", "CXX": "our-c++ -m64"}).problems == []
-
-
-def test_the_interpreters_programs_come_first_on_a_servers_path(tmp_path: Path) -> None:
-    assert server_path({"PATH": "/a:/b"}) == f"{tmp_path}/python/bin:/a:/b"

@@ -71,19 +71,6 @@ async def test_an_engine_that_gets_on_or_has_nothing_to_do_is_left_alone(
     assert alarm.times == 0
 
 
-async def test_others_requests_that_stand_still_are_an_alarm_too(tiny_tokenizer: ChatTokenizer) -> None:
-    alarm = Alarm()
-
-    class Busy(ScriptedEngine):
-        @property
-        def metrics(self) -> str:
-            return super().metrics + 'vllm:num_requests_running{engine="0"} 2.0\n'
-
-    with Busy(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, set, alarm.ring):
-            await alarm.rung.wait()
-
-
 async def test_an_engine_that_died_and_starts_again_does_not_hang(tiny_tokenizer: ChatTokenizer) -> None:
     alarm, was_busy, looks = Alarm(), asyncio.Event(), 0
     enough = asyncio.Event()

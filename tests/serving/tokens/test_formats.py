@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serving.tokens.formats.json_value import LIST_ITEMS
-from serving.tokens.grammar import one_of
 from serving.tokens.tools import ToolCall, ToolSpec
 from tests.grammar_walks import avoids, stretches
 from tests.serving.conftest import Served
@@ -45,26 +44,6 @@ def test_every_walk_ends_within_the_bound_as_a_valid_call(
     for number in range(2):
         for string_tokens in (1, 12):
             check_walk(served, tool, string_tokens, f"{tool.name}{number}", tendency)
-
-
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    tool=st.sampled_from(list(TOOLS.values())),
-    string_tokens=st.integers(1, 40),
-    seed=st.integers(0, 2**32),
-    tendency=st.sampled_from(list(TENDENCIES)),
-)
-def test_walks_with_any_bound_are_valid_calls(
-    served: Served, tool: ToolSpec, string_tokens: int, seed: int, tendency: str
-) -> None:
-    check_walk(served, tool, string_tokens, str(seed), tendency)
-
-
-def test_a_choice_of_tools_reaches_each_of_them(served: Served) -> None:
-    part = one_of(*(served.format.call(tool, 5) for tool in TOOLS.values()))
-    rng = random.Random(0)
-    answers = (served.read(served.walks.walk(part, rng)) for _ in range(300))
-    assert {served.format.parse(answer, TOOLS).name for answer in answers} == set(TOOLS)
 
 
 def test_a_string_can_use_up_its_bound_and_ends_there(served: Served) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import re
 
@@ -19,7 +18,6 @@ from serving.tokens.grammar import (
     regex,
     repeated,
     sequence,
-    structural_tag,
     thinking,
 )
 from tests.grammar_walks import Walks, avoids, stretches
@@ -58,17 +56,6 @@ def test_bounds_count_the_worst_case() -> None:
     assert repeated(constant("ab"), 3).tokens == 6
     assert free_text(7, ()).tokens == 7
     assert thinking(7, "<think>\n", "\n</think>\n\n", ()).tokens == 7 + 8 + 11
-
-
-def test_single_parts_are_not_wrapped() -> None:
-    part = constant("a")
-    assert sequence(part) is part
-    assert one_of(part) is part
-
-
-def test_a_tag_is_one_json_text() -> None:
-    tag = json.loads(structural_tag(constant("é")))
-    assert tag == {"type": "structural_tag", "format": {"type": "const_string", "value": "é"}}
 
 
 FRAME = re.compile(rb"(<think>\n)?(.*)\n</think>\n\n!", re.DOTALL)

@@ -2,20 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import random
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from serving.tokens.formats.json_calls import QWEN
-from serving.tokens.formats.json_value import LIST_ITEMS
-from serving.tokens.frame import CHATML
-from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from tests.golden_tables import Golden, table
-from tests.grammar_walks import Walks, avoids, stretches
+from tests.grammar_walks import Walks, stretches
 from tests.serving.conftest import Served
 from tests.tool_samples import TOOLS, invalid_calls
 
@@ -23,12 +17,6 @@ from tests.tool_samples import TOOLS, invalid_calls
 @pytest.fixture(scope="module")
 def walks(qwen_json: Served) -> Walks:
     return qwen_json.walks
-
-
-def test_the_bound_does_not_reach_beyond_one_string(walks: Walks) -> None:
-    part = QWEN.call(TOOLS["strings"], 3)
-    text = walks.join(walks.walk(part, random.Random(1), avoids(b"]"))).decode()
-    assert len(QWEN.parse(text, TOOLS).arguments["items"]) == LIST_ITEMS
 
 
 @pytest.mark.parametrize("tendency", [None, stretches], ids=["evenly", "towards broken characters"])
@@ -81,12 +69,6 @@ def test_calls_that_no_grammar_constrained_are_read_too(text: str) -> None:
     assert QWEN.parse(text, TOOLS) == ToolCall("say", {"text": "a"})
 
 
-def test_a_string_may_hold_the_words_of_the_format() -> None:
-    code = 'x = "</tool_call>\\n<tool_call><|im_end|></think>"\n\treturn {"é": 1}'
-    text = f'<tool_call>\n{{"name": "say", "arguments": {json.dumps({"text": code})}}}\n</tool_call>'
-    assert QWEN.parse(text, TOOLS).arguments == {"text": code}
-
-
 UNREADABLE = [
     "",
     "go left",
@@ -112,17 +94,3 @@ UNREADABLE = [
 
 def test_everything_else_is_an_invalid_call_that_keeps_its_text(golden: Golden) -> None:
     golden("tool_calls/invalid_qwen3_json.txt", table(invalid_calls(QWEN.parse, UNREADABLE)))
-
-
-def test_replies_are_framed_as_the_template_frames_them(tiny_tokenizer: ChatTokenizer) -> None:
-    messages: list[dict[str, Any]] = [
-        {"role": "user", "content": "go"},
-        {"role": "assistant", "content": "a"},
-        {"role": "tool", "content": "a wall"},
-        {"role": "assistant", "content": "b"},
-        {"role": "user", "content": "call a tool"},
-    ]
-    whole = tiny_tokenizer.huggingface.apply_chat_template(messages, tokenize=False)
-    (before, after), (open_, close) = CHATML.tool_reply, CHATML.user_turn
-    opening = "<|im_start|>assistant\n"
-    assert f"a<|im_end|>{before}a wall{after}{opening}b<|im_end|>{open_}call a tool{close}" in whole

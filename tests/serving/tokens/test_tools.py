@@ -173,37 +173,6 @@ def test_parameters_keep_their_order_and_those_with_a_default_may_be_left_out() 
     assert parameters["additionalProperties"] is False
 
 
-def test_a_default_without_a_json_form_is_left_out_of_the_schema() -> None:
-    def tool(a: float = float("nan"), b: str = object()) -> None: ...  # type: ignore[assignment]
-
-    parameters = spec(tool).parameters
-    assert parameters["properties"] == {"a": {"type": "number"}, "b": {"type": "string"}}
-    assert parameters["required"] == []
-
-
-def test_a_tool_without_parameters_takes_none() -> None:
-    tool = spec(lambda: None)
-    assert tool.parameters == {
-        "type": "object",
-        "properties": {},
-        "required": [],
-        "additionalProperties": False,
-    }
-    assert tool.problem_with({}) is None
-    assert tool.problem_with({"a": 1}) == "unknown argument 'a'; allowed: none"
-
-
-def test_the_form_for_templates_is_plain_json() -> None:
-    def tool(walk: Walk, near: bool = True) -> None: ...
-
-    made = spec(tool)
-    function = json.loads(json.dumps(made.openai, allow_nan=False))
-    assert function == {
-        "type": "function",
-        "function": {"name": "tool", "description": "What it does.", "parameters": made.parameters},
-    }
-
-
 def checked(
     text: str,
     count: int,
@@ -272,14 +241,6 @@ def test_outlines_reads_the_same_in_the_schema() -> None:
         assert valid.matches(json.dumps({**GOOD, **change})) == fits, change
 
 
-def test_missing_arguments_and_things_that_are_no_arguments() -> None:
-    tool = spec(checked)
-    without = {key: value for key, value in GOOD.items() if key != "count"}
-    assert tool.problem_with(without) == "argument 'count' is missing"
-    assert tool.problem_with([1]) == "[1] is not an object"
-    assert tool.problem_with(None) == "None is not an object"
-
-
 @pytest.mark.parametrize(
     ("annotation", "text"),
     [
@@ -291,8 +252,3 @@ def test_types_that_would_make_a_huge_grammar_are_refused(annotation: object, te
     parameter = inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
     with pytest.raises(InvalidTool, match=f"^{text}$"):
         ToolSpec.from_signature("t", inspect.Signature([parameter]), "")
-
-
-def test_types_may_be_nested_four_levels_deep() -> None:
-    parameter = inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation=list[list[list[list[int]]]])
-    ToolSpec.from_signature("t", inspect.Signature([parameter]), "")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from serving.errors import InvalidCall, TruncatedCall
+from serving.errors import TruncatedCall
 from serving.model_config import ThinkingStyle
 from serving.tokens.formats import qwen3_xml
 from serving.tokens.formats.json_calls import QWEN
@@ -154,24 +154,6 @@ def test_a_string_that_has_all_tokens_that_it_may_have_was_cut(
     assert call == ToolCall("go", {"to": value}, cut)
 
 
-def test_without_thinking_nothing_is_reasoning(tiny_tokenizer: ChatTokenizer) -> None:
-    for style in ("none", "generated"):
-        answer = transcript(tiny_tokenizer, style).answer(ids_of(tiny_tokenizer, call("go", to="</think>")))  # type: ignore[arg-type]
-        assert (answer.reasoning, answer.reasoning_tokens) == ("", 0)
-        assert answer.call == ToolCall("go", {"to": "</think>"})
-
-
-def test_the_grammar_has_a_thinking_region_only_where_the_model_thinks(tiny_tokenizer: ChatTokenizer) -> None:
-    silent = transcript(tiny_tokenizer)
-    generated = transcript(tiny_tokenizer, "generated", 30)
-    prompted = transcript(tiny_tokenizer, "prompted", 30)
-    frame = len("\n</think>\n\n")
-    assert generated.answer_tokens == silent.answer_tokens + 30 + len("<think>\n") + frame
-    assert prompted.answer_tokens == silent.answer_tokens + 30 + frame
-    assert silent.text.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
-    assert generated.text.endswith("<|im_start|>assistant\n")
-
-
 def test_a_cut_answer_is_closed_and_answered_as_a_user_would(tiny_tokenizer: ChatTokenizer) -> None:
     talk = transcript(tiny_tokenizer)
     prompt = list(talk.ids)
@@ -192,35 +174,6 @@ def test_an_answer_cut_while_thinking_is_all_reasoning(tiny_tokenizer: ChatToken
     answer = transcript(tiny_tokenizer, thinking_tokens=9).answer(ids)
     assert (answer.reasoning, answer.text, answer.reasoning_tokens) == ("hm hm", "", len(ids))
     assert isinstance(answer.problem, TruncatedCall)
-
-
-def test_no_answer_at_all_is_a_truncated_one(tiny_tokenizer: ChatTokenizer) -> None:
-    talk = transcript(tiny_tokenizer)
-    assert isinstance(talk.answer([]).problem, TruncatedCall)
-    assert talk.text.endswith("<|im_end|>")
-
-
-@pytest.mark.parametrize("answer", [say("I go left."), call("fly"), call("go", to=3), say("")])
-def test_an_answer_without_a_valid_call_is_data(tiny_tokenizer: ChatTokenizer, answer: Answer) -> None:
-    talk = transcript(tiny_tokenizer)
-    read = talk.answer(ids_of(tiny_tokenizer, answer))
-    assert type(read.problem) is InvalidCall
-    assert (read.call, read.text) == (None, answer.written)
-    talk.tell("make a call")
-    assert talk.text.count("<tool_response>") == 0
-
-
-def test_a_reply_stands_where_the_template_puts_it(tiny_tokenizer: ChatTokenizer) -> None:
-    talk = transcript(tiny_tokenizer)
-    talk.answer(ids_of(tiny_tokenizer, call("go", to="x")))
-    talk.tell("a <tool_call> in the text\n")
-    assert talk.text.endswith(
-        "<|im_end|>\n<|im_start|>user\n"
-        "<tool_response>\na <tool_call> in the text\n\n</tool_response><|im_end|>\n"
-        "<|im_start|>assistant\n<think>\n\n</think>\n\n"
-    )
-    # The documentation's, the call's own, and none of the reply's.
-    assert talk.ids.count(tiny_tokenizer.control_id("<tool_call>")) == 3
 
 
 THOUGHTS = ["Hm.", "", "  I walk.\nAnd on.  "]
@@ -244,12 +197,6 @@ def test_what_was_read_of_an_answer_is_enough_to_write_it_again(
         answer = talk.answer(ids_of(tiny_tokenizer, written))
         assert talk.written(answer.reasoning, answer.text) == written
         talk.tell("Go on.")
-
-
-def test_so_it_is_of_an_answer_that_was_cut_in_its_thinking(tiny_tokenizer: ChatTokenizer) -> None:
-    talk = transcript(tiny_tokenizer, "generated", thinking_tokens=32)
-    answer = talk.answer(ids_of(tiny_tokenizer, "<think>\nI am still", ended=False))
-    assert talk.written(answer.reasoning, answer.text) == "<think>\nI am still"
 
 
 CLOSING = "\n\nTime is up."
@@ -287,12 +234,3 @@ def test_thinking_that_ends_before_its_budget_has_no_closing_text(tiny_tokenizer
         ids_of(tiny_tokenizer, Answer(calls=call("go", to="x").calls, thinking="so" + CLOSING))
     )
     assert not early.thought_cut  # the model wrote the sentence itself
-
-
-FORMATS = {"generated": QWEN, "prompted": qwen3_xml}
-
-
-def written_call(style: str) -> str:
-    if style == "generated":
-        return call("go", to="é").written
-    return "<tool_call>\n<function=go>\n<parameter=to>\né\n</parameter>\n</function>\n</tool_call>"

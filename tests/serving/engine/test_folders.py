@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.engine.caches import TEMPORARY, USUAL, cache_settings
+from serving.engine.folders import TEMPORARY, USUAL, cache_settings
 
 JOB = {"SLURM_JOB_ID": "7"}
 
@@ -47,13 +47,6 @@ def test_in_a_job_all_caches_are_in_a_folder_of_the_user_on_the_nodes_disk(
     assert len(set(settings.values())) == len(USUAL)
     assert stat.S_IMODE(base.stat().st_mode) == 0o700
     assert cache_settings({**JOB, variable: str(disk)}, private) == settings  # as after a requeue
-
-
-def test_a_temporary_folder_that_is_missing_on_the_node_is_passed_over(
-    disk: Path, private: Path, tmp_path: Path
-) -> None:
-    environment = {**JOB, "SLURM_TMPDIR": str(tmp_path / "gone"), "TMPDIR": str(disk)}
-    assert below(disk, cache_settings(environment, private)) == set(USUAL)
 
 
 def test_the_users_own_folder_for_all_caches_wins(disk: Path, private: Path) -> None:
