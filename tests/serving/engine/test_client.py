@@ -237,9 +237,7 @@ async def test_a_wrong_key_is_refused(tiny_tokenizer: ChatTokenizer) -> None:
     with ScriptedEngine(tiny_tokenizer, [], api_key="right") as server:
         server.api_key, right = "other", server.endpoint
         engine = Engine(right, "tiny-random", Meter(rows.append, PRICES), FAST)
-        with pytest.raises(
-            EngineDead, match=r"refuses the API key \(Unauthorized\): correct the variable"
-        ):
+        with pytest.raises(EngineDead, match=r"refuses the API key \(Unauthorized\): correct the variable"):
             await engine.complete(Prompt(PROMPT), max_tokens=1, labels={})
         await engine.close()
     assert [row.status for row in rows] == ["failed"]
