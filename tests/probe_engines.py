@@ -33,18 +33,11 @@ def sample_call(request: Request) -> Answer:
 
 
 class Probed(ScriptedEngine):
-    """It asks its script about probes too, and reports its version and when it started, as vLLM does."""
+    """It asks its script about probes too."""
 
     def __init__(self, tokenizer: ChatTokenizer, script: Script = sample_call) -> None:
         super().__init__(tokenizer, script)
         self.answers_probes = False
-        self.version = "0.32.0"
-        self.started: float | None = 1.79e9
-
-    @property
-    def metrics(self) -> str:
-        started = "" if self.started is None else f"process_start_time_seconds {self.started}\n"
-        return started + super().metrics
 
 
 class Silent(Probed):

@@ -182,7 +182,6 @@ class ScriptedEngine:
             probe the engine are answered without the script.
         answers_probes: whether it does so with probes.
         context: tokens that it says it takes; it takes any number.
-        version: what it reports as its version; `None` for no such route.
         mistakes: what went wrong in the script itself; raised at the end.
         prompt, cached, generated: the counters that `/metrics` shows.
         likely: log-probabilities of the likeliest tokens by id after a prompt with so many cached tokens, for
@@ -200,7 +199,6 @@ class ScriptedEngine:
         self.script = script
         self.answers_probes = True
         self.context: int | None = None
-        self.version: str | None = None
         self.likely: Callable[[tuple[int, ...], int], dict[int, float]] = lambda prompt, cached: {}
         self._served = 0
         self._tokenizer = tokenizer
@@ -497,8 +495,6 @@ class _Handler(BaseHTTPRequestHandler):
         engine = self.server.engine
         if self.path == "/v1/models" and self._allowed():
             self._send(200, json.dumps({"object": "list", "data": [engine.listed]}).encode())
-        elif self.path == "/version" and engine.version is not None:
-            self._send(200, json.dumps({"version": engine.version}).encode())
         elif self.path in ("/health", "/metrics"):
             self._send(200, engine.metrics.encode() if self.path == "/metrics" else b"")
         elif self.path != "/v1/models":

@@ -150,6 +150,7 @@ class HttpClient:
             timeout=self._timeout,
             headers=self._headers,
             cookie_jar=aiohttp.DummyCookieJar(),
+            request_class=_Request,
         )
 
 
@@ -158,6 +159,17 @@ def _describe_open_files(number: int) -> str:
         return "this machine has too many open files"
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return f"this process has too many open files (limit {soft}): raise `ulimit -n`"
+
+
+class _Request(aiohttp.ClientRequest):
+    """A request that refuses a connection on which something arrived after the last answer. The library would
+    take that, such as a second copy of the answer, as the answer to this request."""
+
+    async def send(self, conn: aiohttp.connector.Connection) -> aiohttp.ClientResponse:
+        """Send the request. Raises `aiohttp.ClientConnectionError`."""
+        if conn.protocol is not None and conn.protocol.should_close:
+            raise aiohttp.ClientConnectionError("the server sent more than one answer to a request")
+        return await super().send(conn)
 
 
 class _Json(aiohttp.Payload):

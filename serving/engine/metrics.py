@@ -101,11 +101,6 @@ class Metrics:
                 running.add(replica)
         return Activity(done, frozenset(running))
 
-    @property
-    def started(self) -> float | None:
-        """Start of the server's process, in Unix seconds; `None` if it is not reported."""
-        return next((sample.value for sample in self.samples("process_start_time_seconds")), None)
-
     def sums(self, *names: str) -> dict[str, float]:
         """Return the sums over all replicas of the samples with these names (without vLLM's prefix).
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import SimpleNamespace
 
 import pytest
 from hypothesis import given, settings
@@ -62,16 +61,6 @@ async def test_the_oldest_goes_on_even_when_it_alone_outgrows_the_cache() -> Non
     assert not (await asks(replica.slot(), 10)).done()  # it keeps its slot between two turns
 
 
-async def test_the_time_in_the_queue_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    replica = Replica(cache(10), admission=True)
-    inside, late = replica.slot(), replica.slot()
-    await inside.enter(60)
-    monkeypatch.setattr("serving.admission.time", SimpleNamespace(monotonic=iter((100.0, 102.5)).__next__))
-    waits = await asks(late, 60)
-    inside.leave()
-    assert await waits == 2.5
-
-
 @pytest.mark.parametrize(
     ("replica", "queued"),
     [
@@ -127,19 +116,6 @@ async def test_an_older_one_that_asks_later_takes_the_place_of_a_younger_one_at_
     young.pause()
     assert await waits > 0
     assert not (await asks(young, 60)).done()
-
-
-async def test_one_that_gives_up_lets_those_behind_it_in() -> None:
-    replica = Replica(cache(10), admission=True)
-    inside, large, small = (replica.slot() for _ in range(3))
-    await inside.enter(60)
-    gone, waits = await asks(large, 90), await asks(small, 20)
-    assert not waits.done()
-    gone.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await gone
-    large.leave()
-    assert await waits > 0
 
 
 async def test_those_that_wait_for_conversations_of_their_own_stand_in_nobodys_way() -> None:

@@ -14,7 +14,6 @@ import pytest
 from serving.apis.completions import TokenConversation
 from serving.apis.message_apis import ANSWER_TOKENS, ChatConversation
 from serving.conversation import AnswerOverflow, Conversation
-from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import LedgerRow, Meter
 from serving.model_config import ModelConfig, Role, Roles
@@ -136,23 +135,6 @@ async def test_a_fault_on_the_way_is_not_seen_by_the_conversation(
         assert first.body == second.body
 
 
-@pytest.mark.parametrize("api", APIS)
-async def test_the_ledgers_sums_are_the_engines_counters(open_talk: Any, api: str) -> None:
-    answers = [call("go", to="x" * 50), say("hm"), scripted.abort(call("wait")), call("wait"), call("wait")]
-    async with open_talk(answers, api) as rig:
-        for _ in range(4):
-            await rig.talk.ask()
-            rig.talk.tell("go on " * 20)
-        counters = await read_counters(rig.server.endpoint)
-        total = rig.meter.total
-        assert (counters.prompt, counters.cached, counters.generated) == (
-            total.prompt,
-            total.cached,
-            total.completion,
-        )
-        assert counters.cached > 0
-
-
 async def test_the_tokens_route_sends_ids_that_only_grow_and_the_tag(open_talk: Any) -> None:
     async with open_talk(lambda request: call("go", to=f"<|im_end|> {request.turn}"), "completions") as rig:
         assert isinstance(rig.talk, TokenConversation)
@@ -170,16 +152,6 @@ async def test_the_tokens_route_sends_ids_that_only_grow_and_the_tag(open_talk: 
         assert bodies[0]["top_k"] == 20
         assert "top_p" not in bodies[0]
         assert bodies[0]["max_tokens"] == rig.talk.transcript.answer_tokens
-
-
-async def test_reasoning_is_counted_on_the_tokens_route(open_talk: Any) -> None:
-    answer = Answer(calls=call("wait").calls, thinking="left or right?")
-    async with open_talk([answer], "completions", thinking_tokens=30) as rig:
-        done = await rig.talk.ask()
-        assert done.reasoning == "left or right?"
-        assert done.call == ToolCall("wait", {})
-        assert 0 < done.usage.reasoning < done.usage.completion
-        assert rig.rows[0].usage == done.usage
 
 
 async def test_a_full_context_overflows_before_anything_is_sent(open_talk: Any) -> None:
@@ -227,15 +199,6 @@ async def test_the_chat_route_sends_messages_tools_and_effort(open_talk: Any) ->
             "tool_call_id": assistant["tool_calls"][0]["id"],
             "content": "a wall",
         }
-
-
-async def test_on_the_chat_route_thinking_is_sent_back(open_talk: Any) -> None:
-    answer = Answer(calls=call("wait").calls, thinking="left or right?")
-    async with open_talk([answer, call("wait")], "chat") as rig:
-        assert (await rig.talk.ask()).reasoning == "left or right?"
-        rig.talk.tell("a wall")
-        await rig.talk.ask()
-        assert rig.server.requests[1].body["messages"][2]["reasoning"] == "left or right?"
 
 
 async def test_the_responses_route_sends_items_tools_and_effort_and_stores_nothing(open_talk: Any) -> None:

@@ -14,7 +14,6 @@ from typing import Any
 
 import psutil
 import pytest
-from huggingface_hub import constants
 
 from serving.admission import replicas_of
 from serving.deployment import Deployment, ServiceOptions, deploy
@@ -28,7 +27,6 @@ from serving.model_configs import load_model_config
 from serving.options import running_endpoint
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Counters, Prices, Usage
-from tests.hub_server import COMMIT, MODEL, TEXTS, hub_model_config
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
 from tests.stand_in_server import HEALTHY
 
@@ -127,22 +125,6 @@ class TestAttaching:
         monkeypatch.setenv("TOY_KEY", "sesame")
         async with attach(api_key_env="TOY_KEY"):
             pass
-
-
-async def test_weights_that_are_neither_here_nor_to_be_had_are_told_before_a_server_waits_for_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    folder = tmp_path / "models--acme--tiny" / "snapshots" / COMMIT
-    folder.mkdir(parents=True)
-    for name, content in TEXTS.items():  # the tokenizer is there
-        (folder / name).write_bytes(content)
-    with pytest.raises(InvalidModelConfig, match=rf"^{MODEL} is not in this machine's cache"):
-        async with deploy(hub_model_config(tmp_path), ServiceOptions(), log=tmp_path / "log"):
-            pass
-    assert not (tmp_path / "log").exists()
 
 
 async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
@@ -255,12 +237,6 @@ class TestRecovery:
     def now() -> float:
         return asyncio.get_running_loop().time()
 
-    async def test_a_server_that_is_well_is_left_alone(self, service_of: Any) -> None:
-        service, server, said = await service_of()
-        pid = server.pid
-        assert not await service.restarts.recover(self.now())
-        assert (server.pid, said) == (pid, [])
-
     async def test_a_dead_one_is_started_again_once_for_all_who_ask(self, service_of: Any) -> None:
         service, server, said = await service_of()
         (replica,) = service.replicas = replicas_of([CacheConfig(4, 100, True, 4)], admission=False)
@@ -311,18 +287,6 @@ class TestRecovery:
                 await service.restarts.recover(since)
         assert not server.alive
         assert sum("restarting it" in line for line in said) == 1
-
-    async def test_deaths_before_a_long_uptime_do_not_count(
-        self, service_of: Any, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("serving.restarts.MOST_RESTARTS", 1)
-        monkeypatch.setattr("serving.restarts.LONG_UPTIME_S", 0.0)  # each uptime is longer
-        service, server, said = await service_of()
-        for _ in range(2):
-            since = self.now()
-            await self.kill(server)
-            assert await service.restarts.recover(since)
-        assert sum("restarting it" in line for line in said) == 2
 
     async def test_a_start_that_fails_is_tried_again(
         self, service_of: Any, monkeypatch: pytest.MonkeyPatch

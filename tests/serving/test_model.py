@@ -51,16 +51,6 @@ async def test_each_role_has_its_own_bounds(
     assert sizes["inducer"] == sizes["critic"] == sizes["actor"] + difference
 
 
-async def test_text_is_counted_in_tokens_or_in_bytes_where_there_is_no_tokenizer(
-    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    text = "go to the grüne box <|im_end|>"
-    served = Model(tiny_model_config, engine(tiny_model_config), tiny_tokenizer)
-    assert served.count_tokens(text) == len(tiny_tokenizer.outside_text(text))
-    model_config = msgspec.structs.replace(tiny_model_config, api="chat", tool_format=None)
-    assert Model(model_config, engine(model_config), None).count_tokens(text) == 31
-
-
 async def test_the_tokens_route_needs_both(
     tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from serving.engine.answers import TokenCompletion
-from serving.engine.client import Engine, EngineResponse, Recover, RetryPolicy, wait_until_ready
+from serving.engine.client import Engine, EngineResponse, Recover, RetryPolicy
 from serving.engine.metrics import read_counters
 from serving.engine.prompt import Prompt
 from serving.errors import (
@@ -22,7 +22,6 @@ from serving.errors import (
     EngineDead,
     RequestFailed,
     RequestRefused,
-    ServerFailed,
     SpendingCapReached,
 )
 from serving.meter import LedgerRow, Meter, Spending
@@ -158,13 +157,6 @@ async def test_an_engine_that_is_away_is_waited_for_longer_than_a_few_tries(
         assert len(rig.noted) == 12
 
 
-@pytest.mark.parametrize("answer", [scripted.refuse(502, "bad gateway"), scripted.DROP])
-async def test_what_may_have_cost_tokens_is_not_tried_for_longer(serve: Any, answer: Answer) -> None:
-    async with serve(lambda request: answer) as rig:
-        with pytest.raises(RequestFailed, match="failed 3 times, most recently: "):
-            await rig.complete()
-
-
 @pytest.mark.parametrize("answer", AWAY)
 async def test_an_engine_that_is_away_is_waited_for_a_bounded_time(serve: Any, answer: Answer) -> None:
     async with serve(lambda request: answer, retry=BRIEF) as rig:
@@ -275,14 +267,6 @@ async def test_a_rate_limit_holds_back_every_request_for_as_long_as_asked(serve:
         assert min(later) - first >= 0.4
 
 
-async def test_rate_limits_hold_a_request_back_for_a_bounded_time(serve: Any) -> None:
-    retry = RetryPolicy(tries=2, first_wait_s=0.0, outage_s=0.25)
-    async with serve(lambda request: scripted.rate_limit(0.1), retry=retry) as rig:
-        with pytest.raises(RequestFailed, match="rate limit"):
-            await rig.complete()
-        assert len(rig.rows) == 3
-
-
 async def test_a_dead_engine_is_told_from_a_failing_one(serve: Any) -> None:
     async with serve([scripted.DEATH], retry=BRIEF) as rig:
         with pytest.raises(EngineDead, match="is gone"):
@@ -390,23 +374,3 @@ async def test_fifty_requests_at_once_never_pass_the_spending_cap(serve: Any) ->
                 await rig.complete()
         assert 7 < len(rig.rows) < 50
         assert cap - 570e-6 < rig.engine.meter.spent_usd <= cap
-
-
-async def test_a_try_without_reported_usage_counts_at_its_worst_for_the_cap(serve: Any) -> None:
-    async with serve(lambda request: scripted.DROP, cap_usd=2 * 570e-6) as rig:
-        with pytest.raises(SpendingCapReached):
-            await rig.complete()
-        assert len(rig.rows) == 2
-        assert rig.engine.meter.spent_usd == 0
-
-
-async def test_readiness_is_a_real_answer(serve: Any) -> None:
-    async with serve([OK]) as rig:
-        await wait_until_ready(rig.engine)
-        assert rig.statuses == ["ok"]
-        assert rig.rows[0].usage is not None
-        assert rig.rows[0].usage.completion == 1
-        assert rig.rows[0].labels == {"role": "readiness"}
-    async with serve([scripted.refuse(404, "no such model")]) as rig:
-        with pytest.raises(ServerFailed, match="up but does not answer"):
-            await wait_until_ready(rig.engine)

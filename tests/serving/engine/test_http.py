@@ -57,6 +57,33 @@ async def test_a_body_of_many_megabytes_goes_and_comes_whole_on_one_connection(t
         assert used == [0, 0, 0]
 
 
+async def test_an_answer_that_comes_late_a_second_time_is_no_answer_to_the_next_request(
+    tmp_path: Path,
+) -> None:
+    again = asyncio.Event()
+
+    async def twice(request: bytes, writer: asyncio.StreamWriter) -> None:
+        content = response(request.partition(b"\r\n\r\n")[2])
+        writer.write(content)
+        if not again.is_set():
+            await again.wait()
+            writer.write(content)
+            await writer.drain()
+            sent.set()
+
+    sent = asyncio.Event()
+    async with answering(tmp_path, twice) as used, client_of(tmp_path) as client:
+        assert (await client.post("/", b"first")).content == b"first"
+        again.set()
+        await sent.wait()
+        for _ in range(10):  # the client reads it
+            await asyncio.sleep(0)
+        with pytest.raises(HttpError, match="more than one answer"):
+            await client.post("/", b"second")
+        assert (await client.post("/", b"third")).content == b"third"
+        assert used.count(0) == 1
+
+
 async def test_the_key_is_sent_and_a_redirect_is_not_followed(tmp_path: Path) -> None:
     seen: list[bytes] = []
 

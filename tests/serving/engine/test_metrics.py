@@ -54,9 +54,6 @@ def test_only_the_samples_that_are_asked_for_are_read() -> None:
     assert Metrics(broken).sums("prompt_tokens_total", "missing") == {"prompt_tokens_total": 1_000_007}
 
 
-def test_the_start_of_the_process() -> None:
-    assert Metrics(TEXT).started is None
-    assert Metrics(TEXT + "process_start_time_seconds 1.5e+09\n").started == 1.5e9
 
 
 USE = """\

@@ -3,213 +3,120 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 import pytest
 
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Metrics, read_metrics
+from serving.engine.metrics import Metrics
 from serving.engine.watchdog import patience_for, watch
-from serving.errors import TooManyOpenFiles
-from serving.tokens.tokenizer import ChatTokenizer
+from serving.errors import ServerFailed, TooManyOpenFiles
 from tests.processes import HANGS_S
-from tests.scripted_engine import ScriptedEngine
+
+LOOKS = 15
+"""Readings without an alarm after which an engine counts as left alone: more than its patience."""
 
 
-class Alarm:
-    """Rings are counted; `patience` has the seconds that ran out before each."""
+class Reading:
+    """An engine's metrics, as a function of the number of the reading.
 
-    def __init__(self, enough: int = 1) -> None:
-        self.rung = asyncio.Event()
-        self.patience: list[float] = []
-        self.enough = enough
+    Attributes:
+        alarms: the seconds that had run out at each alarm.
+        ended: set after `enough` alarms; with none, after `LOOKS` readings.
+    """
 
-    @property
-    def times(self) -> int:
-        return len(self.patience)
+    def __init__(self, metrics: Callable[[int], str | Exception], enough: int = 1) -> None:
+        self.alarms: list[float] = []
+        self.ended = asyncio.Event()
+        self._metrics = metrics
+        self._looks = 0
+        self._enough = enough
 
-    async def ring(self, patience_s: float) -> None:
-        self.patience.append(patience_s)
-        if self.times >= self.enough:
-            self.rung.set()
+    async def read(self, endpoint: Endpoint) -> Metrics:
+        self._looks += 1
+        if self._looks == LOOKS and not self._enough:
+            self.ended.set()
+        found = self._metrics(self._looks)
+        if isinstance(found, Exception):
+            raise found
+        return Metrics(found)
+
+    async def alarm(self, patience_s: float) -> None:
+        self.alarms.append(patience_s)
+        if len(self.alarms) == self._enough:
+            self.ended.set()
 
 
-@pytest.fixture(autouse=True)
-def no_longer_patience_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("serving.engine.watchdog.FIRST_TOKEN_S", 0.0)
+async def watched(
+    metrics: Callable[[int], str | Exception],
+    in_flight: set[int | None],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    enough: int = 1,
+    first_token_s: float = 0.0,
+) -> list[float]:
+    """Watch an engine with a patience of 60 ms. Returns the seconds that had run out at each alarm."""
+    reading = Reading(metrics, enough)
+    monkeypatch.setattr("serving.engine.watchdog.read_metrics", reading.read)
+    monkeypatch.setattr("serving.engine.watchdog.FIRST_TOKEN_S", first_token_s)
+    async with asyncio.timeout(HANGS_S):
+        async with watch(Endpoint("http://unused/v1"), 0.06, lambda: in_flight, reading.alarm):
+            await reading.ended.wait()
+    return reading.alarms
 
 
-async def test_counters_that_stand_still_while_requests_run_are_an_alarm(
-    tiny_tokenizer: ChatTokenizer,
+def tokens(count: int, replica: int = 0) -> str:
+    return f'vllm:generation_tokens_total{{engine="{replica}"}} {count}\n'
+
+
+RUNNING = 'vllm:num_requests_running{engine="0"} 2.0\n'
+
+
+@pytest.mark.parametrize(
+    ("metrics", "in_flight"),
+    [
+        (lambda look: tokens(7), {0}),
+        (lambda look: tokens(7), {None}),
+        (lambda look: tokens(7) + RUNNING, set()),  # other clients' requests
+        (lambda look: tokens(look) + tokens(7, 1), {0, 1}),  # one of two replicas
+        (lambda look: ServerFailed("nothing answers"), {0}),
+    ],
+)
+async def test_an_engine_without_progress_is_an_alarm(
+    metrics: Callable[[int], str | Exception], in_flight: set[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alarm = Alarm()
-    with ScriptedEngine(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
-            await alarm.rung.wait()
+    assert await watched(metrics, in_flight, monkeypatch) == [0.06]
 
 
-async def test_an_engine_that_gets_on_or_has_nothing_to_do_is_left_alone(
-    tiny_tokenizer: ChatTokenizer,
+@pytest.mark.parametrize(
+    ("metrics", "in_flight"),
+    [
+        (lambda look: tokens(7), set()),  # nothing to do
+        (lambda look: tokens(look), {0}),
+        (lambda look: tokens(look) + tokens(7, 1), {0}),
+        (lambda look: tokens(look) + tokens(7, 1), {None}),  # any replica may answer
+        (lambda look: tokens(7) + f'vllm:kv_cache_usage_perc{{engine="0"}} {look / 1000}\n', {0}),  # prefill
+        (lambda look: tokens(7) if look == 1 else TooManyOpenFiles("this process"), {0}),
+        # It died and starts again; requests wait for the restart, not for an answer.
+        (lambda look: tokens(7) + RUNNING if look == 1 else ServerFailed("nothing answers"), set()),
+    ],
+)
+async def test_an_engine_that_is_well_or_starts_again_is_left_alone(
+    metrics: Callable[[int], str | Exception], in_flight: set[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    alarm, looks = Alarm(), 0
-    in_flight = 0
-    enough = asyncio.Event()
-
-    def count() -> set[int]:
-        nonlocal looks
-        looks += 1
-        engine.generated += in_flight  # it gets on whenever it has something to do
-        if looks == 15:
-            enough.set()
-        return {0} if in_flight else set()
-
-    with ScriptedEngine(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, count, alarm.ring):
-            await enough.wait()
-            in_flight, looks = 1, 0
-            enough.clear()
-            await enough.wait()
-    assert alarm.times == 0
+    assert await watched(metrics, in_flight, monkeypatch, enough=0) == []
 
 
-async def test_an_engine_that_died_and_starts_again_does_not_hang(tiny_tokenizer: ChatTokenizer) -> None:
-    alarm, was_busy, looks = Alarm(), asyncio.Event(), 0
-    enough = asyncio.Event()
-
-    class Busy(ScriptedEngine):
-        @property
-        def metrics(self) -> str:
-            loop.call_soon_threadsafe(was_busy.set)
-            self.generated += 1
-            return super().metrics + 'vllm:num_requests_running{engine="0"} 2.0\n'
-
-    def count() -> set[int | None]:
-        nonlocal looks
-        looks += 1
-        if looks == 15:
-            enough.set()
-        return set()  # requests wait for the restart, not for an answer
-
-    loop = asyncio.get_running_loop()
-    with Busy(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, count, alarm.ring):
-            await was_busy.wait()
-            engine.stop()
-            looks = 0
-            await enough.wait()
-    assert alarm.times == 0
+async def test_patience_doubles_with_each_hang(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await watched(lambda look: tokens(7), {0}, monkeypatch, enough=3) == [0.06, 0.12, 0.24]
 
 
-@pytest.mark.parametrize("is_closed", [False, True])
-async def test_an_api_that_fails_or_refuses_connections_shows_no_progress_either(
-    tiny_tokenizer: ChatTokenizer, is_closed: bool
-) -> None:
-    alarm = Alarm()
-
-    class Broken(ScriptedEngine):
-        @property
-        def metrics(self) -> str:
-            raise ConnectionResetError
-
-    with Broken(tiny_tokenizer, []) as engine:
-        if is_closed:
-            engine.stop()
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
-            await alarm.rung.wait()
-
-
-async def test_one_replica_that_hangs_is_noticed_though_another_gets_on(
-    tiny_tokenizer: ChatTokenizer,
-) -> None:
-    alarm = Alarm()
-
-    class TwoReplicas(ScriptedEngine):
-        @property
-        def metrics(self) -> str:
-            self.generated += 1
-            return super().metrics + 'vllm:generation_tokens_total{engine="1"} 7\n'
-
-    with TwoReplicas(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0, 1}, alarm.ring):
-            await alarm.rung.wait()
-        quiet, looks = Alarm(), 0
-        for replica in (0, None):  # a request that any replica may answer waits for none in particular
-            enough = asyncio.Event()
-
-            def count(replica: int | None = replica, enough: asyncio.Event = enough) -> set[int | None]:
-                nonlocal looks
-                looks += 1
-                if looks % 15 == 0:
-                    enough.set()
-                return {replica}
-
-            async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, count, quiet.ring):
-                await enough.wait()
-    assert quiet.times == 0
-
-
-async def test_an_engine_whose_cache_fills_is_left_alone_while_its_counters_stand_still(
-    tiny_tokenizer: ChatTokenizer,
-) -> None:
-    alarm, looks, enough = Alarm(), 0, asyncio.Event()
-
-    class Prefilling(ScriptedEngine):
-        @property
-        def metrics(self) -> str:
-            return super().metrics + f'vllm:kv_cache_usage_perc{{engine="0"}} {looks / 1000}\n'
-
-    def count() -> set[int]:
-        nonlocal looks
-        looks += 1
-        if looks == 15:
-            enough.set()
-        return {0}
-
-    with Prefilling(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, count, alarm.ring):
-            await enough.wait()
-    assert alarm.times == 0
-
-
-async def test_patience_doubles_with_each_hang(tiny_tokenizer: ChatTokenizer) -> None:
-    alarm = Alarm(enough=3)
-    with ScriptedEngine(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
-            await alarm.rung.wait()
-    assert alarm.patience == [0.1, 0.2, 0.4]
-
-
+@pytest.mark.parametrize(("count", "patience_s"), [(0, 0.12), (1, 0.06)])
 async def test_an_engine_gets_longer_for_its_first_token(
-    tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
+    count: int, patience_s: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.engine.watchdog.FIRST_TOKEN_S", 0.3)
-    for generated, patience_s in ((0, 0.3), (1, 0.1)):
-        alarm = Alarm()
-        with ScriptedEngine(tiny_tokenizer, []) as engine:
-            engine.generated = generated
-            async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
-                await alarm.rung.wait()
-        assert alarm.patience == [patience_s]
-
-
-async def test_a_process_without_a_file_descriptor_takes_no_engine_for_hung(
-    tiny_tokenizer: ChatTokenizer,
-) -> None:
-    alarm, looks, enough = Alarm(), 0, asyncio.Event()
-
-    async def read(endpoint: Endpoint) -> Metrics:
-        nonlocal looks
-        looks += 1
-        if looks == 15:
-            enough.set()
-        if looks > 1:
-            raise TooManyOpenFiles("this process has too many open files")
-        return await read_metrics(endpoint)
-
-    with ScriptedEngine(tiny_tokenizer, []) as engine, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("serving.engine.watchdog.read_metrics", read)
-        async with asyncio.timeout(HANGS_S), watch(engine.endpoint, 0.12, lambda: {0}, alarm.ring):
-            await enough.wait()
-    assert alarm.times == 0
+    found = await watched(lambda look: tokens(count), {0}, monkeypatch, enough=1, first_token_s=0.12)
+    assert found == [patience_s]
 
 
 @pytest.mark.parametrize(

@@ -145,15 +145,6 @@ async def test_an_engine_is_checked_once_for_all_runs_unless_the_options_or_the_
     assert [line.partition(" ")[0] for line in lines] == said
 
 
-async def test_a_second_check_is_not_fooled_by_what_the_first_one_sent(
-    bare: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    async with engine(bare, tiny_tokenizer) as checked:
-        await check_engine(checked.model)
-        await check_engine(checked.model)
-        assert all(row.status == "ok" for row in checked.rows)
-
-
 HYBRID = CacheConfig(
     block_size=640, num_gpu_blocks=100, enable_prefix_caching=True, match_unit=16, hybrid=True
 )

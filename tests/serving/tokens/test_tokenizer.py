@@ -122,11 +122,6 @@ def test_framed_text_merges_with_its_frame_as_in_one_piece(
     assert tiny_tokenizer.framed(before, text, after) == whole
 
 
-def test_a_missing_control_token_is_the_model_configs_mistake(tiny_tokenizer: ChatTokenizer) -> None:
-    with pytest.raises(InvalidModelConfig, match="no token '<function>'"):
-        tiny_tokenizer.control_id("<function>")
-
-
 def test_a_folder_without_tokenizer_or_template_is_refused_in_one_line(
     tiny_folder: str, tmp_path: Path
 ) -> None:
