@@ -1,7 +1,7 @@
 """The experiments that are not in the paper at `scale=smoke`, with the random model and a real vLLM.
 
-`test_library_experiments.py` plays those with stored libraries. `open-models`, `sensitivity` and the paper's
-differ from these in methods, environments and limits only, which `test_environments.py` and others play.
+`open-models`, `sensitivity` and the paper's differ from these in methods, environments and limits only, which
+`test_environments.py` and others play.
 """
 
 from __future__ import annotations

@@ -54,8 +54,6 @@ def test_only_the_samples_that_are_asked_for_are_read() -> None:
     assert Metrics(broken).sums("prompt_tokens_total", "missing") == {"prompt_tokens_total": 1_000_007}
 
 
-
-
 USE = """\
 vllm:generation_tokens_total{{engine="0"}} 7
 vllm:generation_tokens_total{{engine="1"}} 5
