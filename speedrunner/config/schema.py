@@ -39,9 +39,6 @@ class RunConfig(msgspec.Struct, frozen=True):
     eval_every: AtLeastOne = 50
     #: Held-out episodes of one evaluation; 0 for none.
     test_episodes: Count = 30
-    #: Training ends after this many tokens: prompt and generated, of rollouts and sleeps, including waste.
-    #: Running steps are finished, and the newest policy is evaluated. `None`: no limit.
-    budget_tokens: AtLeastOne | None = None
     #: Most primitive actions of an episode, if its environment allows more; `None`: the environment's limit.
     max_actions: AtLeastOne | None = None
     #: Most episodes in flight at the same time.

@@ -131,7 +131,7 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )
     try:
-        plan = set_up_stored(run, trust, plays_here=False).plan(run.training_end)
+        plan = set_up_stored(run, trust, plays_here=False).plan()
     except SETUP_ERRORS as error:  # something that it names is not on this machine
         return replace(found, state="running" if owner else "unknown", note=str(error))
     left = unfinished_steps(plan, run, rows=rows)

@@ -98,7 +98,7 @@ def is_unfinished(member: Member) -> bool:
         return True
     run = load(path)
     check_configuration(run, setup)
-    left = unfinished_steps(setup.plan(run.training_end), run, retry_faults=setup.config.run.retry_faults)
+    left = unfinished_steps(setup.plan(), run, retry_faults=setup.config.run.retry_faults)
     if left:
         check_keys(setup.services)
         identify_process(run, setup, lambda line: None)

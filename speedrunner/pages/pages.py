@@ -95,8 +95,7 @@ def _status(run: RunData, owner: str | None) -> Context:
         # The last evaluation needs all training. Without evaluations, the last sleep is the end.
         is_finished = all(tested[each] >= plan.test_episodes for each in points)
         if not points:
-            end = run.training_end or plan
-            is_finished = trained >= end.rollouts and end.sleeps in run.policies.versions()
+            is_finished = trained >= plan.rollouts and plan.sleeps in run.policies.versions()
     except DAMAGED as error:
         return {"kind": "bad", "text": "damaged", "note": damage(run.path, error)}
     if is_finished:

@@ -28,7 +28,7 @@ OWN = (
 )
 """Keys in which runs of a condition differ, or which `ConditionName` names."""
 
-SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every", "run.budget_tokens")
+SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every")
 """Keys that do not distinguish runs that only evaluate another run's policy."""
 
 FAMILIES = ("scienceworld-family3", "scienceworld-family4")

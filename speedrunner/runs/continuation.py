@@ -77,8 +77,6 @@ def _is_file(model_config: str | None) -> bool:
 def _find_obstacle(run: RunData, setup: Setup) -> str | None:
     """Return why a longer run would not contain the shorter one; `None` if it would."""
     old = run.settings.run
-    if (end := run.training_end) is not None:
-        return f"run.budget_tokens={old.budget_tokens} ended its training after {end.rollouts} rollouts"
     if setup.carries_history and not old.rollouts:
         return "it evaluates a stored policy and has no copy of the training history"
     short = replace(setup, config=setup.config.with_run(rollouts=old.rollouts)).plan()

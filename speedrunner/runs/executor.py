@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 
 import msgspec
@@ -19,14 +19,12 @@ from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, EpisodeContext, Watch, ignore_turn, play_episode
 from speedrunner.methods.method_base import Method, SleepTools, check_returned
 from speedrunner.methods.resumed_agent import ChangedSleep
-from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.plan import (
     Due,
     Evaluate,
     Sleep,
     Step,
     Wake,
-    number_of,
     step_key,
     step_name,
     trained_tasks,
@@ -43,7 +41,6 @@ from speedrunner.store.records import (
     PrefixChange,
     SleepRecord,
     Termination,
-    TrainingEnd,
     Trajectory,
 )
 from speedrunner.store.run_data import RunData
@@ -74,7 +71,6 @@ class Executor:
     shutdown: Shutdown
     attempts: dict[str, int]
     """Number of attempts at each episode and sleep so far, interrupted ones included."""
-    budget: TokenBudget = field(default_factory=lambda: TokenBudget(None))
     slots: asyncio.Semaphore | None = None
     """Episodes at the same time, shared with other runs; `None`: as many as there are workers."""
     watch: Watch = ignore_turn
@@ -98,8 +94,6 @@ class Executor:
         """Execute the unfinished steps. Evaluations change nothing, so they run in parallel with the next
         steps.
 
-        Training ends when its budget is spent; the remaining steps then belong to a new plan.
-
         Raises:
             RunStopped: too many consecutive infrastructure errors.
             Interrupted: a shutdown was requested, or the remaining time is too short (`TimeIsUp`).
@@ -112,9 +106,6 @@ class Executor:
                     if self.shutdown.requested or self._is_cut:
                         break
                     step = each.step
-                    if not isinstance(step, Evaluate) and self._is_spent():
-                        self._end_training()
-                        break
                     if isinstance(step, Sleep):
                         await self._note_failure(partial(self._sleep, step))
                         continue
@@ -156,8 +147,6 @@ class Executor:
                 # once.
                 phase, tries, checkpoint = "test", 2, number
         policy = directory.policies.load(step.policy)
-        last = max((number_of(episode) for episode in step.tasks if episode not in pending), default=-1)
-        dropped = False
         specs = {episode: self._spec(policy, task, phase) for episode, task in pending.items()}
         labels = Labels(phase=phase, policy=step.policy)
 
@@ -166,7 +155,6 @@ class Executor:
             directory.append_episode(EpisodeRow.of(trajectory, phase, checkpoint))
 
         async def play(episode: str, task: Task) -> None:
-            nonlocal last, dropped
             for left in reversed(range(tries)):
                 async with (
                     self.pool.worker(behind=phase == "test") as worker,
@@ -174,10 +162,6 @@ class Executor:
                 ):
                     if not self._may_begin(phase):
                         return
-                    if phase == "train" and number_of(episode) > last and self._is_spent():
-                        dropped = True
-                        return
-                    last = max(last, number_of(episode))
                     with self.shutdown.unit(episode, self._kind(phase)):
                         trajectory = await play_episode(
                             self.actor,
@@ -210,22 +194,8 @@ class Executor:
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
                     group.create_task(self._note_failure(partial(play, episode, task)), name=episode)
-        if not self.shutdown.requested and not self._is_cut and not dropped:
+        if not self.shutdown.requested and not self._is_cut:
             self._finish(step)
-
-    def _is_spent(self) -> bool:
-        """Return whether training must end now, because its budget is spent."""
-        return self.budget.is_spent and self.directory.state.training_end is None
-
-    def _end_training(self) -> None:
-        episodes = [row.episode for row in self.directory.read().episodes if row.phase == "train"]
-        rollouts = max(map(number_of, episodes), default=-1) + 1
-        end = TrainingEnd(rollouts, sleeps=self.directory.policies.versions()[-1])
-        self.directory.end_training(end)
-        self.progress.say(
-            f"training ends after {end.rollouts} rollouts and {end.sleeps} sleeps: {self.budget.spent}"
-            f" tokens are spent of run.budget_tokens={self.budget.tokens}"
-        )
 
     async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
         """Send each prefix that several episodes share, once, before they start; failure only costs time."""

@@ -92,13 +92,11 @@ def plan_work(setup: Setup, after: str | None = None) -> Outline:
         stored = load(path)
         extension = check_configuration(stored, setup) or ""
         identify_process(stored, setup, lambda line: None)
-        plan = setup.plan(stored.training_end)
+        plan = setup.plan()
         left = unfinished_steps(plan, stored, retry_faults=config.run.retry_faults)
         finished, of = len(plan) - len(left), len(plan)
     elif after is None:
         setup.initial_policy()  # raises if it does not exist
-    if (budget := config.run.budget_tokens) is not None:
-        notes.append(f"training ends earlier if it has used run.budget_tokens={budget} tokens.")
     checkpoints = sum(isinstance(step, Evaluate) for step in plan)
     if not setup.method.trains and checkpoints > 1:
         notes.append(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from envs import Split, Task
 from speedrunner.config.schema import RunConfig
-from speedrunner.store.records import EpisodeRow, TrainingEnd
+from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 
@@ -85,15 +85,12 @@ def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
     return Evaluate(checkpoint, policy, keys)
 
 
-def plan_run(split: Split, run: RunConfig, *, trains: bool, ended: TrainingEnd | None = None) -> list[Step]:
+def plan_run(split: Split, run: RunConfig, *, trains: bool) -> list[Step]:
     """List the steps of a run in order. Raises `InvalidPlan`.
 
     A sleep follows every `run.sleep_every` rollouts and the last one. The checkpoint at n rollouts evaluates
     the newest policy that was made from at most n of them. A method that does not train is evaluated at the
     same checkpoints with its only policy.
-
-    Args:
-        ended: where training ended early; the last checkpoint moves there.
     """
     rollouts = run.rollouts
     for name, wanted, there in (
@@ -120,24 +117,7 @@ def plan_run(split: Split, run: RunConfig, *, trains: bool, ended: TrainingEnd |
         if start < rollouts:
             tasks = {f"train/{number:04d}": split.train[number] for number in range(start, end)}
             steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks))]
-    if ended is None:
-        return steps
-    last = [evaluation(ended.rollouts, ended.sleeps, test)] if run.checkpoints else []
-    return [*_until(ended, steps), *last]
-
-
-def _until(end: TrainingEnd, steps: list[Step]) -> Iterator[Step]:
-    """Yield the steps before training's end, without the last evaluation."""
-    for step in steps:
-        match step:
-            case Wake():
-                tasks = dict(list(step.tasks.items())[: max(end.rollouts - step.first, 0)])
-                if tasks:
-                    yield msgspec.structs.replace(step, tasks=tasks)
-            case Sleep() if step.number <= end.sleeps:
-                yield step
-            case Evaluate() if step.checkpoint < end.rollouts:
-                yield step
+    return steps
 
 
 @dataclass(frozen=True)

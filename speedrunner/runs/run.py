@@ -20,7 +20,6 @@ from serving.reconciliation import Reconciliation
 from serving.sizing import size_model
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
-from speedrunner.runs.budget import TokenBudget, spent_usd
 from speedrunner.runs.continuation import check_configuration, with_recorded_contexts
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.identity import accept_changes, identity
@@ -29,6 +28,7 @@ from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Shutdown
+from speedrunner.runs.spending import spent_usd
 from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
@@ -205,16 +205,10 @@ class OpenRun:
             slots: episodes at the same time, shared with other runs.
         """
         setup, directory = self.setup, self.directory
-        read, tokens = directory.read().iterate_ledger, setup.config.run.budget_tokens
         is_capped = setup.config.serving.spending_cap_usd is not None
-        spent = spent_usd(read(), setup.prices) if is_capped else 0.0  # reading takes seconds
-        budget = TokenBudget(tokens, () if tokens is None else read())
-
-        def write_row(row: LedgerRow) -> None:
-            budget.record(row)
-            directory.append_request(row)
-
-        async with engines.models(setup, write_row, spent) as (model, others):
+        # Reading the ledger takes seconds.
+        spent = spent_usd(directory.read().iterate_ledger(), setup.prices) if is_capped else 0.0
+        async with engines.models(setup, directory.append_request, spent) as (model, others):
             await engines.check(model, others)
             model.note_tools = others.note_tools = directory.append_tools
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
@@ -230,14 +224,10 @@ class OpenRun:
                 progress=self.progress,
                 shutdown=shutdown,
                 attempts=self.attempts,
-                budget=budget,
                 slots=slots,
             )
-            end = directory.state.training_end
             with track(setup.config, directory, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
-                if (new_end := directory.state.training_end) != end:
-                    await executor.execute(unfinished_steps(setup.plan(new_end), directory.read()))
 
 
 async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
@@ -284,7 +274,7 @@ async def open_run(
     with RunDirectory.open_for_writing(path) as directory:
         stored = directory.read()
         extension = check_configuration(stored, setup) if stored.files.config.exists() else None
-        steps = setup.plan(stored.training_end)
+        steps = setup.plan()
         left = unfinished_steps(steps, stored, retry_faults=options.retry_faults)
         if not left:
             console.print(f"{path} is finished: nothing to play", soft_wrap=True)

@@ -20,7 +20,7 @@ from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMeth
 from speedrunner.runs.plan import InvalidPlan, Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import Policy, TrainingEnd
+from speedrunner.store.records import Policy
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.sandbox.isolation import sandbox_limits
@@ -63,9 +63,9 @@ class Setup:
             served.append((self.inducer_model_config, self.config.serving.elsewhere()))
         return served
 
-    def plan(self, ended: TrainingEnd | None = None) -> list[Step]:
-        """Return the steps of the run; training may have ended early. Raises `InvalidPlan`."""
-        return plan_run(self.split, self.config.run, trains=self.method.trains, ended=ended)
+    def plan(self) -> list[Step]:
+        """Return the steps of the run. Raises `InvalidPlan`."""
+        return plan_run(self.split, self.config.run, trains=self.method.trains)
 
     def workers(self, size: int, log: Path | None = None) -> WorkerPool:
         """Create workers of the environment; their error streams go to `log`, if given."""

@@ -454,13 +454,6 @@ class OfferedTools(msgspec.Struct, frozen=True, kw_only=True):
     format: Integer = FORMAT
 
 
-class TrainingEnd(msgspec.Struct, frozen=True):
-    """Training ended before its plan did: after these rollouts and sleeps its token budget was spent."""
-
-    rollouts: Integer
-    sleeps: Integer
-
-
 class Machine(msgspec.Struct, frozen=True):
     """The hardware of a process.
 

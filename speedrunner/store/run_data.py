@@ -30,7 +30,6 @@ from speedrunner.store.records import (
     Phase,
     Process,
     SleepRecord,
-    TrainingEnd,
     Trajectory,
 )
 from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
@@ -116,15 +115,9 @@ class RunData:
             return self.files.read_state()
 
     @property
-    def training_end(self) -> TrainingEnd | None:
-        """Return where training ended before its plan did; `None` otherwise."""
-        return self.state.training_end
-
-    @property
     def checkpoints(self) -> list[int]:
         """Return the number of training episodes before each evaluation, finished or planned."""
-        planned, end = self.settings.run.checkpoints, self.training_end
-        return planned if end is None else [*(each for each in planned if each < end.rollouts), end.rollouts]
+        return self.settings.run.checkpoints
 
     def batches(self) -> list[int]:
         """Return the batches that have training episodes, ascending."""

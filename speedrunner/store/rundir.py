@@ -25,7 +25,6 @@ from speedrunner.store.records import (
     Policy,
     Process,
     SleepRecord,
-    TrainingEnd,
     Trajectory,
 )
 from speedrunner.store.run_data import RunData
@@ -125,10 +124,6 @@ class RunDirectory:
         """Mark a step as finished. Call this after all its records are written."""
         if step not in self.state.finished:
             self._write_state(finished=[*self.state.finished, step])
-
-    def end_training(self, end: TrainingEnd) -> None:
-        """Record that no more rollouts and sleeps follow."""
-        self._write_state(training_end=end)
 
     def write_policy(self, policy: Policy) -> None:
         """Store a new policy version. Raises `InvalidPolicy` too."""

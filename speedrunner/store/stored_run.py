@@ -36,7 +36,7 @@ from envs import Task
 from speedrunner.store import files, json_records
 from speedrunner.store.checksums import Checksum
 from speedrunner.store.policies import PolicyStore
-from speedrunner.store.records import FORMAT, Phase, TrainingEnd
+from speedrunner.store.records import FORMAT, Phase
 
 FOLDERS = ("policies", "trajectories", "evaluations", "sleeps")
 _NUMBERED = {
@@ -58,14 +58,12 @@ class State(msgspec.Struct):
 
     Attributes:
         finished: keys of the finished steps, in the order in which they finished.
-        training_end: where training ended before its plan did, if it has.
         secret: random text, unique to this run; see `skill_seed`.
         checksums: by path in the directory; see `speedrunner.store.checksums`.
         digest: SHA-256 of the rest.
     """
 
     finished: list[str] = []
-    training_end: TrainingEnd | None = None
     secret: str = ""
     checksums: dict[str, Checksum] = {}
     digest: str = ""

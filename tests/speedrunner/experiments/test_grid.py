@@ -67,9 +67,9 @@ class TestAnEntry:
         ]
 
     def test_keeps_values_that_are_no_texts(self, tmp_path: Path) -> None:
-        (run,) = listed(tmp_path, "- {method: react, method.train: true, run.budget_tokens: null}")
+        (run,) = listed(tmp_path, "- {method: react, method.train: true, run.max_actions: null}")
         assert run.config.method.options["train"] is True
-        assert run.config.run.budget_tokens is None
+        assert run.config.run.max_actions is None
 
     def test_has_a_folder_of_its_name_unless_it_names_one(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, "- method=react\n- method=react run.dir=here\n")

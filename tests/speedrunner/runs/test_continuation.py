@@ -150,13 +150,6 @@ def test_an_evaluation_that_would_have_carried_history_is_refused(
     assert check_configuration(run.data, set_up(compose(run.overrides()))) is None
 
 
-async def test_a_run_that_its_budget_ended_is_refused(corridor: Runs) -> None:
-    run = corridor(script(walker), "run.rollouts=2", "run.budget_tokens=1")
-    await run.play()
-    with pytest.raises(RunDirectoryError, match=r"run\.budget_tokens=1 ended its training after 0 rollouts"):
-        await run.play("run.rollouts=4")
-
-
 def write_config(run: ScriptedRun) -> None:
     """Write the configuration of a run that has played nothing."""
     with RunDirectory.open_for_writing(run.dir) as directory:

@@ -10,11 +10,10 @@ from typing import Any
 
 from speedrunner.config.findings import Finding
 from speedrunner.store.json_records import write_record
-from speedrunner.store.records import TrainingEnd
 from speedrunner.store.run_data import load
 from speedrunner.verification.plan_check import Plan
 from tests.golden_tables import Golden, table
-from tests.scripted_runs import Runs, ScriptedRun, script
+from tests.scripted_runs import ScriptedRun
 from tests.tampered_runs import change, copy_of, seal, subject, told
 
 
@@ -55,7 +54,6 @@ STATES: dict[str, Callable[[Any], object]] = {
 }
 CONFIGS = {
     "fewer test episodes": ("test_episodes: 2", "test_episodes: 1"),
-    "a budget that was spent": ("budget_tokens: null", "budget_tokens: 10"),
 }
 
 
@@ -95,22 +93,3 @@ def test_what_is_not_planned_is_found(learnt: ScriptedRun, tmp_path: Path, golde
     found["a task twice"] = told(checked(run))
     text = table({name: "\n".join(lines) for name, lines in found.items()})
     golden("verification/changed_plans.txt", re.sub("-[0-9a-f]{12}", "-CONTENT", text))
-
-
-class TestATrainingThatEndsByItsBudget:
-    async def test_it_is_told_and_its_end_is_checked(self, corridor: Runs, tmp_path: Path) -> None:
-        run = corridor(script(), "run.budget_tokens=1")
-        await run.play()
-        check = checked(run.dir)
-        assert check.level == "ok"
-        assert "training ended before its plan did, by its budget" in check.text
-        end = load(run.dir).training_end
-        assert end is not None
-
-        other = copy_of(run.dir, tmp_path / "other")
-        state(other, lambda it: setattr(it, "training_end", TrainingEnd(end.rollouts + 1, end.sleeps)))
-        assert any("rollouts at the end of training" in each for each in told(checked(other)))
-
-        unspent = copy_of(run.dir, tmp_path / "unspent")
-        reconfigure(unspent, "budget_tokens: 1\n", "budget_tokens: 9000000\n")
-        assert any("and run.budget_tokens=9000000" in each for each in told(checked(unspent)))

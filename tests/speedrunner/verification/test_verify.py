@@ -113,7 +113,7 @@ async def test_what_cannot_be_read_any_more_is_told_with_the_file_that_was_chang
 async def test_removed_checksums_are_reported(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = copy_of(learnt.dir, tmp_path)
     state = load(run).state
-    early = {"finished": state.finished, "training_end": None, "format": FORMAT}
+    early = {"finished": state.finished, "format": FORMAT}
     (run / "state.json").write_text(json.dumps(early, indent=2))
     taken_off = await verified(run)
     assert statuses(taken_off) == GOOD | {"files": "failed"}
