@@ -207,10 +207,6 @@ class Config(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, run=msgspec.structs.replace(self.run, **changes))
 
 
-RETIRED = {"guard": "off", "guard_episodes": 5, "cost_aware": False, "notes": False}
-"""Options that the method `speedrunner` had in earlier versions. They are ignored at the value without effect."""
-
-
 def default_mapping() -> dict[str, Any]:
     """Return every key with a default, in its YAML form; `run.dir` is null."""
     nothing = ClassConfig("-")
@@ -316,6 +312,4 @@ def _with_options_apart(section: object) -> object:
     if not isinstance(section, Mapping):
         return section
     options = {str(key): value for key, value in section.items() if key != "name"}
-    if section.get("name") == "speedrunner":
-        options = {key: value for key, value in options.items() if RETIRED.get(key, ...) != value}
     return {"options": options} | ({"name": section["name"]} if "name" in section else {})
