@@ -78,7 +78,6 @@ COMMANDS = {
     "Publish": (
         Command("report", "Write results of runs: report.html, tables (CSV, LaTeX), figures.", shares=True),
         Command("export", "Write runs in the formats of other tools.", shares=True),
-        Command("import", "Rebuild a run from its exported ATIF trajectories.", "import_command:import_"),
     ),
     "Cluster": (
         Command("prepare", "Download and build what runs need on nodes without a network."),

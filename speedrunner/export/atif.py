@@ -1,262 +1,201 @@
-"""Export a run as ATIF 1.8 trajectories, from which `speedrunner import` rebuilds it bit for bit.
+"""Export runs as ATIF 1.8 trajectories, one JSON file for each conversation.
 
-    trajectories/batch_0000/00001-0000.json  line 1 of the batch, conversation 0
-    evaluations/0050/00001-0000.json         the same for test episodes
-    sleeps/0001/agent-0000.json              an agent of a sleep
-    sleeps/0001/attempt-0000-0000.json       an episode that a sleep played
-    carried/0000/trajectories/...            the same for the training history that the run carries
-    records/                                 records that are no conversation, unchanged: configuration,
-                                             policies, ledger, processes, checksums
-
-The first document of an episode or a sleep also has the record without its turns.
+| in the record | in the trajectory |
+|---|---|
+| a system or user message | a step with its source |
+| a turn: text, reasoning, call, tokens | an agent step with `llm_call_count: 1` |
+| the reply to a tool call | the observation of the step that made the call |
+| a call below it in the call tree | an agent step with `llm_call_count: 0`, callers first |
 """
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Callable, Iterator
-from functools import cached_property
+from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
+from typing import Any, get_args
 
 import msgspec
 
-from serving.tokens.tools import ToolSpec
-from serving.usage import Usage
+from serving.usage import Prices, Usage
 from speedrunner.config.names import condition_name
-from speedrunner.export.atif_records import (
-    CONVERSATIONS,
-    FORMAT,
-    SCHEMA,
-    Documents,
-    Note,
-    episode_of,
-    sleep_of,
-    validate,
-)
-from speedrunner.export.atif_steps import NAME, PROMPT_IDS, Json, has_long_prompts, steps_of
-from speedrunner.store import files, json_lines, json_records
-from speedrunner.store.checksums import recorded_files
-from speedrunner.store.records import Message, SleepRecord, Trajectory
+from speedrunner.config.optional import optional
+from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names, timestamp
+from speedrunner.store.files import StorageError, explain_errors
+from speedrunner.store.records import CallNode, Turn
 from speedrunner.store.run_data import RunData, load
 
-UNRECORDED_TOOLS = "The run has no record of the tools that this conversation was offered."
+SCHEMA = "ATIF-v1.8"
 
-LONG_PROMPTS = (
-    f"The prompts of this conversation have more than {PROMPT_IDS:,} tokens in total: prompt_token_ids is"
-    " left out. extra.speedrunner.rest.token_ids of each answer has the ids, each once."
-)
+Json = dict[str, Any]
 
 
-def write_trajectories(path: Path, folder: Path, with_ids: bool = False) -> int:
-    """Write a run into a folder, which is created. Return the number of trajectories.
+def write_trajectories(paths: Sequence[Path], folder: Path, with_ids: bool = False) -> int:
+    """Write each run into a subfolder. Return the number of trajectories.
 
     Args:
-        with_ids: whether steps have the token ids of their requests. If the run did not record them, it is
-            not exported.
+        with_ids: whether steps have the token ids of their requests, if the run recorded them.
 
     Raises:
         NotInstalled: the package `atif` is missing.
-        StorageError: the run cannot be read, has values that ATIF cannot hold, or the disk refuses.
-        InvalidConfig: the run's configuration cannot be read.
+        StorageError: a run cannot be read, has no token ids, or the folder cannot be written.
+        InvalidConfig: a run's configuration cannot be read.
     """
-    run = load(path)
-    made: dict[str | None, _Exported] = {}
+    atif = optional("atif", "atif", "an ATIF trajectory")
     count = 0
-    with files.explain_errors(folder, "written"):
-        for name in _names(run):
-            found = CONVERSATIONS.fullmatch(name.rpartition(".")[0])
-            if found is None:
-                target = folder / "records" / name
-                target.parent.mkdir(parents=True, exist_ok=True)
-                _copy(path / name, target)
-                continue
-            target = folder / found[0]
-            target.mkdir(parents=True, exist_ok=True)
-            if (carried := found[1]) not in made:
-                made[carried] = _Exported(RunData(path / carried) if carried else run, with_ids)
-            for key, document in made[carried].documents(path / name):
-                content, where = msgspec.json.encode(document), f"{path / name}, as trajectory {key},"
-                if len(content) > files.RECORD_BYTES:
-                    raise files.StorageError(f"{where} has more than {files.RECORD_BYTES} bytes")
-                json_records.check_depth(content, where)
-                (target / f"{key}.json").write_bytes(content)
+    with explain_errors(folder, "written"):
+        for name, path in zip(run_names(paths), paths, strict=True):
+            run = load(path, skip_broken=True)
+            if with_ids and not run.settings.serving.token_ids:
+                raise StorageError(
+                    f"{path} has no token ids: only runs with serving.token_ids=true record them"
+                )
+            (folder / name).mkdir(parents=True, exist_ok=True)
+            for key, document in _documents(run, name, with_ids):
+                atif.Trajectory.model_validate(document)
+                (folder / name / f"{key}.json").write_bytes(msgspec.json.encode(document))
                 count += 1
-    if with_ids and not any(each.has_ids for each in made.values()):
-        raise files.StorageError(
-            f"{path} has no token ids: only runs with serving.token_ids=true record them"
-        )
     return count
 
 
-def _names(run: RunData) -> Iterator[str]:
-    """Yield the names of the run's record files.
+def _documents(run: RunData, name: str, with_ids: bool) -> Iterator[tuple[str, Json]]:
+    """Yield the trajectories of a run with their file names, without suffix."""
+    about = msgspec.structs.asdict(condition_name(run.settings))
+    times = {row.request: row.time for row in run.ledger}
+    tools = {(row.role, row.policy): [each.openai for each in row.tools] for row in run.tools}
+    process = next(reversed(run.processes), None)
+    names = run.settings.model
+    actor = process.actor.name if process else names.name
+    inducer = process.inducer.name if process else names.inducer_name or names.name
+    for split in get_args(Split):
+        for facts, conversation in iterate_conversations(run, split):
+            model = actor if conversation.role == "actor" else inducer
+            prices = run.prices.get(model)
+            agent: Json = {
+                "name": "speedrunner",
+                "version": version("speedrunner"),
+                "model_name": model,
+                "extra": {"role": conversation.role, **about},
+            }
+            if offered := tools.get((conversation.role, facts["policy"])):
+                agent["tool_definitions"] = offered
+            steps = list(_steps(conversation.turns, times, prices, with_ids))
+            if not steps:  # the format wants at least one
+                steps = [{"source": "system", "message": "No request was answered."}]
+            key = f"{facts['episode'].replace('/', '-')}-{conversation.number:04d}"
+            yield (
+                key,
+                {
+                    "schema_version": SCHEMA,
+                    "session_id": name,
+                    "trajectory_id": key,
+                    "agent": agent,
+                    "steps": [{"step_id": number, **step} for number, step in enumerate(steps, start=1)],
+                    "final_metrics": _final_metrics(conversation, prices, len(steps)),
+                    "extra": facts,
+                },
+            )
 
-    `state.json` comes first, and the others are listed after it. While the run continues, its checksums then
-    cover no more than these files contain.
+
+def _final_metrics(conversation: Conversation, prices: Prices | None, steps: int) -> Json:
+    usage = conversation.usage
+    found: Json = {
+        "total_prompt_tokens": usage.prompt,
+        "total_completion_tokens": usage.completion,
+        "total_cached_tokens": usage.cached,
+        "total_steps": steps,
+        "extra": {"reasoning_tokens": usage.reasoning},
+    }
+    return found if prices is None else {**found, "total_cost_usd": prices.cost(usage)}
+
+
+def _steps(
+    turns: Sequence[Turn], times: Mapping[str, float], prices: Prices | None, with_ids: bool
+) -> Iterator[Json]:
+    """Yield the steps of a conversation, without their numbers.
+
+    Args:
+        times: Unix seconds at which each request ended.
+        prices: prices of the model's tokens, if known.
+        with_ids: whether answers have the token ids of their requests. Each repeats its whole prompt.
     """
-    if run.files.state.exists():
-        yield run.files.state.name
-    unfinished = (each.name for each in (run.files.sleep_journal, run.files.reading) if each.exists())
-    yield from sorted([*recorded_files(run.path), *unfinished])
+    ids: list[int] = []
+    for number, turn in enumerate(turns):
+        for message in turn.messages:
+            if message.role != "tool":  # a tool's reply is the observation of its call
+                source = message.role if message.role in ("system", "user") else "user"
+                yield {"source": source, "message": message.content}
+        step: Json = {"source": "agent", "message": turn.text, "llm_call_count": 1}
+        if (ended := times.get(turn.request)) is not None:
+            step["timestamp"] = timestamp(ended)
+        if turn.reasoning:
+            step["reasoning_content"] = turn.reasoning
+        if turn.call is not None:
+            step["tool_calls"] = [_tool_call(f"turn-{number}", turn.call.name, turn.call.arguments)]
+        step["metrics"] = _metrics(turn.usage, prices)
+        if with_ids and turn.token_ids is not msgspec.UNSET:
+            prompt = turn.token_ids.whole_prompt(ids)
+            step["metrics"]["prompt_token_ids"] = prompt
+            step["metrics"]["completion_token_ids"] = turn.token_ids.answer
+            ids = prompt + turn.token_ids.answer
+        following = turns[number + 1].messages if number + 1 < len(turns) else []
+        replies = [message.content for message in following if message.role == "tool"]
+        if replies or turn.executed is not None:
+            _observe(step, replies[0] if replies else _shown(turn.executed))
+        yield step
+        if turn.executed is not None:
+            below = _walk(turn.executed, 1)
+            for place, (depth, node) in enumerate(below, start=1):
+                yield _skill_step(f"turn-{number}-{place}", depth, node)
 
 
-def _copy(source: Path, target: Path) -> None:
-    """Copy a record file, without a torn tail."""
-    with target.open("wb") as file:
-        if source.suffix == ".jsonl":
-            file.writelines(line + b"\n" for line in json_lines.raw_lines(source))
-        else:
-            file.write(files.read_content(source))
+def _skill_step(name: str, depth: int, node: CallNode) -> Json:
+    """Return the step of a call that a skill made, `depth` levels below the agent's own call."""
+    step: Json = {
+        "source": "agent",
+        "message": "",
+        "llm_call_count": 0,
+        "tool_calls": [_tool_call(name, node.name, node.arguments)],
+        "extra": {"depth": depth, "kind": node.kind, "seconds": node.seconds, "actions": node.actions},
+    }
+    _observe(step, _shown(node))
+    return step
 
 
-class _Exported:
-    """The documents of one run, with what they take from its other records."""
+def _metrics(usage: Usage, prices: Prices | None) -> Json:
+    metrics: Json = {
+        "prompt_tokens": usage.prompt,
+        "completion_tokens": usage.completion,
+        "cached_tokens": usage.cached,
+        "extra": {"reasoning_tokens": usage.reasoning},
+    }
+    return metrics if prices is None else {**metrics, "cost_usd": prices.cost(usage)}
 
-    def __init__(self, run: RunData, with_ids: bool) -> None:
-        self._run = run
-        self._with_ids = with_ids
-        self.has_ids = False
-        names = condition_name(run.settings)
-        self._about = {"environment": names.env, "method": names.method}
 
-    def documents(self, path: Path) -> Iterator[tuple[str, Json]]:
-        """Yield the documents of a record file with their names.
+def _tool_call(name: str, function: str, arguments: Json) -> Json:
+    return {"tool_call_id": name, "function_name": function, "arguments": arguments}
 
-        Raises `StorageError`, also if the documents do not give the same record.
-        """
-        if path.suffix == ".json":
-            content = files.read_content(path)
-            json_records.as_record(content, SleepRecord, path)
-            yield from self._checked(self._sleep(msgspec.json.decode(content)), sleep_of, content, str(path))
-            return
-        for number, _, line in json_lines.iterate_lines(path):
-            where = f"{path}, line {number},"
-            json_records.as_record(line, Trajectory, where)
-            found = self._episode(msgspec.json.decode(line), f"{number:05d}-")
-            yield from self._checked(found, episode_of, line, where)
 
-    def _checked(
-        self, found: Documents, rebuild: Callable[[Documents], bytes], content: bytes, where: str
-    ) -> Iterator[tuple[str, Json]]:
-        for key, document in found.items():
-            validate(document, f"{where} as trajectory {key}")
-        if rebuild(found) != content:
-            raise files.StorageError(f"{where} has values that a trajectory cannot hold without loss")
-        yield from found.items()
+def _observe(step: Json, text: str | None) -> None:
+    """Add what the step's call returned, if it returned anything."""
+    if text is not None:
+        calls = step.get("tool_calls")
+        source = {"source_call_id": calls[0]["tool_call_id"]} if calls else {}
+        step["observation"] = {"results": [{**source, "content": text}]}
 
-    def _episode(self, record: Json, prefix: str) -> Documents:
-        """Return the documents of an episode, one for each conversation."""
-        turns = sorted(enumerate(record["turns"]), key=lambda each: each[1].get("conversation", 0))
-        talks = [list(each) for _, each in groupby(turns, key=lambda each: each[1].get("conversation", 0))]
-        outcome = record["outcome"] or {}
-        end = {
-            "termination": record["termination"],
-            **{key: outcome.get(key) for key in ("score", "success")},
-        }
-        found: Documents = {}
-        for number, talk in enumerate(talks or [[]]):
-            first = None if number else {**record, "turns": []}
-            role = talk[0][1].get("role", "actor") if talk else "actor"
-            key = f"{record['episode']}, attempt {record['attempt']}, conversation {number}"
-            tools = self._tools(role, record["policy"], talk, record.get("prompt_hash", ""))
-            note = Note(format=FORMAT, episode=first)
-            found[f"{prefix}{number:04d}"] = self._document(key, role, talk, tools, note, end)
-        return found
 
-    def _sleep(self, record: Json) -> Documents:
-        """Return the documents of a sleep: of its agents, and of the episodes that it played."""
-        found: Documents = {}
-        rest: Json | None = {name: [] if name in ("agents", "attempts") else record[name] for name in record}
-        for number, agent in enumerate(record["agents"] or [None]):
-            role, turns = (agent["role"], agent["turns"]) if agent else ("inducer", [])
-            own = {**agent, "turns": []} if agent else None
-            key = f"sleep {record['sleep']}, attempt {record['attempt']}, agent {number}"
-            end = {"termination": agent["termination"]} if agent else {}
-            tools = self._tools(role, record["sleep"] - 1, [], "")
-            note = Note(format=FORMAT, sleep=rest, agent=own)
-            found[f"agent-{number:04d}"] = self._document(key, role, list(enumerate(turns)), tools, note, end)
-            rest = None
-        for number, episode in enumerate(record.get("attempts", [])):
-            found |= self._episode(episode, f"attempt-{number:04d}-")
-        return found
+def _walk(node: CallNode, depth: int) -> Iterator[tuple[int, CallNode]]:
+    for each in node.calls:
+        yield depth, each
+        yield from _walk(each, depth + 1)
 
-    def _document(
-        self,
-        key: str,
-        role: str,
-        turns: list[tuple[int, Json]],
-        tools: list[ToolSpec] | None,
-        note: Note,
-        end: Json,
-    ) -> Json:
-        """Return the trajectory of one conversation."""
-        model = self._models.get(role, self._models["inducer"])
-        usages = (msgspec.convert(turn["usage"], Usage) for _, turn in turns)
-        usage = sum(usages, Usage())
-        prices = self._run.prices.get(model)
-        self.has_ids |= any("token_ids" in turn for _, turn in turns)
-        steps = steps_of(turns, self._times, prices, self._with_ids)
-        agent: Json = {"name": "speedrunner", "version": version("speedrunner"), "model_name": model}
-        metrics: Json = {
-            "total_prompt_tokens": usage.prompt,
-            "total_completion_tokens": usage.completion,
-            "total_cached_tokens": usage.cached,
-            "total_steps": len(steps),
-            "extra": {"reasoning_tokens": usage.reasoning, **end},
-        }
-        if prices is not None:
-            metrics["total_cost_usd"] = prices.cost(usage)
-        notes: list[str] = []
-        if tools is None:
-            notes.append(UNRECORDED_TOOLS)
-        else:
-            agent["tool_definitions"] = [each.openai for each in tools]
-        if self._with_ids and has_long_prompts(turns):
-            notes.append(LONG_PROMPTS)
-        return {
-            "schema_version": SCHEMA,
-            "session_id": self._run.path.name,
-            "trajectory_id": key,
-            "agent": {**agent, "extra": {"role": role, **self._about}},
-            "steps": steps,
-            **({"notes": " ".join(notes)} if notes else {}),
-            "final_metrics": metrics,
-            "extra": {NAME: msgspec.to_builtins(note)},
-        }
 
-    def _tools(
-        self, role: str, policy: int, turns: list[tuple[int, Json]], digest: str
-    ) -> list[ToolSpec] | None:
-        """Return the tools of a conversation, if the run recorded them. Of several lists of a role, the
-        digest of an actor's first prompt names the one that was offered."""
-        known = self._offered.get((role, policy), [])
-        if len(known) > 1 and turns:
-            messages = msgspec.convert(turns[0][1]["messages"], list[Message])
-            known = [
-                each
-                for each in known
-                if hashlib.sha256(msgspec.json.encode([messages, each])).hexdigest() == digest
-            ]
-        return known[0] if len(known) == 1 else None
-
-    @cached_property
-    def _offered(self) -> dict[tuple[str, int | None], list[list[ToolSpec]]]:
-        found: dict[tuple[str, int | None], list[list[ToolSpec]]] = {}
-        for row in self._run.tools:
-            found.setdefault((row.role, row.policy), []).append(row.tools)
-        return found
-
-    @cached_property
-    def _times(self) -> dict[str, float]:
-        return {row.request: row.time for row in self._run.ledger}
-
-    @cached_property
-    def _models(self) -> dict[str, str]:
-        """Return the names of the models of the actor and of all other roles."""
-        process = next(reversed(self._run.processes), None)
-        if process is None:
-            model = self._run.settings.model
-            return {"actor": model.name, "inducer": model.inducer_name or model.name}
-        return {"actor": process.actor.name, "inducer": process.inducer.name}
+def _shown(node: CallNode | None) -> str | None:
+    """Return the error or result of a call as text."""
+    if node is None:
+        return None
+    if node.error is not None:
+        return node.error
+    if node.result is None or isinstance(node.result, str):
+        return node.result
+    return msgspec.json.encode(node.result).decode()

@@ -1,4 +1,4 @@
-"""A run's conversations as lists of messages, shared by all exports."""
+"""A run's conversations, which all exports of runs write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from serving.tokens.tools import ToolCall
 from serving.usage import MAX_TIMESTAMP, Usage
 from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
 from speedrunner.store.run_data import RunData, load
@@ -25,7 +24,7 @@ def check(path: Path) -> tuple[Path, list[str]]:
     `speedrunner.store.discovery`.
     """
     run = load(path, skip_broken=True)
-    _ = run.settings, run.episodes, run.sleeps
+    _ = run.settings, run.episodes, run.sleeps, run.ledger
     for phase in get_args(Phase):
         for _ in run.played(phase):
             pass
@@ -45,7 +44,7 @@ def run_names(runs: Sequence[Path]) -> list[str]:
 
 
 def timestamp(seconds: float) -> str:
-    """Return Unix seconds in ISO 8601. Moments outside the calendar become the nearest one within it."""
+    """Return Unix seconds in ISO 8601. Times outside the calendar become the nearest one within it."""
     return datetime.fromtimestamp(min(max(seconds, 0.0), MAX_TIMESTAMP), UTC).isoformat()
 
 
@@ -53,45 +52,29 @@ Split = Literal[Phase, "sleep"]
 """Where a conversation is from."""
 
 
-class ChatMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message. An agent's own has its text, its thoughts, the parsed call and the id of the request."""
-
-    role: str
-    content: str
-    reasoning: str = ""
-    call: ToolCall | None = None
-    request: str = ""
-
-
 class Conversation(msgspec.Struct, frozen=True):
-    """One role's whole conversation.
-
-    Attributes:
-        number: within its episode or sleep.
-        calls: number of requests to the model.
-        usage: of all requests, in tokens.
-    """
+    """One role's whole conversation. `number` is its place within its episode or sleep."""
 
     role: str
     number: int
-    messages: list[ChatMessage]
-    calls: int
-    usage: Usage
+    turns: list[Turn]
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens of all requests."""
+        return sum((turn.usage for turn in self.turns), Usage())
 
 
 def of_episode(trajectory: Trajectory) -> list[Conversation]:
     """Return the conversations of an episode, in the order in which they were opened."""
     turns = sorted(trajectory.turns, key=lambda turn: turn.conversation)  # a stable sort
-    return [
-        _conversation(own[0].role, number, own)
-        for number, each in groupby(turns, key=lambda turn: turn.conversation)
-        for own in [list(each)]
-    ]
+    grouped = (list(each) for _, each in groupby(turns, key=lambda turn: turn.conversation))
+    return [Conversation(own[0].role, own[0].conversation, own) for own in grouped]
 
 
 def of_sleep(record: SleepRecord) -> list[Conversation]:
     """Return the conversations of a sleep's agents, without those of episodes played in it."""
-    return [_conversation(agent.role, number, agent.turns) for number, agent in enumerate(record.agents)]
+    return [Conversation(agent.role, number, agent.turns) for number, agent in enumerate(record.agents)]
 
 
 def iterate_conversations(run: RunData, split: Split) -> Iterator[tuple[dict[str, Any], Conversation]]:
@@ -125,15 +108,3 @@ def iterate_conversations(run: RunData, split: Split) -> Iterator[tuple[dict[str
         }
         for each in of_episode(played):
             yield facts, each
-
-
-def _conversation(role: str, number: int, turns: Sequence[Turn]) -> Conversation:
-    usage = sum((turn.usage for turn in turns), Usage())
-    return Conversation(role, number, list(_messages(turns)), len(turns), usage)
-
-
-def _messages(turns: Sequence[Turn]) -> Iterator[ChatMessage]:
-    for turn in turns:
-        for message in turn.messages:
-            yield ChatMessage(message.role, message.content)
-        yield ChatMessage("assistant", turn.text, turn.reasoning, turn.call, turn.request)

@@ -5,23 +5,68 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from itertools import chain, islice
+from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
 
+from speedrunner.config.console import visible
 from speedrunner.config.names import condition_name
 from speedrunner.config.optional import optional
 from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names
-from speedrunner.export.dataset_card import dataset_card
 from speedrunner.store.files import explain_errors
+from speedrunner.store.process_notes import caveats
+from speedrunner.store.records import Turn
 from speedrunner.store.run_data import RunData, load
 
 ROWS = 200
 """Maximum number of conversations held in memory at a time."""
+
+METADATA = """\
+---
+pretty_name: Episodes of LLM agents
+license: other
+license_name: terms-of-the-environments-and-models
+task_categories:
+- text-generation
+tags:
+- agents
+- tool-use
+- trajectories
+configs:
+- config_name: default
+  data_files:
+{files}
+---
+"""
+
+ROWS_TEXT = """\
+# Episodes of LLM agents
+
+One row for each conversation: `train` holds those of training episodes, `test` of held-out ones,
+`sleep` those of the agents that changed the policy between them. `messages` are in order; `call` is
+the tool call that was parsed, its `arguments` as JSON. `score` is missing where a fault ended the
+episode. Tokens are sums over the conversation.
+"""
+
+MADE_TEXT = """\
+## How it was made
+
+SpeedRunner played the runs, and `speedrunner export --to dataset` wrote them. `configurations/` has the
+complete configuration of each run. `checksum` is the digest in the run's `state.json`, which covers all
+its records.
+"""
+
+LICENCE_TEXT = """
+## Licence
+
+The rows contain the environments' texts, which are under the licences of the environments, and text that the
+models wrote, which is under the models' terms. Name both if you publish the dataset.
+"""
 
 
 def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
@@ -53,10 +98,8 @@ def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
         for name, path in runs:
             text = load(path, skip_broken=True).config_text
             (folder / "configurations" / f"{name}.yaml").write_text(text, encoding="utf-8")
-    with explain_errors(folder, "written"):  # the files are complete once their writers are closed
         loaded = [(name, load(path, skip_broken=True)) for name, path in runs]
-        card = dataset_card(folder, list(counts), loaded)
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        (folder / "README.md").write_text(_card(list(counts), loaded), encoding="utf-8")
     return counts
 
 
@@ -92,22 +135,69 @@ def _row(conversation: Conversation) -> dict[str, Any]:
     return {
         "role": conversation.role,
         "conversation": conversation.number,
-        "llm_calls": conversation.calls,
+        "llm_calls": len(conversation.turns),
         "prompt_tokens": usage.prompt,
         "cached_tokens": usage.cached,
         "output_tokens": usage.completion,
         "reasoning_tokens": usage.reasoning,
-        "messages": [
-            {
-                "role": message.role,
-                "content": message.content,
-                "reasoning": message.reasoning or None,
-                "call": message.call
-                and {
-                    "name": message.call.name,
-                    "arguments": msgspec.json.encode(message.call.arguments).decode(),
-                },
-            }
-            for message in conversation.messages
-        ],
+        "messages": list(_messages(conversation.turns)),
     }
+
+
+def _messages(turns: Sequence[Turn]) -> Iterator[dict[str, Any]]:
+    for turn in turns:
+        for message in turn.messages:
+            yield {"role": message.role, "content": message.content}
+        call = turn.call and {
+            "name": turn.call.name,
+            "arguments": msgspec.json.encode(turn.call.arguments).decode(),
+        }
+        yield {
+            "role": "assistant",
+            "content": turn.text,
+            "reasoning": turn.reasoning or None,
+            "call": call,
+        }
+
+
+def _card(splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:
+    """Return the dataset's README, with the metadata that the Hugging Face Hub reads.
+
+    Args:
+        splits: the splits that have a file.
+        runs: the exported runs with their names in the dataset.
+    """
+    files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in splits)
+    notes = dict.fromkeys(_plain(line) for _, run in runs for line in caveats(run.processes))
+    columns = ("run", "env", "method", "model", "seed", "episodes", "speedrunner", "code", "checksum")
+    rows = [columns, ["---"] * len(columns), *starmap(_made, runs)]
+    return "\n".join(
+        [
+            METADATA.format(files=files),
+            ROWS_TEXT,
+            f"Runs: {', '.join(_plain(name) for name, _ in runs)}.\n",
+            *(f"{line}.\n" for line in notes),
+            MADE_TEXT,
+            *(f"| {' | '.join(_plain(str(cell)) for cell in row)} |" for row in rows),
+            LICENCE_TEXT,
+        ]
+    )
+
+
+def _made(name: str, run: RunData) -> list[object]:
+    """Return what determined a run, in the columns of the card's table."""
+    condition = condition_name(run.settings)
+    process = next(reversed(run.processes), None)
+    versions = process.versions if process else {}
+    return [
+        *(name, condition.env, condition.method, condition.model, run.settings.run.seed),
+        len(run.episodes),
+        *(versions.get(name, "not recorded") for name in ("speedrunner", "code")),
+        run.state.digest or "none",
+    ]
+
+
+def _plain(text: str) -> str:
+    """Return a text as one line of Markdown without markup and HTML."""
+    line = " ".join(visible(text).split())
+    return re.sub(r"[<>&\[\]`*!|\\]", lambda found: f"&#{ord(found.group())};", line)

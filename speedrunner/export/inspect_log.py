@@ -12,13 +12,13 @@ from serving.usage import Usage
 from speedrunner.config.names import condition_name
 from speedrunner.config.optional import optional
 from speedrunner.config.schema import to_mapping
-from speedrunner.export.conversations import ChatMessage, of_episode, run_names, timestamp
+from speedrunner.export.conversations import of_episode, run_names, timestamp
 from speedrunner.results.frames import frame_episodes
 from speedrunner.results.means import average_tests
 from speedrunner.results.writing import list_rows
 from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
-from speedrunner.store.records import Trajectory
+from speedrunner.store.records import Trajectory, Turn
 from speedrunner.store.run_data import RunData, load
 
 SCORER = "score"
@@ -104,8 +104,10 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     scoring = optional("inspect_ai.scorer", "inspect-ai", "a log of Inspect")
     outcome, task = trajectory.outcome, trajectory.task
     conversations = of_episode(trajectory)
-    messages = [each for conversation in conversations for each in _messages(conversation.messages)]
-    said = (message for conversation in conversations for message in conversation.messages)
+    messages = [each for conversation in conversations for each in _messages(conversation.turns)]
+    prompts = (
+        message.content for turn in trajectory.turns for message in turn.messages if message.role == "user"
+    )
     score = outcome and scoring.Score(value=outcome.score, metadata={"success": outcome.success})
     error = None
     if outcome is None:
@@ -114,7 +116,7 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     return inspect.EvalSample(
         id=trajectory.episode,
         epoch=1,
-        input=next((message.content for message in said if message.role == "user"), ""),
+        input=next(prompts, ""),
         target="",
         messages=messages,
         scores=score and {SCORER: score},
@@ -131,29 +133,28 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     )
 
 
-def _messages(messages: Sequence[ChatMessage]) -> Iterator[Any]:
+def _messages(turns: Sequence[Turn]) -> Iterator[Any]:
     """Yield the messages in Inspect's types; a tool's reply names the call before it."""
     chat = optional("inspect_ai.model", "inspect-ai", "a log of Inspect")
     tool = optional("inspect_ai.tool", "inspect-ai", "a log of Inspect")
+    kinds = {"system": chat.ChatMessageSystem, "user": chat.ChatMessageUser}
     call = None
-    for number, message in enumerate(messages):
-        if message.role == "assistant":
-            own = message.call
-            call = own and tool.ToolCall(id=f"call-{number}", function=own.name, arguments=own.arguments)
-            content = [chat.ContentText(text=message.content)]
-            if message.reasoning:
-                content.insert(0, chat.ContentReasoning(reasoning=message.reasoning))
-            yield chat.ChatMessageAssistant(content=content, tool_calls=[call] if call else None)
-        elif message.role == "tool":
-            yield chat.ChatMessageTool(
-                content=message.content,
-                tool_call_id=call.id if call else None,
-                function=call.function if call else None,
-            )
-        elif message.role == "system":
-            yield chat.ChatMessageSystem(content=message.content)
-        else:
-            yield chat.ChatMessageUser(content=message.content)
+    for number, turn in enumerate(turns):
+        for message in turn.messages:
+            if message.role == "tool":
+                yield chat.ChatMessageTool(
+                    content=message.content,
+                    tool_call_id=call.id if call else None,
+                    function=call.function if call else None,
+                )
+            else:
+                yield kinds.get(message.role, chat.ChatMessageUser)(content=message.content)
+        own = turn.call
+        call = own and tool.ToolCall(id=f"call-{number}", function=own.name, arguments=own.arguments)
+        content = [chat.ContentText(text=turn.text)]
+        if turn.reasoning:
+            content.insert(0, chat.ContentReasoning(reasoning=turn.reasoning))
+        yield chat.ChatMessageAssistant(content=content, tool_calls=[call] if call else None)
 
 
 def _usage(usage: Usage) -> Any:

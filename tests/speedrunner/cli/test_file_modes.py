@@ -61,14 +61,6 @@ def test_a_shared_output_follows_the_umask(name: str, run: Path, tmp_path: Path,
     assert os.umask(umask) == umask  # the command left it as it was
 
 
-def test_an_export_with_the_run_s_secret_is_for_its_owner_only(run: Path, tmp_path: Path, umask: int) -> None:
-    out = tmp_path / "out"
-    done = in_process("export", str(run), "--to", "atif", "--out", str(out))
-    assert done.returncode == 0, done.stderr
-    assert out.stat().st_mode & 0o777 == 0o700
-    assert os.umask(umask) == umask
-
-
 def test_the_run_that_they_show_stays_private(run: Path) -> None:
     for path in (run, *run.rglob("*")):
         assert path.stat().st_mode & 0o777 == (0o700 if path.is_dir() else 0o600), path

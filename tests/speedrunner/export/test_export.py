@@ -1,8 +1,7 @@
-"""Runs in the forms of others, opened by what others read them with."""
+"""Exported runs, opened by the readers of each format."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shutil
 from pathlib import Path
@@ -112,14 +111,6 @@ class TestADataset:
         assert run.state.digest in card.content
         assert (dataset / "configurations/run.yaml").read_text() == run.config_text
 
-    def test_has_the_checksum_of_each_file_in_its_card(self, dataset: Path) -> None:
-        card = (dataset / "README.md").read_text()
-        files = [each for each in dataset.rglob("*") if each.is_file() and each.name != "README.md"]
-        assert len(files) == 4
-        for each in files:
-            digest = hashlib.sha256(each.read_bytes()).hexdigest()
-            assert f"| {each.relative_to(dataset)} | {each.stat().st_size} | {digest} |" in card
-
     def test_says_in_its_card_what_the_model_configs_warn_of(self, dataset: Path) -> None:
         assert "\ntiny-random: its answers stand in a script.\n" in (dataset / "README.md").read_text()
 
@@ -169,7 +160,9 @@ class TestInspect:
             trajectory = played[str(sample.id)]
             (conversation,) = of_episode(trajectory)
             assert [message.role for message in sample.messages] == [
-                message.role for message in conversation.messages
+                role
+                for turn in conversation.turns
+                for role in (*(message.role for message in turn.messages), "assistant")
             ]
             (usage,) = sample.model_usage.values()
             assert usage.total_tokens == trajectory.usage.prompt + trajectory.usage.completion
@@ -188,41 +181,6 @@ class TestInspect:
         assert (score.scored_samples, score.unscored_samples) == (1, 1)
 
 
-@pytest.fixture(scope="module")
-def traces(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("traces") / "out"
-    done = in_process("export", str(run.path), "--to", "traces", "--out", str(out))
-    assert (done.returncode, done.stdout) == (0, f"12 session traces of 1 runs written to {out}\n")
-    return out / "run"
-
-
-class TestSessionTraces:
-    """The Session Trace Simple Format: a header line, then an envelope for each message."""
-
-    def test_there_is_one_for_each_conversation(self, traces: Path) -> None:
-        names = sorted(each.name for each in traces.iterdir())
-        assert len(names) == 12
-        assert {"train-0000-0000.jsonl", "test-0004-0001-0000.jsonl", "sleep-0001-0000.jsonl"} <= set(names)
-        headers = [json.loads(each.read_text().partition("\n")[0]) for each in traces.iterdir()]
-        assert len({each["id"] for each in headers}) == 12
-
-    def test_has_the_fields_of_the_format(self, run: RunData, traces: Path) -> None:
-        header, *lines = map(json.loads, (traces / "train-0000-0000.jsonl").read_text().splitlines())
-        assert (header["type"], header["harness"]) == ("session", "speedrunner")
-        assert (header["termination"], header["score"], header["role"]) == ("success", 1.0, "actor")
-        assert {each["type"] for each in lines} == {"message"}
-        messages = [each["message"] for each in lines]
-        assert [each["role"] for each in messages[:4]] == ["system", "user", "assistant", "tool"]
-        (call,) = messages[2]["toolCalls"]
-        assert (call["function"]["name"], json.loads(call["function"]["arguments"])) == ("walk", {"steps": 1})
-        assert messages[3]["toolCallId"] == call["id"]
-        episode = run.trajectory("train/0000")
-        assert [each["content"] for each in messages if each["role"] == "assistant"] == [
-            turn.text for turn in episode.turns
-        ]
-        assert abs(messages[2]["timestamp"] / 1000 - episode.started) < 3_600
-
-
 def test_nothing_is_written_over_or_half(
     run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -232,24 +190,16 @@ def test_nothing_is_written_over_or_half(
     (out / "mine").touch()
     assert "out is not an empty folder: name another one" in complaint(in_process(*command))
     (out / "mine").unlink()
-    monkeypatch.setattr("speedrunner.export.dataset_card.METADATA", "{nothing}")
+    monkeypatch.setattr("speedrunner.export.dataset.METADATA", "{nothing}")
     assert "KeyError: 'nothing'" in complaint(in_process(*command))
     assert (list(tmp_path.iterdir()), list(out.iterdir())) == ([out], [])
 
 
-@pytest.mark.parametrize(
-    ("to", "option", "problem"),
-    [
-        ("traces", ("--token-ids",), "--token-ids is for --to atif, not for --to traces"),
-        ("atif", ("--block-size", "16"), "--block-size is for --to mooncake, not for --to atif"),
-    ],
-)
-def test_an_option_of_another_format_is_refused(
-    to: str, option: tuple[str, ...], problem: str, run: RunData, tmp_path: Path
-) -> None:
-    done = in_process("export", str(run.path), "--to", to, "--out", str(tmp_path / "out"), *option)
-    assert complaint(done) == problem
-    assert not list(tmp_path.iterdir())
+def test_token_ids_are_for_atif_only(run: RunData, tmp_path: Path) -> None:
+    done = in_process(
+        "export", str(run.path), "--to", "inspect", "--out", str(tmp_path / "out"), "--token-ids"
+    )
+    assert complaint(done) == "--token-ids is for --to atif, not for --to inspect"
 
 
 @pytest.mark.parametrize(("below", "given"), [("", "."), ("sleeps", "..")])
@@ -257,20 +207,9 @@ def test_a_run_without_a_name_in_its_path_gets_that_of_its_folder(
     below: str, given: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(run.path / below)
-    done = in_process("export", given, "--to", "traces", "--out", str(tmp_path / "out"))
+    done = in_process("export", given, "--to", "atif", "--out", str(tmp_path / "out"))
     assert (done.returncode, done.stderr) == (0, "")
     assert [each.name for each in tmp_path.rglob("*") if each.is_dir()] == ["out", "run"]
-
-
-def test_the_current_folder_can_be_written(
-    run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    out = tmp_path / "out"
-    out.mkdir()
-    monkeypatch.chdir(out)
-    done = in_process("export", str(run.path), "--to", "traces", "--out", ".")
-    assert (done.returncode, done.stdout) == (0, "12 session traces of 1 runs written to .\n")
-    assert [each.name for each in out.iterdir()] == ["run"]
 
 
 @pytest.mark.parametrize("to", get_args(Format))
@@ -282,7 +221,7 @@ def test_a_killed_export_leaves_no_folder_that_looks_complete(
     with monkeypatch.context() as patched:
         # As a kill would end it, after everything is written and before the folder has its name.
         patched.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(SystemExit(9)))
-        patched.setattr("speedrunner.cli.export_command.shutil.rmtree", lambda *_, **__: None)
+        patched.setattr("shutil.rmtree", lambda *_, **__: None)
         assert in_process(*command).returncode == 9
     assert [each.name for each in tmp_path.iterdir()] == [".out.tmp"]
     assert in_process(*command).returncode == 0
@@ -310,9 +249,7 @@ def test_a_package_that_is_missing_is_named(
     [
         ("dataset", "4 conversations in train"),
         ("inspect", "3 logs"),
-        ("traces", "12 session traces"),
         ("atif", "12 trajectories"),
-        ("mooncake", ""),
     ],
 )
 def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData, tmp_path: Path) -> None:
@@ -330,18 +267,6 @@ def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData
     shutil.rmtree(tmp_path / "out")
     assert str(broken) in complaint(in_process(*command))
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("to", ["traces", "atif", "mooncake"])
-def test_a_run_with_a_damaged_ledger_is_named_and_left_out(to: str, run: RunData, tmp_path: Path) -> None:
-    shutil.copytree(run.path, tmp_path / "runs" / "whole")
-    broken = shutil.copytree(run.path, tmp_path / "runs" / "broken")
-    (broken / "requests.jsonl").write_text("{}\n{}\n")
-    done = in_process("export", str(tmp_path / "runs"), "--to", to, "--out", str(tmp_path / "out"))
-    assert (done.returncode, " of 1 runs written" in done.stdout) == (0, True)
-    (line,) = done.stderr.splitlines()
-    assert line.startswith(f"left out: {broken}/requests.jsonl, line 1")
-    assert [each.name for each in (tmp_path / "out").iterdir()] == ["whole"]
 
 
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
