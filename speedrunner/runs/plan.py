@@ -38,7 +38,6 @@ class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
 
     number: int
     rollouts: int
-    fresh: tuple[Task, ...] = ()  # always empty: it is part of the keys of finished sleeps in stored runs
 
     @property
     def tasks(self) -> dict[str, Task]:
