@@ -114,7 +114,7 @@ QUICK = {
         "list models",
     ),
     (*SLOW, "scipy"): ("library stats RUN", "cost RUN", "status RUN"),
-    (*SLOW, "scipy.stats"): ("library blame RUN", "compare RUN"),
+    (*SLOW, "scipy.stats"): ("compare RUN",),
 }
 """Commands that answer at once, by the modules that they must not import, since each takes long."""
 

@@ -29,11 +29,6 @@ LIBRARY = (
     Command("diff", "Print the differences between two versions of a library.", "library_command:diff"),
     Command("graph", "Print which skills and primitives each skill calls.", "library_command:graph"),
     Command("stats", "Print a library's size, call graph and complexity.", "library_command:stats"),
-    Command(
-        "blame",
-        "Print the changes, calls and savings of each skill.",
-        "library_command:blame",
-    ),
     Command("check", "Check a module of skills by the rules of a library.", "library_trial:check"),
     Command("try", "Call one skill of a module in the sandbox, and print its calls.", "library_trial:try_"),
     Command(

@@ -1,4 +1,4 @@
-"""`speedrunner library show | diff | graph | stats | blame`: stored skill libraries."""
+"""`speedrunner library show | diff | graph | stats`: stored skill libraries."""
 
 from __future__ import annotations
 
@@ -11,23 +11,28 @@ import typer
 
 from envs import Primitive
 from speedrunner.cli.command import AsJson, RunPath, Trust
-from speedrunner.cli.output import say, say_broken_records, say_json
+from speedrunner.cli.output import say, say_json, terminal_width
+from speedrunner.config.console import align_columns, short_number
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_BYTES, InvalidSkill
 from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
-from speedrunner.results.blame import blame_lines
 from speedrunner.results.libraries import library_statistics
-from speedrunner.results.skill_savings import Amount
+from speedrunner.results.skill_table import SkillRow, list_skills, skill_history
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.files import StorageError, read_given, reason
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import RunData, load
 
 Version = Annotated[
     int | None, typer.Argument(metavar="[VERSION]", help="Default: the newest.", show_default=False)
+]
+
+
+SKILL_COLUMNS = [
+    *("skill", "calls by\nthe actor", "by other\ncode", "failed", "score\nwith it", "actions"),
+    *("LLM calls\nsaved", "schema\ntokens", "last\nedit"),
 ]
 
 
@@ -93,54 +98,45 @@ def stats(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Print a library's size, call graph and complexity.
+    """Print a library's size, call graph and complexity, and the calls of each skill.
 
-    These are the statistics of the paper's Appendix H, and the share of functions about combat.
+    These are the statistics of the paper's Appendix H, and the share of functions about combat. A run's
+    library is followed by a table of its skills: calls in all finished episodes, failed ones, mean score of
+    the episodes in which the actor called the skill, primitive actions, LLM calls that these saved, tokens of
+    its schema, and the sleep of its last edit.
 
     Examples:
       speedrunner library stats runs/demo:2
       speedrunner library stats skills.py --json
     """
+    skills: list[SkillRow] = []
     if Path(source).is_file() or source.endswith(".py"):
         try:
             definitions: Sequence[Definition] = read_text(read_module(Path(source)))
         except InvalidSkill as error:
             raise StorageError(f"{source}: {error}") from None
     else:
-        definitions = load_library(*find_policy(source))[0].definitions
+        run, version = find_policy(source)
+        library, _ = load_library(run, version)
+        definitions = library.definitions
+        run = load(run.path, skip_broken=True)
+        skills = [each for each in list_skills(run, skill_history(run)) if each.skill in library.by_name]
     found = library_statistics(definitions)
     if as_json:
-        say_json(found)
+        say_json(msgspec.structs.asdict(found) | {"skills": skills})
         return
     for name, value in msgspec.structs.asdict(found).items():
         say(f"{name:11} {'-' if value is None else f'{value:.4g}'}")
+    if skills:
+        say("", *align_columns([SKILL_COLUMNS, *map(_skill_cells, skills)], terminal_width()))
 
 
-def blame(
-    run: RunPath,
-    sort: Annotated[
-        Amount | None,
-        typer.Option(
-            metavar="AMOUNT",
-            help="Show first what saved most: llm_calls, uncached, cached, output, usd, score.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
-    """Print the changes, calls and savings of each skill.
-
-    Calls are those of all finished episodes, test episodes included. The score is the mean over the episodes
-    in which the actor called the skill. Saved is the difference between episodes of the same task without
-    and with a call, with its 95% interval over tasks. It is an observation, not an effect of the skill alone
-    (docs/results.md).
-
-    Examples:
-      speedrunner library blame runs/demo
-      speedrunner library blame runs/demo --sort usd
-    """
-    data = load(run, skip_broken=True)
-    say(*blame_lines(data, sort), *caveats(data.processes))
-    say_broken_records([data])
+def _skill_cells(row: SkillRow) -> list[str]:
+    """Return a row of the table of skills, with the columns `SKILL_COLUMNS`."""
+    counts = map(str, (row.calls, row.inner_calls, row.errors))
+    saved = map(str, (row.actions, row.steps_saved))
+    numbers = short_number(row.score), *saved, short_number(row.schema_tokens), str(row.changed)
+    return [row.skill if row.public else f"{row.skill} (private)", *counts, *numbers]
 
 
 def read_module(file: Path) -> str:

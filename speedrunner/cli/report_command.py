@@ -16,7 +16,6 @@ from speedrunner.pages.collected import collect, describe
 from speedrunner.pages.drawn_figure import draw
 from speedrunner.pages.facts import facts
 from speedrunner.pages.figures import figures, name_apart
-from speedrunner.pages.library_figures import attribution_figures, transfer_figures
 from speedrunner.pages.page import page
 from speedrunner.pages.summary import summarize
 from speedrunner.results.processes import divide
@@ -60,8 +59,7 @@ def report(
         except StorageError as error:
             records, damaged = [], [str(error)]
         found.problems.extend(damaged)
-        libraries = [*attribution_figures(found.subjects), *transfer_figures(found.transfers, found.options)]
-        made = [*name_apart([*figures(found.conditions, found.options), *libraries])]
+        made = [*name_apart(figures(found.conditions, found.options))]
         status("drawing figures")
         drawn = [*divide(draw, made, least=2)]
         out = out or _own_folder(folders)
@@ -74,14 +72,12 @@ def report(
             facts=facts([run for condition in found.conditions for run in condition.runs.values()]),
             caveats=[*found.caveats, *found.notes],
             problems=found.problems,
-            gaps=found.gaps,
             records=[table for tables in records for table in tables],
         )
         write(out / "tables", found.tables, found.caveats)
         written = {path: content for each in drawn for path, content in each.files.items()}
         write_folder(out, {**written, "report.html": text.encode()})
-    gaps = [f"{'; '.join(missing)}: {command}" for command, missing in found.gaps.items()]
-    say(*describe(found), *found.notes, *gaps, *found.caveats)
+    say(*describe(found), *found.notes, *found.caveats)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
     say(f"the report was written to {out}: {counts}")
     say(*(f"error: {problem}" for problem in found.problems), err=True)

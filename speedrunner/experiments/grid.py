@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,12 +18,17 @@ from speedrunner.config.compose import compose, group_choices, group_file, name_
 from speedrunner.config.names import CONFIGS, read_mapping, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
 from speedrunner.experiments.grid_file import Cell, read_cells, setting_text, setting_texts
-from speedrunner.experiments.stored_library import GIVEN, PARTS, stored_runs
-from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 
 START = "run.start_from"
-OWN_TO_A_START = (START, "run.carry_history", "run.rollouts", "library.visible_last", *PARTS)
+OWN_TO_A_START = (
+    START,
+    "run.carry_history",
+    "run.rollouts",
+    "library.visible_last",
+    "library.hide",
+    "library.remove",
+)
 """Settings that a run does not share with the run from which it starts."""
 
 
@@ -150,11 +154,9 @@ class Grid:
         return cell | forced
 
     def _laid_out(self, number: int, cell: Cell, asked: bool = True) -> list[GridRun]:
-        """Return the run of a cell, after those from which it starts; several for parts of a library."""
+        """Return the run of a cell, after those from which it starts."""
         full = self._full(cell)
         start, before, after = full.pop(START, None), [], None
-        if cell.get(START) == GIVEN:
-            return self._evaluations(number, str(start), full)
         if isinstance(start, Mapping):
             own = {key: value for key, value in cell.items() if key not in OWN_TO_A_START}
             before = self._laid_out(number, own | dict(start), asked=False)
@@ -166,28 +168,6 @@ class Grid:
         if "run.dir" not in full:
             config = self._placed_in_root(config)
         return [*before, GridRun(config, overrides, after, asked, self._place(number))]
-
-    def _evaluations(self, number: int, source: str, full: Cell) -> list[GridRun]:
-        """Return the runs of a cell that evaluates parts of a stored library."""
-        parts = {key: full.pop(key) for key in PARTS if isinstance(full.get(key), Mapping)}
-        overrides = setting_texts(full)
-        try:
-            configs = stored_runs(source, overrides, parts)
-        except RunDirectoryError:
-            path = Path(source)
-            if path.exists() or (path := Path(source.rpartition(":")[0] or source)).exists():
-                raise
-            raise RunDirectoryError(f"{path} does not exist: {_how_to_play(path)}") from None
-        return [
-            GridRun(
-                self._placed_in_root(config),
-                (*overrides, f"{START}={config.run.start_from}", *config.library.settings()),
-                None,
-                True,
-                self._place(number),
-            )
-            for config in configs
-        ]
 
     def _place(self, number: int) -> str:
         return "" if self._given else f"{self.name}, run {number}: "
@@ -202,7 +182,7 @@ class Grid:
         try:
             yield
         except InvalidConfig as error:
-            if cell.get(START) == GIVEN or (self._given and self._is_valid(number, cell)):
+            if self._given and self._is_valid(number, cell):
                 raise
             own = " ".join(f"{key}={value}" for key, value in cell.items())
             raise InvalidConfig(f"{self.name}, run {number} ({own}): {error}") from None
@@ -239,27 +219,6 @@ def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
         return Grid(Path(files[0]), rest[1:], scale, folder or Path("runs"))
     file = group_file("experiment", chosen[0].partition("=")[2])
     return Grid(file, rest, scale, folder or Path("runs", scale))
-
-
-def _how_to_play(run: Path) -> str:
-    """Return how to play a missing run: the command of an experiment that contains it, if there is one."""
-    scale = run.parent.name if run.parent.name in group_choices("scale") else "paper"
-    fixed = read_mapping(group_file("scale", scale))
-    files = group_choices("experiment") if re.search(r"-seed\d+$", run.name) else {}
-    for name, file in sorted(files.items(), key=lambda each: each[0] != "main"):
-        try:
-            runs = Grid(file, [], scale, run.parent).runs()
-        except InvalidConfig:  # it needs settings of the command line
-            continue
-        for each in runs:
-            if Path(each.config.run.dir) == run:
-                words = [f"experiment={name}", *([f"scale={scale}"] if scale != "paper" else [])]
-                skipped = {START, "run.rollouts", *fixed}
-                words += [word for word in each.overrides if word.partition("=")[0] not in skipped]
-                words += [f"--dir={run.parent}"] if run.parent != Path("runs", scale) else []
-                return f"`speedrunner sweep {shlex.join(words)}` plays it"
-    words = ["run", f"run.dir={run}", "env=babyai", "method=speedrunner", "model=tiny"]
-    return f"name a run that was played, or play one, such as `speedrunner {shlex.join(words)}`"
 
 
 def _is_method(value: str) -> bool:

@@ -10,8 +10,7 @@
       run.seed: [0, 1, 2]
       run.start_from: {env.family: 3}    # start from the run that differs only in this; it is played first
 
-Lists in `run.start_from` multiply an entry as well. Its value `???` means a stored policy that the
-command line names; `stored_library` describes such entries.
+Lists in `run.start_from` multiply an entry as well.
 
 An entry may also be a text, `method=react run.seed=1`, or a list of such settings.
 """

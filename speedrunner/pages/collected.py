@@ -12,13 +12,6 @@ import msgspec
 
 from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig, RunConfig
-from speedrunner.results.attribution import (
-    EvaluatedPolicy,
-    find_gaps,
-    group_subjects,
-    make_attribution_tables,
-    shows_part,
-)
 from speedrunner.results.claim_tables import claim_tables, count_verdicts
 from speedrunner.results.claims import Judged, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
@@ -27,7 +20,6 @@ from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.pricing import GPU_HOURS, price_list
 from speedrunner.results.run_result import RunResult, read_results
 from speedrunner.results.tables import make_tables
-from speedrunner.results.transfer import Transfer, find_transfers, transfer_table
 from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
@@ -40,14 +32,11 @@ class Collected:
 
     Attributes:
         runs: in the order of their folders.
-        conditions: the same runs, grouped, without those that show a part of a library.
-        subjects: the policies that were evaluated without some of their skills.
-        transfers: the evaluations of libraries by other models and seeds.
+        conditions: the same runs, grouped.
         beside: the paper's numbers and the measured ones.
         judged: the paper's claims with their verdicts.
         tables: all tables.
         notes: runs that are left out because another one has their condition and seed.
-        gaps: missing evaluations of parts of libraries, by the command that plays them.
         caveats: notes on the results from the model configs.
         problems: runs and files that could not be read, a line each.
         options: further options of the command that fills a gap.
@@ -55,13 +44,10 @@ class Collected:
 
     runs: list[RunResult]
     conditions: list[Condition]
-    subjects: list[EvaluatedPolicy]
-    transfers: list[Transfer]
     beside: list[PaperComparison]
     judged: list[Judged]
     tables: list[Table]
     notes: list[str]
-    gaps: dict[str, list[str]]
     caveats: list[str]
     problems: list[str]
     options: str
@@ -88,9 +74,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     runs, problems = _read(folders, prices, status)
     if not runs:
         raise StorageError("; ".join(problems))
-    conditions, notes = group_runs([run for run in runs if not shows_part(run)])
-    subjects = group_subjects(runs)
-    transfers = find_transfers(runs)
+    conditions, notes = group_runs(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
     rows = compare_with_paper(list_published(), conditions, options)
@@ -98,8 +82,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     judged = judge_claims(CLAIMS, conditions, options)
     made = [
         *make_tables(conditions, prices=names, corrected=corrected),
-        *make_attribution_tables(subjects),
-        transfer_table(transfers),
         *claim_tables(judged),
         *paper_tables(rows),
     ]
@@ -107,13 +89,10 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     return Collected(
         runs=runs,
         conditions=conditions,
-        subjects=subjects,
-        transfers=transfers,
         beside=rows,
         judged=judged,
         tables=made,
         notes=notes,
-        gaps=find_gaps(subjects),
         caveats=caveats,
         problems=problems,
         options=options,

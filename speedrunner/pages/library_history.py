@@ -159,7 +159,7 @@ def count_usage(run: RunData, history: SkillHistory) -> dict[tuple[int, str], Us
     """Return the calls of each skill, by the version that an episode was played with and the name."""
     scores = {row.episode: row.score for row in run.rows}
     found: dict[tuple[int, str], Usage] = {}
-    for use in (*history.uses, *history.tests):
+    for use in history.uses:
         score = scores.get(use.episode)
         for name, calls in use.calls.items():
             usage = found.setdefault((use.policy, name), Usage(0, []))

@@ -48,7 +48,6 @@ def page(
     facts: Facts,
     caveats: Sequence[str],
     problems: Sequence[str],
-    gaps: Mapping[str, Sequence[str]],
     records: Sequence[Table] = (),
 ) -> str:
     """Return the whole page.
@@ -57,7 +56,6 @@ def page(
         judged: the paper's claims; those without a run are left out.
         caveats: notes on the results.
         problems: runs that could not be read, with the reasons.
-        gaps: what is missing apart from values of figures, by the command that plays it.
         records: tables measured by `speedrunner bench gpu`.
     """
     environment = templates()
@@ -82,7 +80,7 @@ def page(
         count_terminations=count_terminations,
         caveats=caveats,
         problems=problems,
-        missing=_merge([*(drawn.figure.missing for drawn in figures), gaps]),
+        missing=_merge(drawn.figure.missing for drawn in figures),
         policy=_digest(script),
         style=Markup(stylesheet() + palette_css()),
         script=Markup(script),

@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from speedrunner.pages.episode_page import ViewedEpisode
 from speedrunner.pages.library_page import Calls, count_calls
 from speedrunner.pages.run_page import RunNumbers, read_numbers
-from speedrunner.results.skill_savings import SkillSaving, skill_savings
 from speedrunner.results.skill_table import SkillHistory, skill_history
 from speedrunner.store.run_data import RunData, load
 
@@ -47,7 +46,6 @@ class RunValues:
         self._episodes = lru_cache(maxsize=4)(ViewedEpisode.read)
         self._numbers = _keep(8, read_numbers)
         self._histories = _keep(16, skill_history)
-        self._savings = lru_cache(maxsize=4)(self._compute_savings)
         self._calls = lru_cache(maxsize=64)(_count_calls)
 
     def numbers(self, run: RunData) -> RunNumbers:
@@ -60,11 +58,6 @@ class RunValues:
         with self._reading:
             return self._histories(*_snapshot(run)).shown_with(run)
 
-    def savings(self, run: RunData) -> list[SkillSaving]:
-        """Return what each skill saves."""
-        with self._reading:
-            return self._savings(*_snapshot(run)).shown_with(run)
-
     def library_calls(self, run: RunData, version: int) -> Calls:
         """Return the calls in the episodes that were played with a library version."""
         played = sum(row.policy == version for row in run.rows)
@@ -76,10 +69,6 @@ class RunValues:
         if row is None:
             return ViewedEpisode.read(run.path, _stamp(run), episode, 0)
         return self._episodes(run.path, _stamp(run), episode, row.attempt)
-
-    def _compute_savings(self, path: Path, *snapshot: Any) -> Derived[list[SkillSaving]]:
-        history = self._histories(path, *snapshot).value
-        return Derived.of(path, lambda run: skill_savings(run, history))
 
 
 def _snapshot(run: RunData) -> tuple[Path, object, int, int]:

@@ -25,7 +25,7 @@ from speedrunner.pages.skills_page import skills_page
 from speedrunner.pages.sleep_page import find_sleep, sleep_page
 from speedrunner.pages.turns import highlight, show_calls
 from speedrunner.results.pairing import CannotCompare
-from speedrunner.store.discovery import DAMAGED, damage, runs_below
+from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.run_lock import owner_of
 from speedrunner.store.stored_run import RunDirectoryError
@@ -161,12 +161,7 @@ class Site:
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
         history = self._values.history(data)
-        savings, problem = [], ""
-        try:
-            savings = self._values.savings(data)
-        except DAMAGED as error:  # in the ledger or the prices: calls are shown nevertheless
-            problem = damage(data.path, error)
-        return self._page("skills.jinja", 2, skills_page(data, history, savings) | {"problem": problem})
+        return self._page("skills.jinja", 2, skills_page(data, history))
 
     def _library_history(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)

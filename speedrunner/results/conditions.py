@@ -158,7 +158,7 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
     ], notes
 
 
-Frame = Literal["checkpoints", "episodes", "sleeps", "skills", "savings"]
+Frame = Literal["checkpoints", "episodes", "sleeps", "skills"]
 
 
 def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFrame:

@@ -20,9 +20,7 @@ from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import add_costs, average_tests
 from speedrunner.results.pricing import OWN, price_book
 from speedrunner.results.processes import divide
-from speedrunner.results.skill_costs import SkillCost, skill_costs
-from speedrunner.results.skill_savings import frame_savings, skill_savings
-from speedrunner.results.skill_table import SkillHistory, skill_history
+from speedrunner.results.skill_table import SkillHistory, SkillRow, list_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import Process
@@ -46,8 +44,7 @@ class RunResult:
             `frame_checkpoints`, with the columns `LIBRARY`.
         unfinished: planned checkpoints that are not finished.
         sleeps: see `frame_sleeps`.
-        skills: one row per skill, with the fields of `SkillCost`.
-        savings: one row per skill; see `frame_savings`.
+        skills: one row per skill, with the fields of `SkillRow`.
         processes: oldest first.
         unpriced: models without known prices.
         caveats: notes on the results from the model configs.
@@ -64,7 +61,6 @@ class RunResult:
     unfinished: list[int] = field(default_factory=list)
     sleeps: pandas.DataFrame = field(default_factory=pandas.DataFrame)
     skills: pandas.DataFrame = field(default_factory=pandas.DataFrame)
-    savings: pandas.DataFrame = field(default_factory=pandas.DataFrame)
     processes: list[Process] = field(default_factory=list)
     unpriced: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
@@ -179,14 +175,13 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     run = load(path, skip_broken=True)
     config = run.settings
     if not run.processes and not run.rows:  # it was created and has not started
-        costs, history, name = None, SkillHistory({}, [], [], []), prices or OWN
+        costs, history, name = None, SkillHistory({}, [], []), prices or OWN
         episodes = frame_episodes([])
     else:
         (costs,) = run_costs([run], [price_book(run, prices)])
         history, name = skill_history(run), costs.book.name
         episodes = frame_episodes(run.episodes, costs)
-    skills = [] if costs is None else skill_costs(run, costs, history)
-    savings = [] if costs is None else skill_savings(run, history, costs)
+    skills = list_skills(run, history)
     sleeps = frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     whole = checkpoints[checkpoints["whole"]]
@@ -200,7 +195,6 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         episodes=episodes,
         sleeps=sleeps,
         skills=frame_skills(skills),
-        savings=frame_savings(savings),
         processes=run.processes,
         caveats=caveats(run.processes),
         left_out=run.left_out or [],
@@ -217,7 +211,7 @@ def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> panda
     return checkpoints.join(pandas.DataFrame(rows, checkpoints.index, [*LIBRARY]).astype(float))
 
 
-def frame_skills(skills: list[SkillCost]) -> pandas.DataFrame:
+def frame_skills(skills: list[SkillRow]) -> pandas.DataFrame:
     """Return one row per skill that a run ever had."""
-    found = pandas.DataFrame(map(msgspec.structs.asdict, skills), columns=[*SkillCost.__struct_fields__])
+    found = pandas.DataFrame(map(msgspec.structs.asdict, skills), columns=[*SkillRow.__struct_fields__])
     return found.astype({"removed": "Int64"})

@@ -1,15 +1,14 @@
-"""Each skill's history: the sleeps that created or changed it, the number of calls, and their results."""
+"""The skills of a run: the sleeps that wrote and changed each, and its calls with what they saved."""
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import msgspec
 
-from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.store.json_records import leave_out
 from speedrunner.store.policies import InvalidPolicy
@@ -18,7 +17,6 @@ from speedrunner.store.run_data import RunData
 
 START = "from the start"
 RENAMED = "renamed from "
-NO_BATCH = "no episodes"
 
 
 class SkillVersion(msgspec.Struct):
@@ -69,18 +67,10 @@ COUNTED = ("calls", "inner_calls", "errors", "actions", "episodes", "scored", "s
 
 
 class Use(msgspec.Struct, frozen=True):
-    """One episode.
-
-    Attributes:
-        turns: turns of the actor.
-        saved: steps saved by each skill that the actor called.
-        calls: calls of each skill, by the actor and by other code.
-    """
+    """One episode: its key, the policy that played it, and the calls of each skill by any code."""
 
     episode: str
     policy: int
-    turns: int
-    saved: dict[str, int]
     calls: dict[str, int]
 
 
@@ -91,14 +81,12 @@ class SkillHistory:
     Attributes:
         libraries: by version of the policy.
         versions: versions of all skills, in the order in which sleeps made them.
-        uses: the training episodes, in order.
-        tests: the held-out episodes, in the order in which they ended.
+        uses: the episodes.
     """
 
     libraries: dict[int, Library]
     versions: list[SkillVersion]
     uses: list[Use]
-    tests: list[Use]
 
     @cached_property
     def by_name(self) -> dict[str, list[SkillVersion]]:
@@ -115,42 +103,56 @@ class SkillHistory:
         return msgspec.structs.replace(own[-1], **sums)
 
 
-def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
-    """Follow a run's skills through its policies and call trees.
+class SkillRow(msgspec.Struct, frozen=True, kw_only=True):
+    """One skill over a whole run, with the calls of all its versions in all finished episodes.
 
-    Args:
-        held_out: whether calls in held-out episodes count.
+    Attributes:
+        created, changed: the sleeps that wrote it and changed it last; 0: the run started with it.
+        removed: the sleep that deleted or renamed it.
+        public: its last visibility.
+        schema_tokens: tokens of its name, documentation and parameters in the prompt of every turn; `None`
+            if it was never public, or if they are unknown.
+        calls, inner_calls, errors, actions, steps_saved: see `SkillVersion`.
+        score: mean score of the episodes in which the actor called it; `None` without one.
+    """
+
+    skill: str
+    created: int
+    changed: int
+    removed: int | None
+    public: bool
+    schema_tokens: float | None
+    calls: int
+    inner_calls: int
+    errors: int
+    actions: int
+    steps_saved: int
+    score: float | None
+
+
+def skill_history(run: RunData) -> SkillHistory:
+    """Follow a run's skills through its policies and call trees.
 
     Raises:
         StorageError: the run cannot be read, or a policy's library is damaged; if the run was loaded with
             `skip_broken`, such a library is left out.
     """
-    played_with = {row.policy for row in run.episodes if held_out or row.phase == "train"}
-    stored = sorted(played_with.union(run.policies.versions()))
+    stored = sorted({row.policy for row in run.episodes}.union(run.policies.versions()))
     libraries: dict[int, Library] = {}
     for version in stored:
         try:
             libraries[version] = Library(()).of(run.policies.load(version))
         except InvalidPolicy as error:
             leave_out(error, run.left_out)
-            continue
     versions: list[SkillVersion] = []
     current: dict[int, dict[str, SkillVersion]] = {}
     before, there = Library(()), dict[str, SkillVersion]()
     for number, library in libraries.items():
-        first = number == stored[0]
         for name in [name for name in there if name not in library.by_name]:
             gone = there.pop(name)
             gone.until, gone.removed = number, True
-        vanished: dict[int, list[tuple[int, str]]] = {}
-        for each in before.skills:
-            if each.name not in library.by_name:
-                length = len(before.named[each.name].source)
-                vanished.setdefault(each.created, []).append((length, each.name))
-        for lengths in vanished.values():
-            lengths.sort()
         for name, skill in library.by_name.items():
-            change = START if first else _change(skill, before, library, number, vanished)
+            change = START if number == stored[0] else _change(skill, before, library, number)
             if change is not None:
                 if name in there:
                     there[name].until = number
@@ -158,75 +160,99 @@ def skill_history(run: RunData, *, held_out: bool = True) -> SkillHistory:
                 versions.append(there[name])
         before, current[number] = library, dict(there)
     if not versions:
-        return SkillHistory(libraries, [], [], [])  # no skills, so no episode needs to be read
-    uses = [_count_uses(played, current.get(played.policy, {})) for played in run.played("train")]
-    held = run.played("test") if held_out else ()
-    tests = [_count_uses(played, current.get(played.policy, {})) for played in held]
-    return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode), tests)
+        return SkillHistory(libraries, [], [])  # no skills, so no episode needs to be read
+    played = chain(run.played("train"), run.played("test"))
+    uses = [_count_uses(each, current.get(each.policy, {})) for each in played]
+    return SkillHistory(libraries, versions, uses)
 
 
-def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:
+def list_skills(run: RunData, history: SkillHistory) -> list[SkillRow]:
+    """Return all skills that a run ever had, in the order in which they were created.
+
+    Raises:
+        StorageError: the run cannot be read.
+        InvalidTool: a public skill could not be called by an actor.
+    """
+    per_char = _tokens_per_char(run, history.libraries)
+    rows = []
+    for name, own in history.by_name.items():
+        last = history.total(name)
+        shown = [
+            each for each in history.libraries.values() if name in each.by_name and each.by_name[name].public
+        ]
+        schema_tokens = None
+        if shown and per_char is not None:
+            schema_tokens = per_char * _schema_length(shown[-1], name)
+        rows.append(
+            SkillRow(
+                skill=name,
+                created=own[0].sleep,
+                changed=last.sleep,
+                removed=last.until if last.removed else None,
+                public=last.public,
+                schema_tokens=schema_tokens,
+                calls=last.calls,
+                inner_calls=last.inner_calls,
+                errors=last.errors,
+                actions=last.actions,
+                steps_saved=last.steps_saved,
+                score=last.score / last.scored if last.scored else None,
+            )
+        )
+    return rows
+
+
+def _tokens_per_char(run: RunData, libraries: Mapping[int, Library]) -> float | None:
+    """Return the tokens of a character of a schema; `None` if the records do not say.
+
+    Sleeps recorded the length of the prefix under each policy, in which only the tools change (apart from
+    notes). The policies with the least and the most tool text give the tokens per character.
+    """
+    prefixes = {each.sleep: each.prefix.after for each in run.sleeps if each.prefix is not None}
+    prefixes |= {each.sleep - 1: each.prefix.before for each in run.sleeps if each.prefix is not None}
+    known = sorted(
+        (sum(_schema_length(libraries[version], each.name) for each in libraries[version].public), tokens)
+        for version, tokens in prefixes.items()
+        if version in libraries
+    )
+    chars = known[-1][0] - known[0][0] if known else 0
+    return (known[-1][1] - known[0][1]) / chars if chars else None
+
+
+def _schema_length(library: Library, name: str) -> int:
+    """Return the length of a skill's schema in characters."""
+    return len(msgspec.json.encode(library.tool(name)).decode())
+
+
+def skill_events(history: SkillHistory) -> dict[str, list[str]]:
     """Return the changes of each skill, one line each, in order of creation."""
     found: dict[str, list[str]] = {}
-    batches = _list_batches(run)
     for each in history.versions:
-        when = each.change
-        if each.change != START:
-            when += f" in sleep {each.sleep}, after {batches.get(each.sleep - 1, NO_BATCH)}"
-        found.setdefault(each.name, []).append(f"{when}: {_rate_use(each)}")
+        found.setdefault(each.name, []).append(
+            START if each.change == START else f"{each.change} in sleep {each.sleep}"
+        )
     for each in history.versions:
-        if each.removed and each.until is not None:
-            batch = batches.get(each.until - 1, NO_BATCH)
-            found[each.name].append(f"removed in sleep {each.until}, after {batch}")
+        if each.removed:
+            found[each.name].append(f"removed in sleep {each.until}")
     return found
 
 
-def _rate_use(skill: SkillVersion) -> str:
-    if not skill.total:
-        return "never called"
-    parts = [f"called {skill.calls} times by the actor", f"{skill.inner_calls} by other code"]
-    parts.append(f"{skill.errors} failed")
-    if skill.calls:
-        parts.append(f"{skill.actions / skill.calls:.1f} actions a call")
-    if skill.scored:
-        parts.append(f"score {skill.score / skill.scored:.3f} in {skill.scored} episodes")
-    return ", ".join(parts)
-
-
-def _list_batches(run: RunData) -> dict[int, str]:
-    """Return the training episodes that each version of the policy played: `train/0010 to train/0019`."""
-    keys: dict[int, list[str]] = {}
-    for row in run.episodes:
-        if row.phase == "train":
-            keys.setdefault(row.policy, []).append(row.episode)
-    return {policy: f"{min(own)} to {max(own)}" for policy, own in keys.items()}
-
-
-def _change(
-    skill: Skill,
-    before: Library,
-    after: Library,
-    sleep: int,
-    vanished: Mapping[int, Sequence[tuple[int, str]]],
-) -> str | None:
-    """Return the change of a skill by a sleep; `None` if it is unchanged.
-
-    Args:
-        vanished: lengths and names of the skills that the sleep removed or renamed, sorted, by the sleep that
-            created them.
-    """
+def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | None:
+    """Return the change of a skill by a sleep; `None` if it is unchanged."""
     name, old = skill.name, before.by_name.get(skill.name)
     if old is None:
-        same = vanished.get(skill.created, ()) if skill.created < sleep else ()
-        if not same:
+        gone = [
+            each.name
+            for each in before.skills
+            if each.created == skill.created < sleep and each.name not in after.by_name
+        ]
+        if not gone:
             return "written"
         # Choose the candidate with the most similar length, as a rename changes little else.
         length = len(after.named[name].source)
-        place = bisect_left(same, (length, ""))
-        nearest = min(same[max(place - 1, 0) : place + 1], key=lambda each: abs(each[0] - length))
-        return f"{RENAMED}{nearest[1]}"
-    own: tuple[Definition, ...] = before.named[name], after.named[name]
-    if own[0] != own[1]:
+        nearest = min(gone, key=lambda each: (abs(len(before.named[each].source) - length), each))
+        return f"{RENAMED}{nearest}"
+    if before.named[name] != after.named[name]:
         return "edited"
     if old.public != skill.public:
         return "made public" if skill.public else "made private"
@@ -235,7 +261,7 @@ def _change(
 
 def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
     """Count an episode's calls for the skill versions of that time."""
-    saved: dict[str, int] = {}
+    called: dict[str, SkillVersion] = {}
     calls: dict[str, int] = {}
     for turn in played.turns:
         if turn.executed is None:
@@ -243,20 +269,18 @@ def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
         if skill := _skill(turn.executed, there):
             skill.calls += 1
             skill.actions += turn.executed.actions
-            saved[skill.name] = saved.get(skill.name, 0) + turn.executed.actions - 1
+            called[skill.name] = skill
             calls[skill.name] = calls.get(skill.name, 0) + 1
         for node in turn.executed.below():
             if skill := _skill(node, there):
                 skill.inner_calls += 1
                 calls[skill.name] = calls.get(skill.name, 0) + 1
-    for name in saved:
-        skill = there[name]
+    for skill in called.values():
         skill.episodes += 1
         if played.outcome is not None:
             skill.scored += 1
             skill.score += played.outcome.score
-    turns = sum(turn.role == "actor" for turn in played.turns)
-    return Use(played.episode, played.policy, turns, saved, calls)
+    return Use(played.episode, played.policy, calls)
 
 
 def _skill(node: CallNode, there: dict[str, SkillVersion]) -> SkillVersion | None:

@@ -15,7 +15,6 @@ from speedrunner.results.means import CONDITION, Spread, average_seeds, mean_sd,
 from speedrunner.results.measures import CUT, LIMITS, MEANS, SPENT, TESTED
 from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
-from speedrunner.results.skill_savings import CAPTION
 from speedrunner.results.writing import Cell, Table, table_of
 
 MEASURES = (*MEANS[:-1], "cost_usd", "thought_cut")
@@ -47,7 +46,6 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
         _terminations(stack_frames(conditions, "episodes")),
         _sleeps(stack_frames(conditions, "sleeps")),
         _skills(stack_frames(conditions, "skills")),
-        _savings(stack_frames(conditions, "savings")),
     ]
 
 
@@ -214,14 +212,9 @@ def _sleeps(sleeps: pandas.DataFrame) -> Table:
 
 def _skills(skills: pandas.DataFrame) -> Table:
     text = (
-        "Skills: the sleeps that wrote, last changed and removed each, its share of their tokens and USD, the"
-        " tokens of its schema in each prompt, calls by the actor and by other skills, primitive actions that"
-        " the actor did not have to call itself, and the training episode after which it had saved more than"
-        " it had cost."
+        "Skills: the sleeps that wrote, last changed and removed each, the tokens of its schema in each"
+        " prompt, calls by the actor and by other skills, failed calls, primitive actions in the actor's"
+        " calls, LLM calls that these saved (actions minus calls), and the mean score of the episodes with"
+        " such a call."
     )
     return table_of("skills", text, skills.drop(columns="run"))
-
-
-def _savings(savings: pandas.DataFrame) -> Table:
-    ordered = savings.sort_values([*KEYS, "seed", "output"], ascending=[True] * 4 + [False])
-    return table_of("skill_savings", CAPTION, ordered.drop(columns="run"))

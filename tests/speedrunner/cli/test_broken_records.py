@@ -41,7 +41,6 @@ def run(tmp_path: Path) -> Path:
         (("show", "RUN", "train/3"), (TRAINED, ROWS), "train/0003: "),
         (("compare", "RUN"), (TRAINED, ROWS, LEDGER), "score"),
         (("cost", "RUN"), (TRAINED, ROWS, LEDGER), "inducer"),
-        (("library", "blame", "RUN"), (TRAINED, ROWS, LEDGER), "sleep"),
         (("export", "RUN", "--to", "dataset", "--out", "OUT"), (TRAINED, ROWS), "3 conversations in train"),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, tuple) else None,

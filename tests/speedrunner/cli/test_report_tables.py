@@ -20,7 +20,7 @@ from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.pages.collected import Collected, collect, describe
 from speedrunner.results.writing import write
 from speedrunner.store.run_data import load
-from tests.scripted_runs import ScriptedRun, in_process
+from tests.scripted_runs import ScriptedRun
 from tests.synthetic_sweep import write_sweep
 
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
@@ -202,9 +202,6 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     played = [row for row in learnt.data.episodes if row.policy > 0]
     assert skill["calls"] == sum(row.skill_calls for row in played)
     assert skill["schema_tokens"] > 10
-    blamed = in_process("library", "blame", str(learnt.dir)).stdout.splitlines()
-    assert blamed[:1] == ["to_flag (public)"]
-    assert blamed[1].startswith("  written in sleep 1, after train/0000 to train/0001: called ")
 
 
 class TestHostile:

@@ -18,7 +18,6 @@ from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.experiments.grid import Grid, GridRun, grid_of
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.golden_tables import Golden, refusals
-from tests.speedrunner.results.small_runs import SmallRun
 
 SEEDS = """
 - method: [react, asi]
@@ -30,7 +29,7 @@ SEEDS = """
 """
 
 
-NOT_FOR_SMOKE = {"demo", "demo-full", "attribution", "shapley"}
+NOT_FOR_SMOKE = {"demo", "demo-full"}
 """Experiments of a laptop, and those that need a stored policy."""
 
 
@@ -126,46 +125,6 @@ class TestThatBeginsWithAnother_sPolicy:
 
 SOURCES = {"_step": "return go_forward()", "home": "return _step()", "far": "return home()"}
 """Two public skills; `far` calls `home`, which calls a private one."""
-
-
-@pytest.fixture
-def stored(tmp_path: Path) -> Path:
-    """A run on BabyAI whose newest policy has these skills."""
-    run = SmallRun(tmp_path / "source", run={"test_episodes": 7}, method={"inducer_calls": 9})
-    run.policy(0, {})
-    run.policy(1, SOURCES)
-    return run.path
-
-
-class TestPartsOfAStoredLibrary:
-    EACH = "- {run.start_from: '???', run.rollouts: 0, run.seed: [0, 1], library.hide: {public: each}}"
-
-    def test_one_public_skill_at_a_time_is_hidden(self, tmp_path: Path, stored: Path) -> None:
-        runs = listed(tmp_path, self.EACH, f"run.start_from={stored}")
-        hidden = [(run.config.run.seed, run.config.library.hide) for run in runs]
-        sets: list[list[str]] = [[], ["home"], ["far"], ["far", "home"]]
-        assert hidden == [(seed, names) for seed in (0, 1) for names in sets]
-        assert len({run.config.run.dir for run in runs}) == 8
-        assert runs[1].config.run.dir == (
-            "runs/babyai-speedrunner-inducer_calls9-hide_home-from_source_1-tiny-random-seed0"
-        )
-
-    def test_settings_are_the_stored_run_s_unless_given(self, tmp_path: Path, stored: Path) -> None:
-        (config, *_) = (run.config for run in listed(tmp_path, self.EACH, f"run.start_from={stored}:1"))
-        assert config.method.options["inducer_calls"] == 9
-        assert (config.run.test_episodes, config.run.rollouts) == (7, 0)
-        assert config.run.start_from == f"{stored}:1"
-        given = f"run.start_from={stored}", "run.test_episodes=3", "run.seed=1"
-        runs = listed(tmp_path, self.EACH, *given)
-        assert {(run.config.run.seed, run.config.run.test_episodes) for run in runs} == {(1, 3)}
-
-    def test_a_set_may_be_named_instead(self, tmp_path: Path, stored: Path) -> None:
-        (run,) = listed(tmp_path, self.EACH, f"run.start_from={stored}", "run.seed=0", "library.hide=[far]")
-        assert run.config.library.hide == ["far"]
-
-    def test_shapley_values_take_all_sets_of_two_skills(self, stored: Path) -> None:
-        runs = grid_of(["experiment=shapley", f"run.start_from={stored}", "run.seed=0"]).runs()
-        assert [run.config.library.hide for run in runs] == [[], ["home"], ["far"], ["far", "home"]]
 
 
 class TestWhatIsGivenForAll:
@@ -269,8 +228,6 @@ class TestRefusals:
             "experiment=main experiment=demo",
             "experiment=mian",
             "experiment=main scale=smokey",
-            "experiment=attribution",
-            "experiment=shapley",
             "experiment=ablations method=speedrunner-no-interpretr",
             "experiment=main method=xyz",
             "experiment=main run.rollouts=-1",
@@ -280,9 +237,6 @@ class TestRefusals:
             "experiment=main env=babay",
             "experiment=main model=large",
             "experiment=main run.dir=x",
-            "experiment=attribution run.start_from=runs/smoke/babyai-asi-gpt-5.4-mini-seed1:3",
-            "experiment=attribution run.start_from=runs/none:3",
-            "experiment=attribution run.start_from=/else/where/babyai-asi-gpt-5.4-mini-seed1",
         )
 
         def read(line: str) -> None:
@@ -290,25 +244,6 @@ class TestRefusals:
 
         tries = [(f"sweep {line}", partial(read, line)) for line in words]
         golden("lists/refused_words.txt", refusals(tries, (InvalidConfig, RunDirectoryError)))
-
-    def test_a_stored_library_must_have_what_is_hidden_or_removed(
-        self, tmp_path: Path, stored: Path, golden: Golden
-    ) -> None:
-        each = TestPartsOfAStoredLibrary.EACH
-        texts = {
-            "remove a skill that another calls": (each.replace("hide", "remove"), ""),
-            "hide one of no skills": (each, ":0"),
-            "hide an unknown set": (each.replace("each", "some"), ""),
-            "hide one of a missing version": (each, ":9"),
-        }
-        tries = {
-            what: partial(listed, tmp_path, text, f"run.start_from={stored}{version}")
-            for what, (text, version) in texts.items()
-        }
-        golden(
-            "lists/refused_parts.txt",
-            refusals(tries, (InvalidConfig, RunDirectoryError), SOURCE=stored, HERE=tmp_path),
-        )
 
 
 class TestTheCommandLine:
@@ -339,8 +274,7 @@ class TestThePaper_sExperiments:
         assert set(group_choices("experiment")) == {
             *("main", "models", "open-models", "ablations", "interpreter", "zombies"),
             *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
-            *("sensitivity",),
-            *("attribution", "shapley", "transfer"),
+            "sensitivity",
         }
 
     @pytest.mark.parametrize(
@@ -357,7 +291,7 @@ class TestThePaper_sExperiments:
 
     def test_no_two_experiments_have_different_runs_in_one_folder(self) -> None:
         found: dict[str, Config] = {}
-        for name in {*group_choices("experiment")} - {"demo", "demo-full", "attribution", "shapley"}:
+        for name in {*group_choices("experiment")} - {"demo", "demo-full"}:
             for run in experiment(name):
                 assert found.setdefault(run.config.run.dir, run.config) == run.config
 
@@ -416,19 +350,6 @@ class TestThePaper_sExperiments:
         assert [run.config.library.visible_last for run in others] == [50, 100, 200, 400, 800]
         assert {run.config.run.start_from for run in others} == {first.config.run.dir}
         assert {run.config.run.rollouts for run in others} == {0}
-
-    def test_transfer_has_every_pair_of_models_and_of_seeds(self) -> None:
-        models, seeds = ("qwen3.5-27b", "qwen3.5-9b", "qwen3-8b"), (0, 1, 2)
-        runs = {run.config.run.dir: run.config for run in experiment("transfer", "env=babyai")}
-        played = {
-            (source.model.name, source.run.seed, config.model.name, config.run.seed)
-            for config in runs.values()
-            if (source := runs.get(config.run.start_from or "")) is not None
-        }
-        by_model = {(a, seed, b, seed) for a in models for b in models for seed in seeds}
-        by_seed = {(model, s, model, t) for model in models for s in seeds for t in seeds}
-        assert played == by_model | by_seed
-        assert len(runs) == len(models) * len(seeds) + len(played)
 
     def test_the_cache_is_off_where_a_policy_is_evaluated_again(self) -> None:
         runs = experiment("cache", "run.seed=0")

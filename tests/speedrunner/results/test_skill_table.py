@@ -1,72 +1,39 @@
-"""Each skill's history, and what it cost, against numbers worked out by hand."""
+"""Each skill's history and its row in the table of skills, against numbers worked out by hand."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
-from speedrunner.results.ledger import run_costs
-from speedrunner.results.pricing import price_book
-from speedrunner.results.skill_costs import SkillCost, skill_costs
-from speedrunner.results.skill_table import SkillVersion, skill_history
-from speedrunner.store.policies import InvalidPolicy, PolicyStore
-from speedrunner.store.records import CallNode, Policy, PrefixChange
+from speedrunner.results.skill_table import SkillRow, SkillVersion, list_skills, skill_history
+from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.records import CallNode, PrefixChange
 from speedrunner.store.run_data import load
 from tests.speedrunner.results.small_runs import (
-    SLEEP_TOKENS,
-    SLEEP_USD,
-    TURN_USD,
     SmallRun,
     learnt,
     skill,
 )
 
 
-def costs_of(path: Path) -> dict[str, SkillCost]:
+def rows_of(path: Path) -> dict[str, SkillRow]:
     run = load(path)
-    (costs,) = run_costs([run], [price_book(run)])
-    return {each.skill: each for each in skill_costs(run, costs, skill_history(run))}
-
-
-class Sleep(int):
-    """A sleep's number that counts how often it is compared."""
-
-    compared = 0
-
-    def __eq__(self, other: object) -> bool:
-        Sleep.compared += 1
-        return int(self) == other
-
-    __hash__ = int.__hash__
+    return {each.skill: each for each in list_skills(run, skill_history(run))}
 
 
 class TestHistory:
-    def test_a_skill_is_not_compared_with_each_that_vanished(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """A run from someone else may rename thousands in each sleep."""
-        run = SmallRun(tmp_path / "run")
-        for version in (1, 2):
-            names = (f"f{version}_{number}" for number in range(100))
-            run.policy(version, dict.fromkeys(names, "walk()"), {})
-        load_policy = PolicyStore.load
-
-        def load_counted(store: PolicyStore, version: int) -> Policy:
-            policy = load_policy(store, version)
-            return replace(policy, skills=tuple(replace(each, created=Sleep(0)) for each in policy.skills))
-
-        monkeypatch.setattr(PolicyStore, "load", load_counted)
-        assert len(skill_history(load(run.path)).versions) == 200
-        assert Sleep.compared < 1_000
-
     def test_each_version_has_the_calls_of_the_episodes_that_were_played_with_it(
         self, tmp_path: Path
     ) -> None:
         learnt(tmp_path / "run")
         history = skill_history(load(tmp_path / "run"))
-        assert [use.saved for use in history.uses] == [{}, {}, {"home": 6 - 1}, {"home": 0 - 1}]
+        assert [use.calls for use in history.uses if use.episode.startswith("train")] == [
+            {},
+            {},
+            {"home": 1, "_step": 1},
+            {"home": 1, "_step": 1},
+        ]
         home, step, edited = history.versions
         # Two test episodes of 4 actions, and rollouts of 6 and of none, whose call failed.
         assert home == SkillVersion(
@@ -140,18 +107,10 @@ class TestHistory:
             skill_history(load(run.path))
 
 
-class TestCosts:
-    def test_a_sleep_is_shared_evenly_by_what_it_wrote_or_changed(self, tmp_path: Path) -> None:
-        learnt(tmp_path / "run")
-        found = costs_of(tmp_path / "run")
-        # The first sleep wrote two skills, the second edited one of them; deleting takes no share.
-        assert found["home"].induction_tokens == pytest.approx(SLEEP_TOKENS / 2 + SLEEP_TOKENS)
-        assert found["home"].induction_usd == pytest.approx(SLEEP_USD * 1.5)
-        assert found["_step"].induction_tokens == pytest.approx(SLEEP_TOKENS / 2)
-
+class TestRows:
     def test_a_schema_takes_what_the_prefix_grew_by(self, tmp_path: Path) -> None:
         learnt(tmp_path / "run")
-        found = costs_of(tmp_path / "run")
+        found = rows_of(tmp_path / "run")
         assert found["home"].schema_tokens == pytest.approx(80)  # the only public skill: 1080 - 1000
         assert found["_step"].schema_tokens is None
 
@@ -160,42 +119,13 @@ class TestCosts:
         run.policy(0, {"one": "return walk()"})
         run.sleep(1, PrefixChange(before=1000, after=1080, common=900))
         run.policy(1, {"one": "return walk()", "two": "return walk()"}, {"one": 0})
-        tokens = {name: each.schema_tokens for name, each in costs_of(run.path).items()}
+        tokens = {name: each.schema_tokens for name, each in rows_of(run.path).items()}
         assert tokens == {"one": pytest.approx(80), "two": pytest.approx(80)}
 
     def test_life_calls_and_steps(self, tmp_path: Path) -> None:
         learnt(tmp_path / "run")
-        home, step = costs_of(tmp_path / "run").values()
+        home, step = rows_of(tmp_path / "run").values()
         assert (home.created, home.changed, home.removed, home.public) == (1, 2, None, True)
-        assert (home.calls, home.inner_calls, home.errors, home.steps_saved) == (6, 0, 1, 22 - 6)
+        assert (home.calls, home.inner_calls, home.errors) == (6, 0, 1)
+        assert (home.actions, home.steps_saved, home.score) == (22, 22 - 6, (0.5 + 1 + 1 + 1 + 2) / 6)
         assert (step.created, step.removed, step.calls, step.inner_calls, step.errors) == (1, 2, 0, 2, 2)
-
-    @pytest.mark.parametrize(("turns", "episode"), [(1, "train/0003"), (20, None)])
-    def test_it_breaks_even_when_steps_saved_are_worth_more_than_it_cost(
-        self, tmp_path: Path, turns: int, episode: str | None
-    ) -> None:
-        run = SmallRun(tmp_path / "run")
-        run.policy(0, {})
-        run.train(0, [None], [None])
-        run.sleep(1, PrefixChange(before=0, after=1000, common=0))
-        run.policy(1, {"home": "return walk()"})
-        # All calls cost TURN_USD. Each of the two rollouts saves 5 steps, the sleep cost SLEEP_USD, and each
-        # turn carries 1000 cached tokens, 1e-4 USD.
-        rollout = [skill("home", 6), *[None] * (turns - 1)]
-        run.train(1, rollout, rollout)
-        assert 5 * TURN_USD < SLEEP_USD + 1e-4
-        assert 10 * TURN_USD > SLEEP_USD + 2 * 1e-4
-        assert 10 * TURN_USD < SLEEP_USD + 40 * 1e-4
-        assert costs_of(run.path)["home"].break_even == episode
-
-
-class TestBounds:
-    def test_where_finding_a_break_even_would_take_long_it_is_not_known(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        run = SmallRun(tmp_path / "run")
-        run.policy(0, {"home": "return walk()"})
-        run.train(0, [skill("home", 10)])
-        assert costs_of(run.path)["home"].break_even == "train/0000"
-        monkeypatch.setattr("speedrunner.results.skill_costs.STEPS", 0)
-        assert costs_of(run.path)["home"].break_even is None
