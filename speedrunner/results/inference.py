@@ -8,8 +8,7 @@ test treats all pairs of seed and episode as independent. It is included for com
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -21,16 +20,14 @@ if TYPE_CHECKING:
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
-DRAWN = 100_000
-"""Maximum number of values drawn at once. Twice as fast as more, which do not fit into the CPU's cache."""
-
-KEPT = 200
-"""Maximum number of rows whose resamples are kept for the next samples of the same size (16 MB)."""
 
 TAIL = (1 - CONFIDENCE) / 2
 
 SEED = 0
 """Fixed, so that the same values always have the same interval."""
+
+Statistic = Callable[["ndarray"], "ndarray"]
+"""Receives the means of all columns of all arrays of a seed, of shape (columns, n), and returns n values."""
 
 
 class Estimate(msgspec.Struct, frozen=True):
@@ -85,36 +82,6 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     return bootstrap_statistic(as_samples(values), _first)
 
 
-def estimate_columns(rows: Sequence[Sequence[float]]) -> list[Estimate | None]:
-    """Return the mean of each column of independent rows with its interval by Student's t.
-
-    A column with an unknown value (NaN) is `None`.
-
-    Args:
-        rows: at least one.
-    """
-    import numpy
-    from scipy.special import stdtrit  # type: ignore[import-untyped]
-
-    values, count = numpy.asarray(rows, dtype=float), len(rows)
-    means = values.mean(axis=0)
-    if count == 1:
-        return [None if math.isnan(mean) else Estimate(mean, None, None, 1) for mean in means.tolist()]
-    reach = stdtrit(count - 1, 1 - TAIL) * _standard_error(values)
-    ends = zip(means.tolist(), (means - reach).tolist(), (means + reach).tolist(), strict=True)
-    return [None if math.isnan(mean) else Estimate(mean, low, high, count) for mean, low, high in ends]
-
-
-def _standard_error(values: ndarray) -> ndarray:
-    """Return the standard error of the mean of each column."""
-    error: ndarray = (values.var(axis=0, ddof=1) / len(values)) ** 0.5
-    return error
-
-
-Statistic = Callable[["ndarray"], "ndarray"]
-"""Receives the means of all columns of all arrays of a seed, of shape (columns, n), and returns n values."""
-
-
 def as_samples(values: Mapping[int, Sequence[float]]) -> dict[int, list[ndarray]]:
     """Return the values of each seed as one array with one column, without seeds that have no value."""
     import numpy
@@ -132,8 +99,10 @@ def bootstrap_statistic(samples: Mapping[int, Sequence[ndarray]], statistic: Sta
 
     if not samples:
         return None
-    each = [statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None])
-            for arrays in samples.values()]  # fmt: skip
+    each = [
+        statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None])
+        for arrays in samples.values()
+    ]
     mean, count = float(numpy.mean(each)), sum(len(own) for arrays in samples.values() for own in arrays)
     if count < 2:
         return Estimate(mean, None, None, count)
@@ -163,53 +132,42 @@ def resample_seeds(
     """
     import numpy
 
-    sizes = tuple(tuple(map(len, arrays)) for arrays in samples.values())
-    draws = iter(_keep_draws(sizes) if sum(chain(*sizes)) <= KEPT else _draw(sizes))
-    drawn: ndarray = numpy.stack([statistic(_resample_means(arrays, draws)) for arrays in samples.values()])
-    if len(drawn) == 1:
-        return numpy.zeros(drawn.shape, dtype=int), drawn
-    chosen, which = draws
+    rows, chosen, which = _draw(tuple(tuple(map(len, arrays)) for arrays in samples.values()))
+    parts = iter(rows)
+    drawn = numpy.stack(
+        [
+            statistic(numpy.concatenate([_draw_means(own, next(parts)) for own in arrays]))
+            for arrays in samples.values()
+        ]
+    )
     return chosen, drawn[chosen, which]
 
 
-def _resample_means(arrays: Sequence[ndarray], draws: Iterator[ndarray]) -> ndarray:
-    """Return the means of the columns of all arrays in each resample, of shape (columns, resamples)."""
+def _draw_means(values: ndarray, rows: ndarray) -> ndarray:
+    """Return the means of the columns in each resample, of shape (columns, resamples)."""
     import numpy
 
-    means = []
-    for own in arrays:
-        parts, done = [], 0
-        while done < RESAMPLES:
-            rows = next(draws)
-            parts.append([column.take(rows).mean(axis=1) for column in own.T])
-            done += len(rows)
-        means.append(numpy.concatenate(parts, axis=1))
-    return numpy.concatenate(means)
+    return numpy.stack([column.take(rows).mean(axis=1) for column in values.T])
 
 
-def _draw(sizes: tuple[tuple[int, ...], ...]) -> Iterator[ndarray]:
-    """Yield what resampling draws for arrays with these numbers of rows, by seed.
+@lru_cache(maxsize=4)
+def _draw(sizes: tuple[tuple[int, ...], ...]) -> tuple[list[ndarray], ndarray, ndarray]:
+    """Return what resampling draws for arrays with these numbers of rows, by seed: most comparisons of a
+    report have samples of the same size.
 
-    First the drawn rows of each array, in blocks of shape (resamples, rows). With several seeds also the
-    drawn seeds and, for each of them, which resample of its rows is used, both of shape (seeds, `RESAMPLES`):
-    new rows for each drawn seed, also if a seed is drawn twice.
+    Returns:
+        The drawn rows of each array, of shape (`RESAMPLES`, rows); the drawn seeds and, for each of them,
+        which resample of its rows is used, both of shape (seeds, `RESAMPLES`): new rows for each drawn seed,
+        also if a seed is drawn twice.
     """
     import numpy
 
     random = numpy.random.default_rng(SEED)
-    for size in chain(*sizes):
-        at_once = max(DRAWN // size, 1)
-        for first in range(0, RESAMPLES, at_once):
-            yield random.integers(size, size=(min(at_once, RESAMPLES - first), size))
-    if len(sizes) > 1:
-        yield random.integers(len(sizes), size=(len(sizes), RESAMPLES))
-        yield numpy.stack([random.permutation(RESAMPLES) for _ in sizes])
-
-
-@lru_cache(maxsize=4)
-def _keep_draws(sizes: tuple[tuple[int, ...], ...]) -> tuple[ndarray, ...]:
-    """Return what `_draw` yields. Most comparisons of a report have samples of the same size."""
-    return tuple(_draw(sizes))
+    rows = [random.integers(size, size=(RESAMPLES, size)) for size in chain(*sizes)]
+    if len(sizes) == 1:
+        return rows, numpy.zeros((1, RESAMPLES), dtype=int), numpy.arange(RESAMPLES)[None]
+    chosen = random.integers(len(sizes), size=(len(sizes), RESAMPLES))
+    return rows, chosen, numpy.stack([random.permutation(RESAMPLES) for _ in sizes])
 
 
 def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:
@@ -219,12 +177,9 @@ def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:
 
 
 def paper_ttest(differences: Sequence[float]) -> TTest | None:
-    """Test the mean of differences against zero as if they were independent; `None` without differences.
-
-    The numbers are those of `scipy.stats.ttest_1samp`, whose import takes a second.
-    """
+    """Test the mean of differences against zero as if they were independent; `None` without differences."""
     import numpy
-    from scipy.special import stdtr, stdtrit
+    from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
 
     if not differences:
         return None
@@ -234,9 +189,9 @@ def paper_ttest(differences: Sequence[float]) -> TTest | None:
         return TTest(count, mean)
     if numpy.ptp(given) <= 1e-12 * numpy.abs(given).max():  # equal up to rounding
         return TTest(count, mean, mean, mean)
-    error = float(_standard_error(given))
-    reach, t = float(stdtrit(count - 1, 1 - TAIL)) * error, mean / error
-    return TTest(count, mean, mean - reach, mean + reach, t, float(2 * stdtr(count - 1, -abs(t))))
+    found = ttest_1samp(given, 0.0)
+    low, high = found.confidence_interval(CONFIDENCE)
+    return TTest(count, mean, float(low), float(high), float(found.statistic), float(found.pvalue))
 
 
 def correct_holm(values: Sequence[float | None]) -> list[float | None]:
@@ -251,3 +206,23 @@ def correct_holm(values: Sequence[float | None]) -> list[float | None]:
         largest = max(largest, min(1.0, (len(known) - rank) * value))
         corrected[place] = largest
     return corrected
+
+
+def estimate_columns(rows: Sequence[Sequence[float]]) -> list[Estimate | None]:
+    """Return the mean of each column of independent rows with its interval by Student's t.
+
+    A column with an unknown value (NaN) is `None`.
+    """
+    import numpy
+    from scipy.stats import t
+
+    values, count = numpy.asarray(rows, dtype=float), len(rows)
+    means = values.mean(axis=0)
+    found: list[Estimate | None] = [
+        None if mean != mean else Estimate(mean, None, None, 1) for mean in means.tolist()
+    ]
+    if count == 1:
+        return found
+    reach = t.ppf(1 - TAIL, count - 1) * (values.var(axis=0, ddof=1) / count) ** 0.5
+    ends = zip(means.tolist(), (means - reach).tolist(), (means + reach).tolist(), strict=True)
+    return [None if mean != mean else Estimate(mean, low, high, count) for mean, low, high in ends]
