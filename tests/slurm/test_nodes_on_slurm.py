@@ -100,12 +100,3 @@ def test_after_the_death_of_a_part_the_next_job_plays_on_and_drains_and_resumes(
     slurm.wait(again)
     assert "died" not in slurm.log(again)
     check(slurm, slurm.run, EPISODES, sleeps=1)
-
-
-def test_nothing_stays_on_the_other_node_when_the_run_is_killed(slurm: Slurm) -> None:
-    job = submitted(slurm)
-    slurm.until(lambda: in_wake(slurm), "wake")
-    part = tree(served(slurm).pid)
-    played(slurm).kill()
-    assert all_end(part)
-    slurm.until(lambda: slurm.job(job)["JobState"] == "FAILED", "the job's end")

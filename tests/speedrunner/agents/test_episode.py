@@ -77,29 +77,6 @@ class TestEndings:
         row = row_of(played, 1)
         assert (row.termination, row.llm_calls, row.score) == (Termination.CONTEXT_OVERFLOW, 2, 2 / 8)
 
-    def test_a_call_limit(self, played: ScriptedRun) -> None:
-        row = row_of(played, 2)
-        assert (row.termination, row.llm_calls) == (Termination.CALL_LIMIT, 20)
-        assert (row.actions, row.score) == (0, 0.0)
-
-    def test_failure(self, played: ScriptedRun) -> None:
-        row = row_of(played, 3)
-        assert (row.termination, row.score, row.success) == (Termination.FAILURE, 0.0, False)
-
-    async def test_a_limit_of_repeated_calls(self, corridor: Runs) -> None:
-        def actor(request: Request) -> Answer:
-            return walker(request) if request.turn < 3 else call("look")
-
-        run = corridor(script(actor), *("run.rollouts=0", "run.test_episodes=1", "run.stop_after_repeats=4"))
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.termination, row.llm_calls, row.repeated_calls, row.score) == (
-            Termination.REPEAT_LIMIT,
-            8,
-            4,
-            3 / 7,
-        )
-
     async def test_the_wall_clock(self, corridor: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
         clock = Clock(monkeypatch, "speedrunner.agents.clock", runs=True)
 

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from serving.engine.client import Recover
-from serving.errors import RequestFailed
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
@@ -30,7 +29,6 @@ from tests.scripted_engine import (
     call,
     cut,
     overflow,
-    refuse,
     say,
     two_calls,
 )
@@ -204,10 +202,6 @@ class TestEndings:
         assert len(done.turns) == len(done.requests) == 4 + 1 + most
         assert count_repeats(done.turns) == most
 
-    async def test_an_engine_s_fault_is_raised(self, work: Any) -> None:
-        done = await work([DEEPER, refuse(502, "bad gateway"), refuse(502, "still")], error=RequestFailed)
-        assert len(done.turns) == 1
-
 
 class TestInvalidAnswers:
     @pytest.mark.parametrize(
@@ -237,11 +231,6 @@ class TestInvalidAnswers:
         assert message.role == "user"
         assert message.content == (f"Error: {invalid.error}. Answer with exactly one tool call.")
         assert done.requests[1].last == message.content
-
-    async def test_they_count_against_the_limit(self, work: Any) -> None:
-        done = await work([say("no"), DEEPER, say("no"), DEEPER], llm_calls=3)
-        assert done.termination is Termination.CALL_LIMIT
-        assert [turn.call is None for turn in done.turns] == [True, False, True]
 
 
 class TestTurns:

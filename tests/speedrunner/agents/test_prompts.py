@@ -10,7 +10,6 @@ import pytest
 from jinja2 import UndefinedError
 
 import envs
-from envs import Opening
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.rendering import render
 from speedrunner.library.library import Library
@@ -67,12 +66,6 @@ def test_skills_are_documented_in_the_actors_tools_and_not_in_its_messages(babya
     assert [tool.name for tool in prompt.tools[-2:]] == ["routine_000", "routine_001"]
 
 
-def test_the_system_message_is_the_same_for_every_task(babyai: Samples) -> None:
-    spec = ActorSpec(babyai.library(2))
-    other = spec.messages(babyai.env, Opening("another", "world"))
-    assert other[0] == spec.messages(babyai.env, babyai.opening)[0]
-
-
 def test_an_environments_text_is_not_taken_for_a_template() -> None:
     text = render(ACTOR, "user", instruction="{{ 1 + 1 }} <b>&amp;", observation="{% if x %}")
     assert text == "Your task: {{ 1 + 1 }} <b>&amp;\n\n{% if x %}"
@@ -107,13 +100,6 @@ def test_authors_read_the_environments_description_as_a_quotation(name: str, tmp
     quoted = "\n".join(f"> {line}".rstrip() for line in samples.env.description.split("\n"))
     for prompt in prompts:
         assert f"The actor is given this description of the environment:\n\n{quoted}\n" in said(prompt)
-
-
-def test_crafters_description_says_which_cells_an_observation_lists() -> None:
-    nearest, every = (envs.make("crafter", view=view).description for view in ("nearest", "all"))
-    assert "the nearest cell of each kind" in nearest
-    assert "(other cells are not listed)" in nearest
-    assert "what is in each of the 9 x 9 cells around you" in every
 
 
 GIVEN_AWAY = {
@@ -158,11 +144,6 @@ class TestNothingIsGivenAway:
         rules += rest.partition("\n\n")[2]
         assert [each for each in GIVEN_AWAY[name] if each in rules] == []
 
-    @pytest.mark.parametrize("name", GIVEN_AWAY)
-    def test_a_full_one_does(self, name: str) -> None:
-        full = envs.make(name, description="full").description.lower()
-        assert sum(each in full for each in GIVEN_AWAY[name]) > 10
-
     def test_tools_are_documented_without_what_a_task_asks_for(self) -> None:
         docs = "\n".join(each.doc for name in GIVEN_AWAY for each in envs.make(name).primitives).lower()
         hints = ("anode", "terminal 1", "wire", "thermometer", "ripe", "mission", "first")
@@ -185,9 +166,3 @@ class TestNothingIsGivenAway:
         text = "\n".join(map(said, prompts)).lower()
         names = {name for each in GIVEN_AWAY for name in (each, *_primitives(each))}
         assert [each for each in (*HINTS, *sorted(names)) if re.search(rf"\b{each}", text)] == []
-
-    @pytest.mark.parametrize("name", GIVEN_AWAY)
-    def test_but_what_a_skill_can_read_is_said(self, name: str, tmp_path: Path) -> None:
-        env = envs.make(name)
-        assert env.skills_read
-        assert f"what primitives return. {env.skills_read}\n" in said(Samples(env, tmp_path).inducing(0))

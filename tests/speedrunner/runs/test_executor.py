@@ -28,7 +28,6 @@ from tests.scripted_engine import (
     Answer,
     Request,
     ScriptedEngine,
-    overflow,
     refuse,
 )
 from tests.scripted_runs import (
@@ -50,19 +49,6 @@ BROKEN = refuse(404, "no such thing")
 
 
 class TestGoingOnAllTheSame:
-    async def test_a_sleep_whose_context_overflows_keeps_what_it_has(self, corridor: Runs) -> None:
-        run = corridor(script(walker, (*LEARN, overflow())))
-        await run.play()
-        check_whole(run)
-        assert [record.error for record in run.data.sleeps] == [
-            "the context of the inducer overflowed after 1 call; the edits accepted before that are kept"
-        ] * 2
-        assert [len(run.data.policies.load(version).skills) for version in range(3)] == [0, 1, 1]
-        assert {row.status for row in run.data.requests if row.labels["role"] == "inducer"} == {
-            "ok",
-            "overflow",
-        }
-
     async def test_an_environment_that_breaks_is_a_fault_and_the_run_goes_on(self, corridor: Runs) -> None:
         run = corridor(script(), "env=tests.odd_envs:Collapsing")
         await run.play()

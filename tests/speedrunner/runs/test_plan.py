@@ -103,21 +103,8 @@ def test_a_method_that_does_not_train_is_evaluated_at_the_same_checkpoints() -> 
     assert outline(trains=False) == [f"test@{n} v0" for n in (0, 50, 100, 150, 200)]
 
 
-def test_a_method_that_does_not_train_needs_no_training_tasks() -> None:
-    steps = plan(Split([], SPLIT.test), trains=False)
-    assert len(steps) == 5
-
-
 def test_without_rollouts_the_initial_policy_is_evaluated_once() -> None:
     assert outline(rollouts=0) == outline(rollouts=0, trains=False) == ["test@0 v0"]
-
-
-def test_without_test_episodes_nothing_is_evaluated() -> None:
-    assert outline(rollouts=20, test_episodes=0) == [
-        *("wake 0-9 v0", "sleep v1"),
-        *("wake 10-19 v1", "sleep v2"),
-    ]
-    assert outline(rollouts=0, test_episodes=0) == []
 
 
 @pytest.mark.parametrize(

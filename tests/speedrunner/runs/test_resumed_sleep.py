@@ -13,9 +13,8 @@ import pytest
 from serving.apis.completions import TokenConversation
 from serving.errors import ServingError
 from speedrunner.methods.resumed_agent import LOST
-from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.store import files, run_data
+from speedrunner.store import run_data
 from speedrunner.store.json_records import own_digest
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
@@ -169,19 +168,6 @@ async def test_a_sleep_that_stops_in_a_tool_call_asks_for_that_call_again(
     check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
 
 
-async def test_a_sleep_that_stops_while_it_repeats_its_journal_keeps_it(
-    stopped: ScriptedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    stopped.server.script = resumed = Interrupted()
-    with monkeypatch.context() as patch:
-        fail_once(patch, Draft, "_write", 1)
-        with pytest.raises(SandboxError):
-            await stopped.play()
-    await stopped.play()
-    assert resumed.asked == dict.fromkeys(range(6, len(INDUCER) + 1), 1)
-    assert [record.attempt for record in stopped.data.sleeps] == [1]
-
-
 async def test_turns_in_a_journal_count_after_the_wall_clock_too(stopped: ScriptedRun) -> None:
     steps = read_steps(stopped.data.files.sleep_journal, 1, pytest.fail)
     steps[-1].seconds = stopped.data.settings.run.sleep_wall_s
@@ -193,27 +179,6 @@ async def test_turns_in_a_journal_count_after_the_wall_clock_too(stopped: Script
         "the sleep's 14400 s were over after 6 calls of the inducer; the edits accepted before that are kept"
     )
     assert [skill.name for skill in stopped.data.policies.load(1).skills] == ["to_flag", "spare"]
-
-
-async def test_a_run_that_stops_after_a_sleep_leaves_no_journal(
-    corridor: Runs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = corridor(Interrupted(), *SHORT)
-    remove = files.remove
-
-    def refuse_journal(path: Path) -> None:
-        if path.name == "sleep.jsonl" and path.exists():
-            raise files.StorageError("no space")
-        remove(path)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(files, "remove", refuse_journal)
-        with pytest.raises(files.StorageError):
-            await run.play()
-    assert run.data.policies.versions() == [0, 1]
-    await run.play()
-    assert not run.data.files.sleep_journal.exists()
-    check_finished(run.dir, ["train/0000", "train/0001"], sleeps=1)
 
 
 @pytest.mark.parametrize("damage", ["text", "torn", "not json", "another sleep"])

@@ -8,7 +8,6 @@ import hmac
 import json
 import os
 import random
-import re
 import shutil
 import signal
 from collections import Counter
@@ -18,8 +17,7 @@ import msgspec
 import pytest
 import yaml
 
-from serving.errors import RequestRefused, ServerFailed, SpendingCapReached
-from serving.model import Model
+from serving.errors import SpendingCapReached
 from serving.model_configs import CHECKOUT
 from serving.probes import start_check
 from serving.usage import Prices, Usage
@@ -29,13 +27,11 @@ from speedrunner.runs import identity
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
-from speedrunner.runs.shutdown import Interrupted, Shutdown, TimeIsUp
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.process_notes import process_lines
 from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
-from tests.clocks import Clock
-from tests.processes import HANGS_S
 from tests.scripted_engine import (
     Answer,
     Request,
@@ -46,7 +42,6 @@ from tests.scripted_engine import (
 from tests.scripted_runs import (
     CORRIDOR,
     LEARN,
-    PLANNED,
     TO_FLAG,
     Runs,
     ScriptedRun,
@@ -65,26 +60,6 @@ class TestLearning:
 
     def test_it_is_whole(self, learnt: ScriptedRun) -> None:
         check_whole(learnt)
-
-    def test_the_next_batch_and_the_next_test_call_the_skill(self, learnt: ScriptedRun) -> None:
-        rows = {row.episode: row for row in learnt.data.episodes}
-        assert {row.termination for row in rows.values()} == {Termination.SUCCESS}
-        assert [rows[f"train/{n:04d}"].llm_calls for n in range(4)] == [3, 4, 1, 1]
-        assert [rows[f"train/{n:04d}"].skill_calls for n in range(4)] == [0, 0, 1, 1]
-        assert [rows[f"train/{n:04d}"].actions for n in range(4)] == [3, 4, 1, 1]
-        assert [rows[key].policy for key in PLANNED] == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1]
-        assert [rows[key].checkpoint for key in PLANNED] == [0, 0, 2, 2, 4, 4, 0, 0, 2, 2]
-
-    def test_a_skill_s_call_is_recorded_with_what_it_called(self, learnt: ScriptedRun) -> None:
-        (played,) = (each for each in learnt.data.trajectories() if each.episode == "train/0002")
-        (turn,) = played.turns
-        assert turn.executed is not None
-        assert (turn.executed.name, turn.executed.kind, turn.executed.actions) == ("to_flag", "skill", 1)
-        assert [(node.name, node.kind, node.arguments) for node in turn.executed.calls] == [
-            ("look", "primitive", {}),
-            ("walk", "primitive", {"steps": 5}),
-        ]
-        assert turn.executed.result == "You are at the flag."
 
     def test_the_files_are_those_that_the_documentation_names(self, learnt: ScriptedRun) -> None:
         there = {str(path.relative_to(learnt.dir)) for path in learnt.dir.rglob("*") if path.is_file()}
@@ -106,17 +81,6 @@ class TestLearning:
             "state.json",
         ):
             assert name in page
-
-    def test_the_policy_holds_the_skill_as_it_was_written(self, learnt: ScriptedRun) -> None:
-        store = learnt.data.policies
-        (skill,) = store.load(1).skills
-        module = store.load(1).module
-        assert module.replace("\n", "") == "from __future__ import annotations" + TO_FLAG.replace("\n", "")
-        assert (skill.name, skill.public, skill.created, skill.edited) == ("to_flag", True, 1, 1)
-        assert store.load(0).skills == ()
-        # The second sleep wrote the same again, which is no edit.
-        assert msgspec.structs.replace(store.load(2), version=1) == store.load(1)
-        assert [len(record.edits) for record in learnt.data.sleeps] == [1, 0]
 
     def test_the_state_names_every_step_evaluations_when_they_ended(self, learnt: ScriptedRun) -> None:
         finished = json.loads((learnt.dir / "state.json").read_text())["finished"]
@@ -306,26 +270,6 @@ class TestGoingOn:
         )
         assert len(run.data.processes) == 1
 
-    async def test_a_process_that_came_no_further_than_the_engine_s_check_leaves_nothing_to_accept(
-        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        run = corridor(script(walker, LEARN))
-
-        async def checked(model: Model) -> None:
-            await real(model)
-            raise ServerFailed("the engine at hand does not do")
-
-        real = start_check.check_engine
-        monkeypatch.setattr(start_check, "check_engine", checked)
-        with pytest.raises(ServerFailed):
-            await run.play()
-        assert run.data.requests
-        assert run.data.processes == []
-        monkeypatch.setattr(start_check, "check_engine", real)
-        await run.play()
-        check_whole(run)
-        assert [process.changes for process in run.data.processes] == [[]]
-
     async def test_changed_code_goes_on_when_that_is_accepted_and_the_run_tells(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -379,24 +323,6 @@ class TestGoingOn:
         await run.play()
         check_whole(run)
         assert not any(row.wasted for row in run.data.requests)
-
-    async def test_how_long_things_take_is_known_from_what_was_played_before(
-        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        run = corridor(script(walker, (refuse(404, "no such thing"),)))
-        with pytest.raises(RequestRefused):
-            await run.play()
-        run.server.script = script(walker, LEARN)
-        rows = run.dir / "episodes.jsonl"
-        rows.write_text(re.sub(r'"seconds":[^,]+', '"seconds":3600.0', rows.read_text()))
-        clock = Clock(monkeypatch, "speedrunner.runs.shutdown", runs=True)
-        shutdown = Shutdown(lambda line: None, 60.0, time_s=2 * HANGS_S)
-        shutdown.add_duration(f"sleep in {run.dir}", 3600.0)
-        clock.advance(HANGS_S)  # in the second half
-        with pytest.raises(TimeIsUp):
-            await run.play(shutdown=shutdown)
-        assert len(run.data.sleeps) == 1  # sleeps begin in any time, since the next job can continue them
-        assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
 
     async def test_a_drain_in_a_sleep_lets_it_end(self, corridor: Runs) -> None:
         def answer(request: Request) -> Answer:

@@ -12,7 +12,6 @@ import yaml
 from rich.console import Console
 
 from serving.deployment import Deployment
-from serving.errors import ServerFailed
 from serving.model_configs import MODELS
 from speedrunner.config.compose import compose
 from speedrunner.runs.progress import Progress
@@ -76,17 +75,3 @@ async def test_each_of_two_servers_sees_gpus_of_its_own(
     with Progress(Console(quiet=True), 1, 0) as progress:
         async with deploy_models(setup, *logs, progress) as engines:
             assert (devices(engines.actor), devices(engines.others)) == (actor, inducer)
-
-
-async def test_too_few_gpus_for_both_are_reported_before_the_first_server_starts(
-    two_models: Callable[..., Setup], smi: Smi, tmp_path: Path
-) -> None:
-    smi(*FOUR[:2])
-    logs = tmp_path / "one.log", tmp_path / "two.log"
-    with (
-        Progress(Console(quiet=True), 1, 0) as progress,
-        pytest.raises(ServerFailed, match="cannot serve one and two here: 3 GPUs needed, and 2 can be used"),
-    ):
-        async with deploy_models(two_models(one=2, two=1), *logs, progress):
-            pass
-    assert not logs[0].exists()

@@ -144,21 +144,6 @@ def test_a_skill_that_cannot_be_hidden_or_removed_is_named_before_anything_is_wr
     assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("method", ["opo", "react"])
-def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
-    learnt_copy: ScriptedRun, method: str, tmp_path: Path
-) -> None:
-    what = (f"env={CORRIDOR}", f"method={method}", "run.rollouts=0", "run.test_episodes=2")
-    new = ("run", f"run.dir={tmp_path / 'new'}", f"run.start_from={learnt_copy.dir}", *what)
-    for how in ((), ("--dry-run",)):
-        done = in_process(*new, *learnt_copy.arguments, *how)
-        assert done.stderr == (
-            f"error: run.start_from={learnt_copy.dir}:2 has 1 skills, which method {method} does not use:"
-            " set method= to the one that learned them\n"
-        )
-    assert not (tmp_path / "new").exists()
-
-
 async def test_another_run_may_start_from_its_policy(learnt_copy: ScriptedRun) -> None:
     other = replace(learnt_copy, name="other")
     await other.play(f"run.start_from={learnt_copy.dir}:1", "run.rollouts=2", "run.eval_every=2")

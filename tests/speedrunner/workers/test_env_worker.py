@@ -11,7 +11,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import pytest
 import pytest_asyncio
@@ -19,11 +18,10 @@ import pytest_asyncio
 from envs import Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
-from speedrunner.store.records import CallNode, Module, Termination
+from speedrunner.store.records import CallNode, Termination
 from speedrunner.workers import env_worker as workers
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, WorkerTimedOut
 from speedrunner.workers.local_worker import LocalWorker
-from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
@@ -166,30 +164,6 @@ class TestSkills:
         assert executed.observation == "You are at field 3. The flag is at field 10."
         assert executed.node.seconds >= executed.node.calls[0].seconds > 0
 
-    async def test_a_call_has_the_line_of_the_skill_that_made_it(self, pool: WorkerPool) -> None:
-        library = skills(
-            '''
-            def hop() -> None:
-                """Hop."""
-                walk(
-                    steps=1,
-                )
-
-            def outer() -> None:
-                """Hop in a loop, and look in a helper and in a comprehension."""
-                for _ in range(2):
-                    hop()
-                helper = lambda: look()
-                helper()
-                [look() for _ in range(1)]
-            '''
-        )
-        async with episode(pool, library) as call:
-            node = (await call("outer")).node
-        assert node.line is msgspec.UNSET
-        lines = [(each.name, each.line, [below.line for below in each.calls]) for each in node.calls]
-        assert lines == [("hop", 4, [3]), ("hop", 4, [3]), ("look", 6, []), ("look", 7, [])]
-
     async def test_an_exception_tells_where_in_the_library_it_arose(self, pool: WorkerPool) -> None:
         library = skills(
             'def inner():\n    """Fail."""\n    raise ValueError("no door")',
@@ -303,12 +277,6 @@ class TestEachKindOfHost:
         assert "no tool 'hop'; available: walk, look, skip" in (gone.node.error or "")
         assert (await worker.execute(ToolCall("skip", {}), HANGS_S)).termination is Termination.ACTION_LIMIT
 
-    async def test_tells_callers_what_is_wrong_with_a_module(self, worker: EnvWorker) -> None:
-        await worker.reset(Task(ENV, "default", 10), skills().module(), None)
-        await worker.load(Module("def hop():\n    walk()\nraise ValueError('no')", ("hop",)))
-        executed = await worker.execute(ToolCall("hop", {}), HANGS_S)
-        assert (executed.node.error or "").startswith("ValueError: no")
-
 
 class TestHostileSkills:
     @pytest.mark.parametrize("wait", ["pass", "walk(0)", "look()"])
@@ -335,19 +303,6 @@ class TestHostileSkills:
                     break
             assert executed.outcome.score == 0.5
             assert (await call("walk", steps=5)).termination is Termination.SUCCESS
-
-    async def test_the_world_finishes_a_step_that_it_began_in_time(self, pool: WorkerPool) -> None:
-        library = skills('def skill():\n    """Walk for ever."""\n    while True:\n        walk()')
-        async with pool.worker() as worker:
-            await worker.reset(Task(ENV, "slow_step", 10), library.module(), None)
-            for limit_s in GROWING_S:
-                executed = await worker.execute(ToolCall("skill", {}), limit_s)  # a step takes 0.3 s
-                assert stopped(executed)
-                if executed.actions:
-                    break
-        steps = executed.outcome.detail["position"]
-        assert steps >= 1
-        assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (steps,) * 3
 
     async def test_swallowing_all_interruptions_costs_the_skills_process_but_not_the_episode(
         self, pool: WorkerPool
@@ -392,67 +347,6 @@ class TestHostileSkills:
             errors[body] = executed.node.error or "none"
             assert len(errors[body]) < 10_000
         golden("workers/exceptions.txt", table(errors))
-
-    async def test_a_primitive_at_the_bottom_of_a_recursion_finishes_its_step(self, pool: WorkerPool) -> None:
-        source = '''
-            def skill() -> int:
-                """Walk on the spot at every depth there is."""
-                count = 0
-                def down():
-                    nonlocal count
-                    walk(0)
-                    count += 1
-                    down()
-                try:
-                    down()
-                except RecursionError:
-                    return count
-        '''
-        executed = await play(pool, source)
-        assert executed.node.error is None
-        assert executed.actions - executed.node.result in (0, 1)
-        assert executed.actions > 100
-
-    @pytest.mark.parametrize(
-        ("expression", "recorded"),
-        [
-            ("(1, [2.5, None])", [1, [2.5, None]]),
-            ("{'b': True}", {"b": True}),
-            ("{1: 2}", "{1: 2}"),
-            ("{'x', 'y'}", "{'x', 'y'}"),
-            ("float('nan')", "nan"),
-            ("2 ** 70", str(2**70)),
-            ("'a\\ud800'", "a\\ud800"),
-            ("[object]", ["<class 'object'>"]),
-            ("walk.__name__", "walk"),
-        ],
-    )
-    async def test_results_that_are_no_json_are_described(
-        self, pool: WorkerPool, expression: str, recorded: Any
-    ) -> None:
-        executed = await play(pool, f'def skill():\n    """Return."""\n    return {expression}')
-        assert executed.node.result == recorded
-
-
-class TestLargeTrees:
-    async def test_deep_trees_are_cut_at_a_stated_depth_and_keep_their_actions(
-        self, pool: WorkerPool
-    ) -> None:
-        source = '''
-            def skill(n: int):
-                """Recurse, then walk."""
-                if n > 1:
-                    return skill(n - 1)
-                walk()
-                return walk()
-        '''
-        executed = await play(pool, source, n=DEPTH_LIMIT + 50)
-        depth, node = 1, executed.node
-        while node.calls and node.calls[0].kind == "skill":
-            depth, node = depth + 1, node.calls[0]
-        assert (depth, node.omitted) == (DEPTH_LIMIT, 50)
-        assert [each.name for each in node.calls] == ["walk", "walk"]
-        assert (executed.node.actions, executed.node.error) == (2, None)
 
 
 class TestFaults:

@@ -37,11 +37,6 @@ def test_a_file_of_one_s_own_is_named_by_its_path(file: Path) -> None:
     )
 
 
-def test_what_is_of_the_runs_is_handed_back(file: Path) -> None:
-    given = ["experiment=main", f"cluster={file}", "cluster.cpus=2", "model=tiny"]
-    assert cluster_of(given).others == ["experiment=main", "model=tiny"]
-
-
 def test_single_keys_win_over_the_file(file: Path) -> None:
     changes = ["cluster.minutes=90", "cluster.options=[--qos=long,--exclusive]", "cluster.partition=a100"]
     cluster, *_ = cluster_of([f"cluster={file}", *changes])
@@ -53,11 +48,6 @@ def test_single_keys_win_over_the_file(file: Path) -> None:
 def test_one_must_be_named(given: list[str]) -> None:
     with pytest.raises(InvalidConfig, match=r"^name one cluster: cluster=NAME .*, not none$"):
         cluster_of(given)
-
-
-def test_and_not_two() -> None:
-    with pytest.raises(InvalidConfig, match=r"not cpu and gpu$"):
-        cluster_of(["cluster=cpu", "cluster=gpu"])
 
 
 def test_what_is_wrong_is_named_on_one_line(golden: Golden) -> None:

@@ -48,11 +48,3 @@ def test_a_list_of_runs_names_each_thing_once(tmp_path: Path) -> None:
 def test_a_folder_of_runs_is_for_lists(given: list[str], tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"--dir works only with a list of runs .*; .* run\.dir=PATH"):
         subject_of(given, tmp_path)
-
-
-def test_the_words_of_submit_will_do() -> None:
-    found = subject_of(["model=tiny", "cluster=gpu", "cluster.minutes=60"])
-    assert (found.words, [model_config.name for model_config in found.model_configs]) == (
-        "model=tiny",
-        ["tiny"],
-    )

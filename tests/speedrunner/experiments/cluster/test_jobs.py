@@ -46,11 +46,6 @@ def test_they_wait_or_run_on_a_node(runs: Path) -> None:
     assert second.in_queue
 
 
-def test_one_that_was_requeued_says_how_often(runs: Path) -> None:
-    first, _ = queue(runs, "7_1|PENDING||3|BeginTime|")
-    assert (first.state, first.restarts, first.reason) == ("pending", 3, "BeginTime")
-
-
 def test_one_that_is_not_in_the_queue_has_ended(runs: Path) -> None:
     assert [(job.state, job.in_queue) for job in queue(runs)] == [("ended", False)] * 2
 
@@ -68,10 +63,6 @@ def test_where_no_job_was_submitted_slurm_is_not_asked(runs: Path) -> None:
     assert job_status(runs) == []
     with pytest.raises(FileNotFoundError):
         given()
-
-
-def test_folders_below_are_looked_through_too(runs: Path) -> None:
-    assert [job.job for job in queue(runs.parent)] == ["7_1", "7_2"]
 
 
 class TestTheCommand:

@@ -110,21 +110,10 @@ class TestAScript:
         assert options(text)["array"] == "1,2"
         assert f"cd {Path.cwd()} || exit 1\n" in text
 
-    def test_runs_the_site_s_lines_before_all_else(self) -> None:
-        (Path.cwd() / "site.yaml").write_text(
-            "gpus: 0\ncpus: 1\nmemory_gb: 1\nminutes: 9\nsetup: |\n  module load java\n  module load cuda\n"
-        )
-        text = printed("model=tiny", "cluster=site.yaml", "--dry-run")
-        assert "umask 077\nmodule load java\nmodule load cuda\nset -uo pipefail\n" in text
-
     def test_plays_inside_a_container_where_one_is_named(self) -> None:
         text = printed("model=tiny", "cluster.container=apptainer exec --nv /images/mine.sif", *CPU)
         assert "\n    apptainer exec --nv /images/mine.sif speedrunner sweep runs.yaml " in text
         assert sys.executable not in text
-
-    def test_puts_caches_and_sockets_where_the_site_says(self) -> None:
-        assert "\nbase=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}\n" in printed("model=tiny", *CPU)
-        assert '\nbase="/local/$USER"\n' in printed("model=tiny", "cluster.scratch=/local/$USER", *CPU)
 
     @pytest.mark.parametrize("more", [[], ["cluster.setup=module load cuda", "cluster.scratch=/local/$USER"]])
     def test_is_one_that_bash_reads(self, more: list[str]) -> None:
