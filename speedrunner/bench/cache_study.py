@@ -32,7 +32,6 @@ from speedrunner.bench.cache_truth import (
     shift_table,
 )
 from speedrunner.bench.engine import completions_api, open_engine
-from speedrunner.bench.grammar_mass import GrammarMasks
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
 from speedrunner.bench.player import Forcing, Played, play_script
 from speedrunner.config.console import Status
@@ -60,8 +59,7 @@ async def compare_tokens(
         answers = {each.episode: [turn.usage.completion for turn in each.turns] for each in episodes}
         chosen = choose_positions(answers, share)
         async with deployment.client(lambda row: None, admission=run.setup.config.serving.admission) as model:
-            assert model.tokenizer is not None  # on the completions API
-            play = partial(_compare_episode, run, model, GrammarMasks(model.tokenizer), salt, chosen, found)
+            play = partial(_compare_episode, run, model, salt, chosen, found)
             wanted = [each for each in episodes if each.episode in chosen]
             await run_together(play, wanted, run.in_flight)
     return found
@@ -70,7 +68,6 @@ async def compare_tokens(
 async def _compare_episode(
     run: RecordedRun,
     model: Model,
-    masks: GrammarMasks,
     salt: str,
     chosen: Positions,
     found: list[ForcedToken],
@@ -83,9 +80,7 @@ async def _compare_episode(
     async def watch(number: int, played: Played) -> None:
         if number in turns:
             probe, answer = partial(probe_engine, model.engine, played.replica), played.answer.token_ids
-            found.extend(
-                await compare(probe, played.prompt, answer, turns[number], salt, played.grammar, masks)
-            )
+            found.extend(await compare(probe, played.prompt, answer, turns[number], salt))
 
     wanted = replace(episode, turns=episode.turns[: max(turns) + 1])
     check = partial(run.check, episode)

@@ -22,12 +22,7 @@ from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import RequestRefused
 from serving.together import run_together
-from serving.tokens.grammar import Part
-from speedrunner.bench.grammar_mass import GrammarMasks, removed_mass
 from speedrunner.bench.measurement import Table, columns
-
-TOP = 20
-"""Likeliest tokens that are requested at each position; vLLM's own limit (`--max-logprobs`)."""
 
 FACTOR = 3.0
 """Shifts up to this multiple of the control's count as the engine's noise."""
@@ -42,16 +37,9 @@ FLOAT32_SHARE = 0.01
 
 
 class TokenProbe(NamedTuple):
-    """The answer to a request for one token.
-
-    Attributes:
-        logprob: log-probability of the forced token.
-        top: log-probabilities of the likeliest tokens by id.
-        reused: prompt tokens from the cache.
-    """
+    """The answer to a request for one token: its log-probability, and the prompt tokens from the cache."""
 
     logprob: float
-    top: dict[int, float]
     reused: int
 
 
@@ -64,8 +52,6 @@ class ForcedToken(msgspec.Struct, frozen=True):
         cached: with the prefix from the cache.
         computed: with the whole prompt computed.
         control: the same again.
-        removed_least, removed_most: bounds of the probability mass that the grammar removes there; `None` if
-            the grammar does not allow the answer.
     """
 
     position: int
@@ -73,8 +59,6 @@ class ForcedToken(msgspec.Struct, frozen=True):
     cached: float
     computed: float
     control: float
-    removed_least: float | None = None
-    removed_most: float | None = None
 
 
 Probe = Callable[[Sequence[int], int, str], Awaitable[TokenProbe]]
@@ -95,17 +79,14 @@ async def probe_engine(
         replica=replica,
         temperature=0.0,
         allowed_token_ids=[token],
-        logprobs=TOP,
-        return_tokens_as_token_ids=True,
+        logprobs=1,
         cache_salt=salt,
     )
     reply.record("ok", reply.usage)
     found = reply.answer.choices[0].logprobs
     if found is None or not found.token_logprobs or found.token_logprobs[0] is None:
-        raise RequestRefused("the engine returns no log-probabilities; start it with --max-logprobs 20")
-    top = (found.top_logprobs or [None])[0] or {}
-    by_id = {int(name.removeprefix("token_id:")): value for name, value in top.items()}
-    return TokenProbe(found.token_logprobs[0], by_id, reply.usage.cached)
+        raise RequestRefused("the engine returns no log-probabilities; start it with --max-logprobs 1")
+    return TokenProbe(found.token_logprobs[0], reply.usage.cached)
 
 
 Positions = dict[str, dict[int, set[int]]]
@@ -140,17 +121,13 @@ async def compare(
     answer: list[int],
     positions: Collection[int],
     salt: str,
-    grammar: Part | None = None,
-    masks: GrammarMasks | None = None,
 ) -> list[ForcedToken]:
     """Compare tokens of an answer with a cached prefix and without. Raises `ServingError`.
 
     Args:
         salt: the salt with which `prompt` and `answer` were sent.
-        grammar: the answer's own grammar, for the mass that it removes.
     """
     places = sorted(position for position in positions if position < len(answer))
-    allowed = masks.allowed(grammar, answer, places) if masks and grammar else {}
 
     async def measure(position: int) -> ForcedToken:
         ids, token = [*prompt, *answer[:position]], answer[position]
@@ -158,13 +135,8 @@ async def compare(
         cached, computed, control = await run_together(
             lambda each: probe(ids, token, each), salts, len(salts)
         )
-        least = most = None
-        if position in allowed:
-            least, most = removed_mass(computed.top, allowed[position])
         reused = cached.reused - max(computed.reused, control.reused)
-        return ForcedToken(
-            position, max(reused, 0), cached.logprob, computed.logprob, control.logprob, least, most
-        )
+        return ForcedToken(position, max(reused, 0), cached.logprob, computed.logprob, control.logprob)
 
     return list(await run_together(measure, places, len(places) or 1))
 
@@ -176,9 +148,7 @@ def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:
     - cached: median, p95 and max of |cached - computed|; control: the same of |control - computed|;
     - limit: the largest shifts that count as noise;
     - same: whether cached and computed prefixes give the same distribution; `None` if the cache provided
-      nothing;
-    - grammar: tokens with a known grammar, and the removed probability mass there: its mean between
-      `mean_least` and `mean_most`, and the p95 and max of its lower bound.
+      nothing.
     """
     import numpy as np
 
@@ -196,16 +166,6 @@ def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:
     control = spread([abs(each.control - each.computed) for each in shown])
     share = FLOAT32_SHARE if dtype == "float32" else 1.0
     limit = {name: max(FACTOR * control[name], share * floor) for name, floor in FLOORS.items()}
-    known = [
-        (each.removed_least, each.removed_most)
-        for each in tokens
-        if each.removed_least is not None and each.removed_most is not None
-    ]
-    grammar: dict[str, float] = {"tokens": len(known)}
-    if known:
-        least, most = np.array(known, float).T
-        grammar |= {"mean_least": float(least.mean()), "mean_most": float(most.mean())}
-        grammar |= {"p95_least": float(np.quantile(least, 0.95)), "max_least": float(least.max())}
     return {
         "tokens": len(shown),
         "reused": sum(each.reused for each in tokens),
@@ -213,7 +173,6 @@ def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:
         "control": control,
         "limit": limit,
         "same": all(cached[name] <= limit[name] for name in FLOORS) if reused else None,
-        "grammar": grammar,
     }
 
 
@@ -226,7 +185,7 @@ def shift_table(method: str, figures: dict[str, Any]) -> Table:
 
 
 def shift_notes(method: str, figures: dict[str, Any]) -> list[str]:
-    """Return the verdict, and what the grammar removes, as sentences."""
+    """Return the verdict as a sentence."""
     match figures["same"]:
         case None:
             verdict = "no prompt token came from the cache, so it was not compared."
@@ -237,12 +196,4 @@ def shift_notes(method: str, figures: dict[str, Any]) -> list[str]:
                 "cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
                 " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
             )
-    notes = [f"{method}: {verdict}"]
-    grammar = figures["grammar"]
-    if grammar["tokens"]:
-        notes.append(
-            f"{method}: the grammar removes {grammar['mean_least']:.2%} to {grammar['mean_most']:.2%} of the"
-            f" probability mass on average over {grammar['tokens']} tokens; p95 at least"
-            f" {grammar['p95_least']:.2%}, max at least {grammar['max_least']:.2%}."
-        )
-    return notes
+    return [f"{method}: {verdict}"]

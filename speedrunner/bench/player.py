@@ -10,7 +10,7 @@ from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.errors import ContextOverflow
 from serving.model import Messages, Model
-from serving.tokens.grammar import Part, constant, sequence, structural_tag
+from serving.tokens.grammar import constant, sequence, structural_tag
 from serving.tokens.tools import ToolSpec
 from speedrunner.store.records import Turn
 
@@ -52,14 +52,12 @@ class Played(NamedTuple):
     Attributes:
         recorded: the recorded answer that was forced, if any.
         prompt: ids of the prompt, if a watcher is called with it; otherwise empty.
-        grammar: the conversation's grammar, which the request would have had without forcing.
         replica: the replica that answered, if there are several.
     """
 
     recorded: Turn | None
     answer: Completion
     prompt: list[int]
-    grammar: Part
     replica: int | None
 
 
@@ -82,7 +80,6 @@ async def play_script(
     talk = model.converse("actor", script.messages, script.tools, script.labels)
     assert isinstance(talk, TokenConversation)
     played: list[Played] = []
-    grammar = talk.transcript.grammar
     try:
         check(len(talk.transcript.ids))
         for number in range(len(script.replies) + 1):
@@ -101,7 +98,7 @@ async def play_script(
                 if recorded is None:
                     raise
                 break
-            played.append(Played(recorded, answer, prompt, grammar, talk.replica.address))
+            played.append(Played(recorded, answer, prompt, talk.replica.address))
             if watch is not None:
                 await watch(number, played[-1])
     finally:

@@ -95,9 +95,6 @@ MOVED = {
     "probe": "speedrunner bench probe",
     "plot": "speedrunner compare RUN",
     "tables": "speedrunner report DIR... --out OUT",
-    "bench accounts": "python -m tests.bench reconciliation",
-    "bench client": "python -m tests.bench client",
-    "bench hosts": "python -m tests.bench workers",
-    "bench sandbox": "python -m tests.bench sandbox",
+    "bench accounts": "python -m tests.bench",
 }
 """Old commands with their replacements: a command, or a developers' check in a checkout."""

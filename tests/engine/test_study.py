@@ -57,9 +57,6 @@ def test_with_the_cache_next_to_nothing_is_computed_again(vllm_endpoint: Endpoin
     found = method["logprobs"]
     assert found["same"] is True
     assert found["reused"] > 0
-    assert found["grammar"]["tokens"] >= found["tokens"] > 0
-    # An untrained model spreads its mass over the whole vocabulary, of which a call allows little.
-    assert found["grammar"]["mean_most"] > 0.5
     for one in (cached, fresh):
         assert one["first_token_s"] > 0
         assert one["inference_s"] > 0

@@ -179,10 +179,6 @@ def test_the_log_probabilities_of_recorded_tokens_are_compared(
     assert 30 <= found["tokens"] <= 60  # short prompts have no whole block in the cache
     assert found["reused"] > 0
     assert found["cached"] == found["control"] == {"median": 0, "p95": 0, "max": 0}
-    # Most tokens are forbidden at most positions of a call, and all their mass is known here.
-    grammar = found["grammar"]
-    assert grammar["tokens"] == 60
-    assert 0.5 < grammar["mean_least"] <= grammar["mean_most"] < 1
 
 
 def test_a_cache_that_answers_from_a_wrong_state_is_caught(

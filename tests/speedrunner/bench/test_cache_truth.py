@@ -1,4 +1,4 @@
-"""The comparison of log-probabilities: which tokens, which shifts count, what a grammar removes."""
+"""The comparison of log-probabilities: which tokens, and which shifts count."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from serving.tokens.grammar import constant, sequence, thinking
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.cache_truth import (
     FLOORS,
     ForcedToken,
@@ -20,7 +18,6 @@ from speedrunner.bench.cache_truth import (
     shift_notes,
     shift_table,
 )
-from speedrunner.bench.grammar_mass import GrammarMasks, RemovedMass, removed_mass
 
 
 def test_half_of_the_chosen_tokens_are_the_first_of_their_answers() -> None:
@@ -90,28 +87,6 @@ def test_a_difference_is_reported_with_what_to_do() -> None:
     assert [row["median"] for row in rows] == [3.0, 0.0, FLOORS["median"]]
 
 
-def test_the_removed_mass_is_bounded_by_the_tokens_that_are_known() -> None:
-    top = {0: math.log(0.5), 1: math.log(0.2), 2: math.log(0.1), 7: math.log(0.1)}
-    allowed = np.array([True, False, True, False])
-    least, most = removed_mass(top, allowed)
-    assert (least, most) == pytest.approx((0.3, 0.4))  # an id beyond the vocabulary is forbidden
-    assert removed_mass({}, allowed) == RemovedMass(0.0, 1.0)
-
-
-def test_masks_follow_an_answer_and_its_budget_of_thinking(tiny_tokenizer: ChatTokenizer) -> None:
-    region = thinking(4, "", "\n</think>\n\n", ("</think>",))
-    grammar = sequence(region, constant("go"))
-    thought = tiny_tokenizer.outside_text("x x x x x x")[:4]
-    answer = [*thought, *tiny_tokenizer.framed("\n</think>\n\ngo")]
-    masks = GrammarMasks(tiny_tokenizer)
-    allowed = masks.allowed(grammar, answer, {0, 4, len(answer) - 1})
-    assert sorted(allowed) == [0, 4, len(answer) - 1]
-    assert allowed[0].sum() > 1000
-    assert allowed[4].sum() < 10  # the budget is used up
-    assert all(mask[answer[position]] for position, mask in allowed.items())
-    assert masks.allowed(grammar, [answer[-1], answer[-1], *answer], {99}) == {}
-
-
 class Pretender:
     """Answers from a table, and counts what it is asked."""
 
@@ -120,7 +95,7 @@ class Pretender:
 
     async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
         self.asked.append((len(prompt), token, salt))
-        return TokenProbe(-float(token), {}, 64 if salt == "run" else 0)
+        return TokenProbe(-float(token), 64 if salt == "run" else 0)
 
 
 async def test_each_token_is_asked_for_once_with_the_cache_and_twice_without() -> None:
