@@ -75,7 +75,10 @@ def step_name(step: Step) -> str:
 def step_key(step: Step) -> str:
     """Return name and content of a step, so that a finished one is not mistaken for another with the same
     name."""
-    return f"{step_name(step)}-{hashlib.sha256(msgspec.json.encode(step)).hexdigest()[:12]}"
+    content = msgspec.to_builtins(step)
+    if isinstance(step, Sleep):
+        content["fresh"] = []  # a field of earlier versions, whose finished sleeps keep their keys
+    return f"{step_name(step)}-{hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:12]}"
 
 
 def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:

@@ -37,8 +37,12 @@ from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
 
-RETIRED = {"cost_aware": False, "guard": "off", "guard_episodes": 5, "notes": False}
-"""Options of methods in runs of earlier versions. With these values they had no effect."""
+RETIRED: dict[str, dict[str, object]] = {
+    "method": {"cost_aware": False, "guard": "off", "guard_episodes": 5, "notes": False},
+    "run": {"budget_tokens": None},
+    "serving": {"api_key_file": None, "port": None},
+}
+"""Settings in runs of earlier versions. With these values they had no effect."""
 
 Opened = TypeVar("Opened", bound="RunData")
 
@@ -101,8 +105,11 @@ class RunData:
             raise RunDirectoryError(f"{self.files.config} cannot be read: {error}") from error
         if not isinstance(config, dict):
             raise RunDirectoryError(f"{self.files.config} contains no configuration")
-        if isinstance(method := config.get("method"), dict):
-            config["method"] = {key: value for key, value in method.items() if RETIRED.get(key, ...) != value}
+        for section, retired in RETIRED.items():
+            if isinstance(given := config.get(section), dict):
+                config[section] = {
+                    key: value for key, value in given.items() if retired.get(key, ...) != value
+                }
         return config
 
     @cached_property

@@ -64,6 +64,7 @@ class State(msgspec.Struct):
     """
 
     finished: list[str] = []
+    training_end: None = None  # a field of earlier versions, which is part of the digest
     secret: str = ""
     checksums: dict[str, Checksum] = {}
     digest: str = ""
