@@ -25,12 +25,12 @@ from speedrunner.config.compose import compose
 from speedrunner.config.names import run_name
 from speedrunner.config.schema import Config, to_yaml
 from speedrunner.library.definition import HEADER
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import (
     AgentRecord,
     CallNode,
     Edit,
-    EpisodeRow,
     Message,
     Policy,
     PrefixChange,
@@ -117,7 +117,7 @@ class Invented:
                 seconds=60.0,
             )
             lines.append(msgspec.json.encode(played))
-            self.episodes.append(msgspec.json.encode(EpisodeRow.of(played, phase, point)))
+            self.episodes.append(msgspec.json.encode(summarize_episode(played, phase, point)))
         _write(self.folder / f"{file}.jsonl", lines)
 
     def _count(self) -> int:

@@ -6,8 +6,8 @@ from itertools import takewhile
 
 from speedrunner.agents.reading import write_call
 from speedrunner.config.console import shorten
+from speedrunner.store.episode_summary import list_exchanges
 from speedrunner.store.records import Termination, Trajectory, Turn
-from speedrunner.store.repeats import list_exchanges
 
 CALL_CHARS, ERROR_CHARS = 80, 160
 """Most characters of a call and of an error in the line."""

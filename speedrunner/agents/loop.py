@@ -12,8 +12,8 @@ from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents.clock import Clock
+from speedrunner.store.episode_summary import Exchange
 from speedrunner.store.records import CallNode, Message, Termination, Turn
-from speedrunner.store.repeats import Exchange
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ async def run_agent(
         status: called with each reply and the usage of the answer before it; returns the reply that the agent
             sees.
         most: maximum number of requests of this agent; `None`: all that are left.
-        most_repeats: repeated calls in a row that end the work, see `speedrunner.store.repeats`; 0: no limit.
+        most_repeats: repeated calls in a row that end the work, see `Exchange`; 0: no limit.
 
     Raises:
         ServingError: the engine failed (never for the model's own mistakes).

@@ -20,8 +20,8 @@ from speedrunner.pages.tile_images import CREDITS, tile_image, tile_symbols
 from speedrunner.pages.tiles import Tile
 from speedrunner.pages.turns import Room, Shown, show_calls
 from speedrunner.pages.worlds import DRAWN, TILED, Worlds, replay_worlds
+from speedrunner.store.episode_summary import count_repeats
 from speedrunner.store.records import Module, Trajectory, Turn
-from speedrunner.store.repeats import count_repeats
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import RunDirectoryError
 

@@ -32,10 +32,10 @@ from speedrunner.runs.plan import (
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.shutdown import Shutdown, TimeIsUp
 from speedrunner.runs.sleep_episodes import EpisodeBroke, SleepEpisodes
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
-    EpisodeRow,
     Phase,
     Policy,
     PrefixChange,
@@ -152,7 +152,7 @@ class Executor:
 
         def keep(trajectory: Trajectory) -> None:
             directory.append_trajectory(phase, number, trajectory)
-            directory.append_episode(EpisodeRow.of(trajectory, phase, checkpoint))
+            directory.append_episode(summarize_episode(trajectory, phase, checkpoint))
 
         async def play(episode: str, task: Task) -> None:
             for left in reversed(range(tries)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 import msgspec
 
@@ -17,7 +17,6 @@ from serving.conversation import TokenIds
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Integer, Number, Prices, Timestamp, Usage
-from speedrunner.store.repeats import count_repeats
 
 FORMAT = 2
 """Layout version of every record below."""
@@ -238,7 +237,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
         score: in [0, 1]; `None` after an infrastructure error.
         skill_calls: actor calls that named a skill.
         invalid_calls: completions without a valid call.
-        repeated_calls: calls that repeat the one before; see `speedrunner.store.repeats`. `None` in rows of
+        repeated_calls: calls that repeat the one before; see `count_repeats`. `None` in rows of
             earlier versions.
     """
 
@@ -259,30 +258,6 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
     seconds: Number
     repeated_calls: Integer | None = None
     format: Integer = FORMAT
-
-    @classmethod
-    def of(cls, trajectory: Trajectory, phase: Phase, checkpoint: int) -> Self:
-        """Summarize a whole episode."""
-        executed = [turn.executed for turn in trajectory.turns if turn.executed is not None]
-        outcome = trajectory.outcome
-        return cls(
-            episode=trajectory.episode,
-            phase=phase,
-            checkpoint=checkpoint,
-            task=trajectory.task,
-            policy=trajectory.policy,
-            attempt=trajectory.attempt,
-            termination=trajectory.termination,
-            score=None if outcome is None else outcome.score,
-            success=None if outcome is None else outcome.success,
-            llm_calls=len(trajectory.turns),
-            actions=sum(node.actions for node in executed),
-            skill_calls=sum(node.kind == "skill" for node in executed),
-            invalid_calls=sum(turn.call is None for turn in trajectory.turns),
-            usage=trajectory.usage,
-            seconds=trajectory.seconds,
-            repeated_calls=count_repeats(trajectory.turns),
-        )
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):

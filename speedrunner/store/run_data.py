@@ -23,6 +23,7 @@ from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.episode_file import EpisodeFile
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import (
     EpisodeRow,
@@ -200,7 +201,7 @@ class RunData:
                     file = self._episode_file(phase, number)
                     lost = [each for each in file.attempts if (each.episode, each.attempt) not in written]
                     point = played if phase == "train" else number
-                    missing += [EpisodeRow.of(each, phase, point) for each in file.read(lost)]
+                    missing += [summarize_episode(each, phase, point) for each in file.read(lost)]
                     played += len(file.newest)
         return missing
 

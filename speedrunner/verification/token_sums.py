@@ -11,8 +11,8 @@ from serving.usage import Counters, Usage
 from speedrunner.config.findings import Finding
 from speedrunner.results.engine_time import StoredReconciliation, stored_reconciliations
 from speedrunner.store.discovery import DAMAGED
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.differences import Differences, contrast
@@ -77,7 +77,7 @@ def _check_summaries(subject: Subject, found: Differences, is_finished: bool) ->
             before *= subject.setup.config.run.sleep_every
         row = rows.pop((episode.episode, episode.attempt), None)
         if row is not None:
-            given = EpisodeRow.of(episode, played.phase, before)
+            given = summarize_episode(episode, played.phase, before)
             if row.repeated_calls is None:  # an earlier version wrote the row
                 given.repeated_calls = None
             found.expect(episode.episode, "its row in episodes.jsonl", row, given)

@@ -9,9 +9,9 @@ from serving.meter import LedgerRow
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import (
     CallNode,
-    EpisodeRow,
     Machine,
     Message,
     Policy,
@@ -91,8 +91,8 @@ def play(path: Path, episodes: int = 3) -> None:
             episode = trajectory(f"train/{number:04d}")
             run.append_request(request(episode.episode))
             run.append_trajectory("train", 0, episode)
-            run.append_episode(EpisodeRow.of(episode, "train", 0))
+            run.append_episode(summarize_episode(episode, "train", 0))
         run.append_trajectory("test", 3, trajectory("test/0003/0"))
-        run.append_episode(EpisodeRow.of(trajectory("test/0003/0"), "test", 3))
+        run.append_episode(summarize_episode(trajectory("test/0003/0"), "test", 3))
         run.write_sleep(sleep())
         run.mark_finished("sleep/0001")

@@ -16,8 +16,8 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.clock import Clock
 from speedrunner.agents.loop import ToolReply, run_agent
+from speedrunner.store.episode_summary import count_repeats
 from speedrunner.store.records import CallNode, Message, Termination, Turn
-from speedrunner.store.repeats import count_repeats
 from tests.clocks import Clock as FakeClock
 from tests.scripted_engine import (
     DEATH,

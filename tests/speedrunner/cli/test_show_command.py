@@ -7,7 +7,8 @@ from pathlib import Path
 from envs import Outcome
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.records import CallNode, EpisodeRow, Message, Termination, Turn
+from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.records import CallNode, Message, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
 from tests.golden_tables import Golden, table
 from tests.scripted_runs import ScriptedRun, complaint, in_process
@@ -66,7 +67,7 @@ def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Pa
             run.write_config("run: {}\n")
             for each in played:
                 run.append_trajectory("train", 0, each)
-                run.append_episode(EpisodeRow.of(each, "train", 0))
+                run.append_episode(summarize_episode(each, "train", 0))
     shown = {}
     for words in ("empty", "looping", "looping train/1", "faulty train/0"):
         name, *episode = words.split()

@@ -17,7 +17,8 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.export_command import Format
 from speedrunner.config import optional as optional_packages
 from speedrunner.export.conversations import of_episode, timestamp
-from speedrunner.store.records import EpisodeRow, Termination, Trajectory
+from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.records import Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
@@ -48,7 +49,9 @@ def run(
         error="The world broke.\nTraceback ...",
     )
     file.write_bytes(msgspec.json.encode(broken) + b"\n" + b"".join(others))
-    rows = [EpisodeRow.of(broken, "test", 0) if row.episode == broken.episode else row for row in data.rows]
+    rows = [
+        summarize_episode(broken, "test", 0) if row.episode == broken.episode else row for row in data.rows
+    ]
     (data.path / "episodes.jsonl").write_bytes(b"".join(msgspec.json.encode(row) + b"\n" for row in rows))
     return load(folder / "run")
 

@@ -14,16 +14,13 @@ import pytest
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import CLASS_LIMIT
-from speedrunner.library.definition import read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import (
-    ALLOWED_MODULES,
-    DEFINITION_LIMIT,
+    MODULE_BYTES,
     SOURCE_LIMIT,
-    TOKEN_LIMIT,
     InvalidSkill,
 )
-from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy, PolicyStore
+from speedrunner.store.policies import InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
 from tests.golden_tables import Golden, refusals
 from tests.toy_env import Corridor
@@ -97,10 +94,6 @@ class TestEdits:
         assert library.doc("walk_far") == "Walk to the right."
         assert (skill.public, skill.created, skill.edited) == (False, 3, 3)
 
-    def test_an_edit_leaves_the_library_it_began_with(self, empty: Library) -> None:
-        write(empty, WALK_FAR)
-        assert empty.skills == ()
-
     def test_replacing_keeps_the_place_and_the_creation(self, empty: Library) -> None:
         library = write(write(empty, WALK_FAR), RUN)
         changed = write(library, WALK_FAR.replace("right", "flag"), sleep=2)
@@ -110,10 +103,6 @@ class TestEdits:
     def test_an_edit_that_changes_nothing_is_no_edit(self, empty: Library) -> None:
         library = write(empty, WALK_FAR)
         assert write(library, WALK_FAR, sleep=2) == library
-
-    def test_changing_visibility_is_an_edit(self, empty: Library) -> None:
-        (skill,) = write(write(empty, WALK_FAR), WALK_FAR, public=False, sleep=2).skills
-        assert (skill.public, skill.edited) == (False, 2)
 
     @pytest.mark.parametrize(
         "body",
@@ -134,25 +123,12 @@ class TestEdits:
         assert texts(write(empty, indented)) == [source.strip()]
         assert texts(write(empty, f"    # Now:\n{source}")) == [source.strip()]
 
-    def test_an_indented_source_is_accepted(self, empty: Library) -> None:
-        indented = "".join(f"    {line}\n" for line in WALK_FAR.strip().splitlines())
-        assert texts(write(empty, indented)) == [WALK_FAR.strip()]
-
     def test_deleting(self, empty: Library) -> None:
         assert write(empty, WALK_FAR).delete("walk_far") == empty
 
     def test_skills_that_call_each_other_are_taken_apart_before(self, empty: Library) -> None:
         library = of_module(empty, RING).edit("pong", "ping()", "None", sleep=2)
         assert library.delete("ping").delete("pang").delete("pong") == empty
-
-    def test_a_recursive_skill_can_be_deleted(self, empty: Library) -> None:
-        recursive = function("n: int", "return skill(n - 1)")
-        assert write(empty, recursive).delete("skill") == empty
-
-    def test_showing_names_visibility_and_callers(self, empty: Library) -> None:
-        library = write(write(empty, WALK_FAR, public=False), RUN)
-        assert library.show("walk_far") == f"# private, called by run\n{WALK_FAR.strip()}"
-        assert library.show("run").startswith("# public, called by no other skill\n")
 
 
 class TestSeveralFunctions:
@@ -163,10 +139,6 @@ class TestSeveralFunctions:
         assert [(each.name, each.public) for each in library.skills] == [("run", True), ("_far", False)]
         assert call_graph(library) == {"run": ("_far",), "_far": ("walk",)}
         assert {each.created for each in library.skills} == {4}
-
-    @pytest.mark.parametrize("public", [True, False])
-    def test_all_of_them_can_be_shown_or_hidden(self, empty: Library, public: bool) -> None:
-        assert {each.public for each in write(empty, self.PAIR, public=public).skills} == {public}
 
     def test_some_may_be_new_and_others_not(self, empty: Library) -> None:
         library = write(empty, WALK_FAR)
@@ -190,15 +162,6 @@ class TestEditingByExactText:
         library = write(library, WALK_FAR).edit("STEPS", "2", "3", sleep=5)
         assert library.shared == {"STEPS": "STEPS = 3"}
         assert {each.name: each.edited for each in library.skills} == {"skill": 5, "other": 5, "walk_far": 1}
-
-    def test_a_shared_import_can_be_edited(self, empty: Library) -> None:
-        library = write(empty, "from math import floor as cut\n" + function(body="return cut(1.5)"))
-        changed = library.edit("cut", "floor", "ceil", sleep=2)
-        assert changed.shared == {"cut": "from math import ceil as cut"}
-
-    def test_an_edit_of_a_shared_constant_that_changes_nothing_is_no_edit(self, empty: Library) -> None:
-        library = write(empty, "STEPS = 2\n" + function(body="return STEPS"))
-        assert library.edit("STEPS", "2", "2", sleep=5) is library
 
     def test_an_edited_class_must_still_suit_the_skills_that_use_it(self, empty: Library) -> None:
         library = write(empty, POINT + function("p: Point", "return p['x']"))
@@ -232,9 +195,6 @@ class TestRenaming:
             "    return {'again': once_more, 'é': once_more(n - 1)}['again'](0)"
         ]
 
-    def test_methods_of_shared_classes_follow_too(self, empty: Library) -> None:
-        assert "return stride(2)" in walker_of(empty).rename("walk_far", "stride", sleep=2).shared["W"]
-
 
 class TestVisibility:
     def test_a_skill_is_hidden_and_shown(self, empty: Library) -> None:
@@ -243,10 +203,6 @@ class TestVisibility:
         assert not hidden.public
         assert hidden.skills[0].edited == 2
         assert hidden.set_visibility("walk_far", public=True, sleep=3).public[0].edited == 3
-
-    def test_what_it_is_already_is_no_edit(self, empty: Library) -> None:
-        library = write(empty, WALK_FAR)
-        assert library.set_visibility("walk_far", public=True, sleep=2) is library
 
 
 class TestClasses:
@@ -262,11 +218,6 @@ class TestClasses:
             "description": "A way.",
             **rest,
         }
-
-    def test_fields_that_may_be_left_out(self, empty: Library) -> None:
-        source = "from typing import NotRequired\n" + POINT.replace("x: int", "x: NotRequired[int]")
-        tool = write(empty, source + function("p: Point")).tools()[-1]
-        assert tool.parameters["properties"]["p"]["required"] == ["name"]
 
     def test_a_later_skill_may_use_it(self, empty: Library) -> None:
         library = write(empty, POINT + function("p: Point", "return p['x']"))
@@ -294,10 +245,6 @@ class TestClasses:
         assert empty.of(store.load(1)) == library
         assert "@dataclass\nclass P:" in (tmp_path / "v0001" / "skills.py").read_text()
 
-    def test_shared_definitions_can_be_shown(self, empty: Library) -> None:
-        library = write(empty, POINT + function("p: Point"))
-        assert library.show("Point").startswith("# shared, used by skill\nclass Point(TypedDict):\n")
-
 
 class TestWholeModules:
     MODULE = f'''"""Skills."""
@@ -324,10 +271,6 @@ def _hidden(p: Point) -> int:
     def test_what_a_library_writes_it_reads(self, empty: Library) -> None:
         library = of_module(empty, self.MODULE)
         assert of_module(empty, library.source) == library
-
-    def test_functions_may_call_each_other_in_any_order(self, empty: Library) -> None:
-        library = of_module(empty, RUN + WALK_FAR)
-        assert call_graph(library) == {"run": ("walk_far",), "walk_far": ("walk",)}
 
 
 class TestStoredModules:
@@ -389,12 +332,6 @@ class TestManyFunctions:
         assert call_graph(library)["walk_far"] == ("step",)
         assert many.of(library.policy(Policy(version=1))) == library
 
-    def test_not_all_of_their_names_are_told(self, many: Library) -> None:
-        with pytest.raises(InvalidSkill) as caught:
-            many.delete("xyz")
-        assert len(str(caught.value)) < 1_000
-        assert str(caught.value).endswith("step_1040, step_1041, 1950 others")
-
 
 class TestNames:
     def test_local_names_are_no_concern_of_the_library(self, empty: Library) -> None:
@@ -422,13 +359,6 @@ class TestNames:
     ) -> None:
         write(empty, function(body=body))
 
-    def test_annotations_that_are_never_evaluated_need_not_resolve(self, empty: Library) -> None:
-        write(empty, 'def skill() -> Optional[Any]:\n    """Do it."""\n    x: Any = 1\n    return x\n')
-
-    def test_fields_and_methods_hide_nothing(self, empty: Library) -> None:
-        methods = "class W:\n    look: str = ''\n    def walk(self): return walk()\n"
-        write(empty, methods + function(body="return W().walk()"))
-
 
 class TestPreamble:
     MATHS = 'import math\nfrom re import sub as s\nSTEPS = [1, 2]\n\ndef skill():\n    """Do it."""\n'
@@ -447,12 +377,6 @@ class TestPreamble:
         library = write(empty, self.MATHS + "    return STEPS\n")
         library = write(library, function(body="return STEPS").replace("skill", "other"))
         assert library.delete("skill").shared == {"STEPS": "STEPS = [1, 2]"}
-
-    def test_ones_own_constant_can_be_changed(self, empty: Library) -> None:
-        library = write(empty, self.MATHS + "    return STEPS\n")
-        changed = write(library, "STEPS = 3\n" + function(body="return STEPS"), sleep=2)
-        assert changed.shared == {"STEPS": "STEPS = 3"}
-        assert changed.skills[0].edited == 2
 
 
 class TestSignatures:
@@ -484,49 +408,14 @@ class TestSignatures:
 
 
 class TestModule:
-    def test_the_call_graph_holds_skills_and_primitives(self, empty: Library) -> None:
-        library = write(write(write(empty, WALK_FAR), RUN), function("n: int", "return skill(n), look()"))
-        assert call_graph(library) == {
-            "walk_far": ("walk",),
-            "run": ("walk_far",),
-            "skill": ("look", "skill"),
-        }
-
     def test_the_module_runs_with_the_primitives_among_its_globals(self, empty: Library) -> None:
         library = write(write(empty, WALK_FAR), "LENGTH = 10\n" + RUN.replace("10", "LENGTH"))
         module = {"walk": lambda steps: f"walked {steps}"}
         exec(library.source, module)
         assert module["run"]() == "walked 10"  # type: ignore[call-arg]
 
-    def test_a_module_of_types_that_are_not_imported_still_loads(self, empty: Library) -> None:
-        module: dict[str, object] = {}
-        exec(write(empty, function('a: Literal["x"] = "x"')).source, module)
-        assert "skill" in module
-
-    def test_an_empty_library_is_a_module_too(self, empty: Library) -> None:
-        exec(empty.source, {})
-
-
-def test_a_module_that_an_earlier_version_stored_is_read() -> None:
-    stored = (
-        '"""Skills of policy version 1."""\n\nimport math\nLIMIT = 4\n\n\n'
-        'def far() -> str:\n    """Walk."""\n    return walk(int(math.sqrt(LIMIT)))\n'
-    )
-    policy = Policy(version=1, module=stored, skills=(Skill(name="far", public=True, created=1, edited=1),))
-    library = Library(Corridor().primitives).of(policy, trusted=False)
-    assert [each.name for each in library.tools()] == ["walk", "look", "far"]
-    assert library.shared == {"math": "import math", "LIMIT": "LIMIT = 4"}
-
 
 class TestWhatIsAccepted:
-    @pytest.mark.parametrize("module", ALLOWED_MODULES)
-    def test_the_allowed_modules(self, empty: Library, module: str) -> None:
-        write(empty, function(body=f"import {module}"))
-
-    def test_generators_inside_a_skill_are_allowed(self, empty: Library) -> None:
-        body = "def inner():\n        yield 1\n    return sum(inner()) + sum(x for x in range(3))"
-        write(empty, function(body=body))
-
     @pytest.mark.parametrize("parameters", ANYTHING)
     def test_what_skills_alone_call_takes_anything(self, empty: Library, parameters: str) -> None:
         library = write(empty, WALKER + function(parameters), public=False)
@@ -760,43 +649,3 @@ class TestRefusals:
             "an undefined name, not trusted": partial(read, strange, trusted=False),
         }
         golden("library/refused_policies.txt", refusals(tries, InvalidPolicy))
-
-    def test_what_an_edit_is_too_long_for_is_too_long_in_a_module(self, empty: Library) -> None:
-        constant = f"LIMIT = '{'x' * SOURCE_LIMIT}'\n"
-        text = f"line 1: LIMIT has {SOURCE_LIMIT + 10} characters; {SOURCE_LIMIT} are allowed"
-        with pytest.raises(InvalidSkill, match=f"^{text}$"):
-            of_module(empty, constant + function(body="return LIMIT"))
-        with pytest.raises(InvalidSkill, match=r"^line 1: skill has .* characters; 20000 are allowed"):
-            of_module(empty, function(body=f"return '{'x' * SOURCE_LIMIT}'"))
-
-    def test_a_library_has_a_limit_too(self, empty: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("speedrunner.library.source.MODULE_BYTES", 200)
-        library = write(empty, WALK_FAR)
-        with pytest.raises(InvalidSkill, match=r"^the module has more than 200 bytes, the limit$"):
-            write(write(library, RUN), function())
-
-
-@pytest.mark.parametrize(
-    ("source", "what"),
-    [
-        ("a=b;" * (TOKEN_LIMIT // 4 + 1), "words and signs"),
-        ("\n\n\n".join(["def f(): 0"] * (TOKEN_LIMIT // 6 + 1)), "words and signs"),
-        ("a=b;" * (DEFINITION_LIMIT + 1), "definitions"),
-        (f"import {', '.join(['a'] * (DEFINITION_LIMIT + 1))}", "definitions"),
-        ("\n\n\n".join(["def f(): 0"] * (DEFINITION_LIMIT + 1)), "definitions"),
-        ("#" * (MODULE_BYTES + 1), "bytes"),
-        ("#" + "\u00e4" * (MODULE_BYTES // 2), "bytes"),
-    ],
-)
-def test_a_module_that_would_take_long_to_parse_is_refused_before(
-    empty: Library, source: str, what: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    policy = Policy(version=1, module=source, skills=())
-    with pytest.raises(InvalidPolicy, match=f"has more than .* {what}, the limit"):
-        empty.of(policy)
-    with pytest.raises(InvalidSkill, match=f"has more than .* {what}, the limit|characters; .* are allowed"):
-        of_module(empty, source)
-    if what != "definitions":  # those are counted in the tree
-        monkeypatch.setattr("speedrunner.library.source.ast.parse", None)
-        with pytest.raises(InvalidSkill, match=what):
-            read_text(source)

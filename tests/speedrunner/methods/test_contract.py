@@ -185,11 +185,6 @@ class TestReplay:
         with pytest.raises(MethodBroke, match=rf"asked for Task\(.*index={index}\), which it may not play"):
             await run.play(f"method.index={index}", "run.rollouts=2")
 
-    async def test_is_given_to_nobody_else(self, corridor: Runs) -> None:
-        run = corridor(lambda request: call("walk", steps=2), "method=tests.odd_methods:Honest")
-        await run.play("run.rollouts=2", "run.test_episodes=2")
-        assert run.data.policies.load(1).notes == "attempt: None"
-
     def test_notes_stand_in_the_prompt(self, replayed: ScriptedRun) -> None:
         held_out = [each for each in replayed.server.requests if flag(each) == 7]
         late = max(held_out, key=lambda each: len(each.system))  # checkpoints are played side by side

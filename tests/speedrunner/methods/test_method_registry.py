@@ -48,21 +48,6 @@ class Waiting(Own):
     def sleep(self, policy, history, tools):
         return policy
 
-class Empty(Own):
-    async def sleep(self, policy, history, tools):
-        def note(text: str) -> str:
-            return "Noted."
-        if not tools:
-            raise ValueError
-        note("x")
-
-class Evaluated(Empty):
-    trains = False
-
-class Unable(Own):
-    async def sleep(self, policy, history, tools):
-        raise NotImplementedError
-
 class Sleepless(Method):
     def initial(self): ...
     def agent(self, policy, task, env, *, training=False): ...
@@ -98,15 +83,11 @@ class TestSomebodysOwn:
 
     def test_what_is_no_method_is_refused_in_one_line(self, golden: Golden) -> None:
         places = ("", "None_", "Sleepless", "Loose", "function", "Positional", "Demanding")
-        broken = ("Undecided", "Waiting", "Empty")  # in their first sleep, and are refused at once
+        broken = ("Undecided", "Waiting")  # in their first sleep, and are refused at once
         names = ["raect", "no_such_module:Own", "broken_methods:Own"]
         names += [f"own_methods:{each}" for each in (*places, *broken)]
         tries = [(name, partial(methods.make, name)) for name in names]
         golden("methods.txt", refusals(tries, (UnknownMethod, MethodBroke), FOLDER=Path.cwd()))
-
-    @pytest.mark.parametrize("name", ["Evaluated", "Unable"])
-    def test_a_sleep_that_never_comes_or_may_fail_is_nobody_s_business(self, name: str) -> None:
-        methods.make(f"own_methods:{name}")
 
 
 def test_options_that_it_does_not_take(golden: Golden) -> None:

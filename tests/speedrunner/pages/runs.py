@@ -12,11 +12,11 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import (
     AgentRecord,
     CallNode,
     Edit,
-    EpisodeRow,
     Message,
     Policy,
     Skill,
@@ -35,13 +35,13 @@ CONFIG = to_yaml(compose(["env=babyai", "method=react", "model=tiny-random", "ru
 def append(run: RunDirectory, played: Trajectory, number: int = 0) -> None:
     """A finished training episode of a batch."""
     run.append_trajectory("train", number, played)
-    run.append_episode(EpisodeRow.of(played, "train", 10 * number))
+    run.append_episode(summarize_episode(played, "train", 10 * number))
 
 
 def append_test(run: RunDirectory, played: Trajectory, checkpoint: int = 0) -> None:
     """A finished test episode of a checkpoint."""
     run.append_trajectory("test", checkpoint, played)
-    run.append_episode(EpisodeRow.of(played, "test", checkpoint))
+    run.append_episode(summarize_episode(played, "test", checkpoint))
 
 
 def long_run(folder: Path, turns: int) -> Path:

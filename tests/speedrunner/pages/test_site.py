@@ -15,7 +15,8 @@ from envs import Outcome
 from speedrunner.pages.pages import TURNS
 from speedrunner.pages.site import HTML, Site
 from speedrunner.pages.static import pages
-from speedrunner.store.records import CallNode, EpisodeRow, Policy, Termination
+from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.records import CallNode, Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import Elements
 from tests.scripted_runs import ScriptedRun
@@ -136,7 +137,7 @@ def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: 
             key = f"test/0000/{number:04d}"
             played = trajectory(key, termination=termination, outcome=Outcome(0.5, False, {}))
             run.append_trajectory("test", 0, played)
-            run.append_episode(EpisodeRow.of(played, "test", 0))
+            run.append_episode(summarize_episode(played, "test", 0))
     site = Site(tmp_path / "runs")
     shown = page(site, "runs/run/index.html")
     assert '<td class="number">75% (call limit 50%, context overflow 25%)</td>' in shown

@@ -8,7 +8,8 @@ from serving.meter import LedgerRow, Status
 from serving.reconciliation import Reconciliation
 from serving.usage import Prices, Usage
 from speedrunner.results.pricing import PriceBook
-from speedrunner.store.records import EpisodeRow, Policy, Turn
+from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.records import Policy, Turn
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
@@ -67,7 +68,7 @@ def play(run: RunDirectory, episode: str, *usages: Usage, policy: int = 0, **cha
     played = trajectory(episode, policy=policy, turns=turns, **changes)
     if phase == "train":
         run.append_trajectory("train", policy, played)
-        run.append_episode(EpisodeRow.of(played, "train", int(number)))
+        run.append_episode(summarize_episode(played, "train", int(number)))
     else:
         run.append_trajectory("test", int(point[0]), played)
-        run.append_episode(EpisodeRow.of(played, "test", int(point[0])))
+        run.append_episode(summarize_episode(played, "test", int(point[0])))

@@ -11,10 +11,10 @@ from envs import Outcome, Task
 from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.library.definition import HEADER
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import (
     AgentRecord,
     CallNode,
-    EpisodeRow,
     Policy,
     PrefixChange,
     Skill,
@@ -122,10 +122,10 @@ class SmallRun:
                 run.append_request(row(1.0, TURN, **labels))
             if phase == "train":
                 run.append_trajectory("train", policy, played)
-                run.append_episode(EpisodeRow.of(played, "train", point))
+                run.append_episode(summarize_episode(played, "train", point))
             else:
                 run.append_trajectory("test", point, played)
-                run.append_episode(EpisodeRow.of(played, "test", point))
+                run.append_episode(summarize_episode(played, "test", point))
 
 
 def learnt(path: Path, **config: Mapping[str, object]) -> SmallRun:

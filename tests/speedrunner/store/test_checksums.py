@@ -6,8 +6,9 @@ import pytest
 
 from speedrunner.store import json_records
 from speedrunner.store.checksums import find_changed, without_checksum
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
-from speedrunner.store.records import EpisodeRow, Policy
+from speedrunner.store.records import Policy
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import play, request, sleep, trajectory
@@ -63,7 +64,7 @@ def test_a_torn_tail_and_a_row_that_is_missing_are_behind_the_seals(path: Path) 
     assert found(path) == []
     with RunDirectory.open_for_writing(path) as run:
         assert found(path) == []
-        assert EpisodeRow.of(trajectory("train/0003"), "train", 0) in run.read().written_rows
+        assert summarize_episode(trajectory("train/0003"), "train", 0) in run.read().written_rows
     assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])
 
 

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 from envs import Outcome
 from serving.usage import Usage
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import EpisodeRow, Termination
 from tests.speedrunner.run_samples import TASK, trajectory
 
 
 def test_every_count_of_a_row():
-    assert EpisodeRow.of(trajectory("test/0050/3", attempt=2), "test", 50) == EpisodeRow(
+    assert summarize_episode(trajectory("test/0050/3", attempt=2), "test", 50) == EpisodeRow(
         episode="test/0050/3",
         phase="test",
         checkpoint=50,
@@ -28,7 +29,7 @@ def test_every_count_of_a_row():
 
 
 def test_a_fault_of_ours_is_unscored_and_not_zero():
-    row = EpisodeRow.of(
+    row = summarize_episode(
         trajectory(termination=Termination.ENGINE_ERROR, outcome=None, error="gone"), "train", 0
     )
     assert row.score is None
@@ -37,7 +38,7 @@ def test_a_fault_of_ours_is_unscored_and_not_zero():
 
 
 def test_a_failure_is_scored():
-    row = EpisodeRow.of(
+    row = summarize_episode(
         trajectory(termination=Termination.FAILURE, outcome=Outcome(0.25, False, {})), "train", 0
     )
     assert (row.score, row.success) == (0.25, False)

@@ -6,8 +6,9 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
-from speedrunner.store.records import EpisodeRow, Policy, Termination
+from speedrunner.store.records import Policy, Termination
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
@@ -38,9 +39,9 @@ def run(tmp_path):
         for number in range(5):
             episode = trajectory(f"train/{number:04d}")
             run.append_trajectory("train", number // 3, episode)
-            run.append_episode(EpisodeRow.of(episode, "train", number // 3 * 3))
+            run.append_episode(summarize_episode(episode, "train", number // 3 * 3))
         run.append_trajectory("test", 3, trajectory("test/0003/0000"))
-        run.append_episode(EpisodeRow.of(trajectory("test/0003/0000"), "test", 3))
+        run.append_episode(summarize_episode(trajectory("test/0003/0000"), "test", 3))
         run.write_sleep(sleep())
         yield run
 

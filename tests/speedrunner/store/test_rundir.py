@@ -14,8 +14,9 @@ import pytest
 from envs import Task
 from serving.model_configs import load_model_config
 from speedrunner.store.checksums import find_changed
+from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError, temporary_name
-from speedrunner.store.records import EpisodeRow, Policy
+from speedrunner.store.records import Policy
 from speedrunner.store.run_data import load
 from speedrunner.store.run_lock import LockLost
 from speedrunner.store.rundir import RunDirectory
@@ -87,7 +88,7 @@ class TestWriting:
         ("write", "synced"),
         [
             (lambda run: run.append_request(request()), []),
-            (lambda run: run.append_episode(EpisodeRow.of(trajectory(), "train", 0)), []),
+            (lambda run: run.append_episode(summarize_episode(trajectory(), "train", 0)), []),
             (
                 lambda run: run.append_trajectory("train", 0, trajectory("train/0007")),
                 ["requests.jsonl", "trajectories/batch_0000.jsonl"],
@@ -130,7 +131,7 @@ class TestWriting:
             for write in (
                 lambda: run.append_trajectory("train", 0, trajectory()),
                 lambda: run.append_request(request()),
-                lambda: run.append_episode(EpisodeRow.of(trajectory(), "train", 0)),
+                lambda: run.append_episode(summarize_episode(trajectory(), "train", 0)),
                 lambda: run.write_policy(Policy(version=0)),
                 lambda: run.write_config(""),
                 lambda: run.write_sleep(sleep()),
@@ -190,7 +191,7 @@ sys.path.insert(0, sys.argv[2])  # the checkout
 from tests.speedrunner.run_samples import request, trajectory
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.records import EpisodeRow
+from speedrunner.store.episode_summary import summarize_episode
 with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:
     run.write_config("seed: 1")
     for number in range(len(run.state.finished), 100_000):
@@ -198,7 +199,7 @@ with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:
         run.append_request(request(episode.episode))
         if episode.episode not in [key.episode for key in run.read().trajectories(number)]:
             run.append_trajectory("train", number, episode)
-            run.append_episode(EpisodeRow.of(episode, "train", number))
+            run.append_episode(summarize_episode(episode, "train", number))
         if number not in run.policies.versions():
             run.write_policy(Policy(version=number))
         run.mark_finished(episode.episode)

@@ -16,7 +16,6 @@ from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import read_result
 from speedrunner.store.files import StorageError
-from speedrunner.store.history import History
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import in_process
@@ -46,12 +45,6 @@ def test_its_records_are_read() -> None:
     assert run.processes[0].machine.cores > 0
     assert run.reconciliations[0].ledger == run.reconciliations[0].engine
     assert sum(row.usage.prompt for row in run.requests if row.usage) == run.reconciliations[0].ledger.prompt
-
-
-def test_a_method_reads_its_history() -> None:
-    history = History(load(STORED))
-    assert (history.batches(), history.count(), len(history.batch(0))) == ([0], 4, 4)
-    assert [record.sleep for record in history.sleeps(2)] == [1]
 
 
 @pytest.mark.parametrize("table", get_args(TableName))

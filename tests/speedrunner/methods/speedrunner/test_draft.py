@@ -84,21 +84,6 @@ class TestReading:
         golden("library/shown_drafts.txt", table({**shown, "show what is missing": str(error.value)}))
         assert edits == []
 
-    def test_pages_follow_each_other_without_gap_or_overlap(self, draft: Drafts) -> None:
-        whole = draft(SKILL).show_skill("advance").splitlines()
-        reading = draft(SKILL, page_chars=60)
-        read: list[str] = []
-        while len(read) < len(whole):
-            *lines, last = reading.show_skill("advance", len(read)).splitlines()
-            if not last.startswith("[lines "):
-                lines, last = [*lines, last], ""
-            assert sum(map(len, lines)) <= 60
-            first, end = len(read), len(read) + len(lines)
-            read += lines
-            if last:
-                assert last == f"[lines {first} to {end - 1} of {len(whole)}; continue with from_line={end}]"
-        assert read == whole
-
 
 class TestEditing:
     async def test_each_edit_is_recorded_and_reported(
@@ -145,15 +130,6 @@ class TestEditing:
         }
         assert (edits, writing.library) == ([], before)
         golden("library/reported_edits.txt", table(report))
-
-    async def test_another_value_of_its_constant_is_an_edit(self, draft: Drafts, edits: list[Edit]) -> None:
-        source = 'STEPS = 2\n\ndef advance() -> str:\n    """Go."""\n    return str(STEPS)'
-        writing = draft(source)
-        assert (await writing.write_skill(source.replace("= 2", "= 3"), True)).startswith(
-            "advance was replaced."
-        )
-        assert writing.library.shared == {"STEPS": "STEPS = 3"}
-        assert len(edits) == 1
 
     @pytest.mark.parametrize(
         ("source", "name"),

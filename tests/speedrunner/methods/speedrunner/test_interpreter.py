@@ -15,9 +15,8 @@ from serving.usage import Usage
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.store.history import History
-from speedrunner.store.records import AgentRecord, CallNode, Edit, Policy, SleepRecord, Termination, Turn
+from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.workers.sandbox.settings import Sandbox
 from tests.golden_tables import Golden, table
 from tests.processes import HANGS_S
@@ -133,22 +132,6 @@ async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at
     assert (row["episodes"], row["calls"]) == (30, 30 * 2_000)
 
 
-async def test_a_call_that_the_end_of_the_episode_stopped_is_no_error(tmp_path: Path) -> None:
-    with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        run.write_policy(Policy(version=0))
-        played = trajectory("train/0000")
-        turns = [
-            msgspec.structs.replace(played.turns[0], executed=CallNode("walk", "skill", {}, error=error))
-            for error in ("ValueError: no", "EpisodeEnded: stopped", None)
-        ]
-        run.append_trajectory("train", 0, msgspec.structs.replace(played, turns=turns))
-        with History(run.read()).files() as folders:
-            bench = Bench(folders)
-            async with bench.interpreter:
-                (row,) = ast.literal_eval(await bench("skill_stats()"))
-    assert (row["calls"], row["errors"]) == (3, 1)
-
-
 async def test_the_draft_is_imported_as_it_stands(bench: Bench) -> None:
     assert "AttributeError" in await bench("library._step")
     bench.draft = bench.draft.write(STEP, public=False, sleep=2)
@@ -165,14 +148,6 @@ async def test_what_code_puts_into_the_draft_stays_until_the_next_edit(bench: Be
     assert "NotAvailable" in await bench("library._step()")
 
 
-async def test_names_that_code_takes_are_in_nobody_s_way(bench: Bench) -> None:
-    taken = "_set_draft = _module = calls = json = sys = Path = _primitives = MOUNTS = globals = None"
-    assert await bench(f"{taken}\nt = load_trajectories()[0]") == "(no output)"
-    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
-    assert await bench("library._step.__doc__") == "'Go.'"
-    assert "walk(steps=3)" in await bench("show(t)")
-
-
 async def test_a_session_that_begins_anew_has_the_draft_again(folders: dict[str, Path]) -> None:
     bench = Bench(folders)
     async with bench.interpreter:
@@ -180,19 +155,6 @@ async def test_a_session_that_begins_anew_has_the_draft_again(folders: dict[str,
         assert await bench("library._step.__doc__") == "'Go.'"
         assert "the session was restarted" in await bench("import os; os._exit(1)")
         assert await bench("library._step.__doc__, len(load_trajectories())") == "('Go.', 3)"
-
-
-async def test_a_draft_that_prints_when_it_is_imported_is_imported(bench: Bench) -> None:
-    source = 'class W:\n    x = print("hello")\n\ndef go() -> str:\n    """Go."""\n    return str(W.x)'
-    bench.draft = bench.draft.write(source, public=False, sleep=2)
-    assert await bench("library.go()") == "'None'"
-
-
-@pytest.mark.parametrize("body", ["return 'a' is 'b'", "return '\\d'", "return (1)(2)"])
-async def test_a_draft_that_python_warns_of_is_imported(bench: Bench, body: str) -> None:
-    source = f'def go() -> str:\n    """Go."""\n    {body}'
-    bench.draft = bench.draft.write(source, public=False, sleep=2)
-    assert await bench("library.go.__doc__") == "'Go.'"
 
 
 async def test_a_draft_is_set_again_where_the_process_is_lost_meanwhile(bench: Bench) -> None:
@@ -224,18 +186,6 @@ async def test_a_draft_that_cannot_be_imported_is_told(bench: Bench) -> None:
     assert await bench("1 + 1") == (
         "[the draft cannot be imported: TypeError: non-default argument 'y' follows default argument]\n2"
     )
-
-
-async def test_an_answer_is_bounded_when_code_replaces_what_imports_the_draft(bench: Bench) -> None:
-    await bench(
-        "import child.run_code as own, workspace\n"
-        "own.ERROR_CHARS = 10**6\n"
-        "def set_draft(source): raise ValueError('x' * 10**6)\n"
-        "workspace.set_draft = set_draft"
-    )
-    answer = await bench("print('ran')")
-    assert answer.endswith("ran")
-    assert len(answer) < 2 * ERROR_CHARS
 
 
 async def test_primitives_are_not_available_but_can_be_put_in_place(bench: Bench) -> None:

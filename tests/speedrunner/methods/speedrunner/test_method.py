@@ -167,14 +167,6 @@ async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> 
 
 
 @pytest.mark.process
-async def test_or_discards_them_there_as_well(night: Nights) -> None:
-    before = Policy(version=0, notes="kept")
-    slept = await night([WRITE, overflow()], before, on_limit="discard")
-    assert slept.policy == before
-    assert slept.tools.error == "the context of the inducer overflowed after 1 call"
-
-
-@pytest.mark.process
 async def test_it_is_told_when_little_of_its_context_is_left(
     night: Nights, tiny_model_config: ModelConfig
 ) -> None:
@@ -184,15 +176,6 @@ async def test_it_is_told_when_little_of_its_context_is_left(
     context = tiny_model_config.context - int(left[1]) + 500
     tight = (await night([LIST, LIST, FINISH], model_config={"context": context})).seen[1]
     assert re.search(r"\(99 calls and \d{3} tokens left; finish soon\)\n", tight)
-
-
-@pytest.mark.process
-async def test_a_model_config_may_allow_fewer_calls_than_the_method(
-    night: Nights, tiny_model_config: ModelConfig
-) -> None:
-    slept = await night([LIST] * 9, model_config={"roles": tiny_model_config.roles})
-    assert len(slept.tools.agents[0].turns) == tiny_model_config.roles.inducer.max_calls == 6
-    assert "You have 6 calls and a context of " in slept.seen[0]
 
 
 @pytest.mark.process
@@ -219,12 +202,6 @@ class TestTheLibraryInThePrompt:
             "source of a skill.\n- bare(a: int = 1) (public): Add.\n\n## Budget\n" in slept.requests[0].task
         )
 
-    async def test_a_skill_whose_docstring_somebody_took_away_is_listed(
-        self, night: Nights, long: str
-    ) -> None:
-        slept = await night([FINISH], self.policy(f"def bare():\n{long}"))
-        assert "- bare() (public): (no docstring)" in slept.requests[0].task
-
 
 class TestAblations:
     @pytest.mark.process
@@ -247,13 +224,6 @@ class TestAblations:
         assert "rivate" not in slept.requests[0].system
         spec = SpeedRunner(visibility="all_public").agent(before, TASK, babyai)
         assert [skill.name for skill in spec.library.public] == ["seen"]
-
-    def test_but_what_no_tool_can_be_stays_hidden(self, babyai: envs.TextEnv) -> None:
-        helper = Skill(name="_seen", public=False, created=0, edited=0)
-        module = "def _seen(cells: dict) -> int:\n    'See.'\n    return len(cells)"
-        before = Policy(version=0, module=module, skills=(helper,))
-        spec = SpeedRunner(visibility="all_public").agent(before, TASK, babyai)
-        assert spec.library.public == ()
 
     @pytest.mark.process
     async def test_without_an_interpreter_the_batch_is_in_the_prompt(self, night: Nights) -> None:

@@ -40,7 +40,3 @@ def test_long_episodes_share_the_room_equally() -> None:
 
 def test_an_episode_without_room_for_its_first_and_last_turn_is_named() -> None:
     assert select_episodes(BATCH, 30, len) == ([], HEADLINES, 0.0)
-
-
-def test_an_empty_batch_is_shown_completely() -> None:
-    assert select_episodes([], 100, len).texts == []

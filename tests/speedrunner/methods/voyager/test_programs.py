@@ -70,15 +70,6 @@ async def test_a_program_that_is_there_word_for_word_is_not_added_again() -> Non
     assert [(skill.name, skill.created) for skill in grown.skills] == [("a", 1), ("b", 1)]
 
 
-async def test_one_of_the_same_text_that_calls_another_program_is() -> None:
-    grown = await library(
-        [program(source("a")), program(source("b", "a"))],
-        [program(source("a", last="walk(1)")), program(source("b", "a"))],
-    )
-    assert [skill.name for skill in grown.skills] == ["a", "b", "a_2", "b_2"]
-    assert grown.calls("b_2") == ("a_2", "look")
-
-
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -94,10 +85,3 @@ async def test_what_would_meet_others_in_the_library_is_no_program(text: str, wh
     known = await library([program(source("known", last="walk(1)"))])
     with pytest.raises(InvalidSkill, match=why):
         add_program(known, text)
-
-
-def test_imports_are_allowed() -> None:
-    grown, main = add_program(
-        Library(Racetrack().primitives), f"import re\n\n{source('a', last='re.escape(look())')}"
-    )
-    assert (main, list(grown.shared)) == ("a", ["re"])

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import pytest
 
 from speedrunner.methods.method_base import UnfitEnvironment
 from speedrunner.methods.method_registry import make
 from speedrunner.store.labels import Labels
-from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, Termination
 from speedrunner.verification.policy_check import check_policies
 from tests.scripted_engine import Answer, Request, Script, call, say
-from tests.scripted_runs import CORRIDOR, Runs, ScriptedRun, flag
+from tests.scripted_runs import Runs, ScriptedRun, flag
 from tests.tampered_runs import subject
 from tests.toy_env import Corridor
 
@@ -272,25 +270,6 @@ class TestWhatDoesNotFit:
             assert "- step_0(" not in last.system
 
 
-@pytest.mark.parametrize("damage", ['{"completed": 3}', '{"foo": 1}'])
-async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(
-    session: ScriptedRun, damage: str
-) -> None:
-    run = session.copy()
-    (run.dir / "policies" / "v0003" / "method.json").write_text(damage)
-    with pytest.raises(InvalidPolicy, match="policy v0000 contains no objectives and programs of Voyager: "):
-        await replace(run, name=f"{run.name}-other").play(f"run.start_from={run.dir}")
-
-
 def test_an_environment_whose_tasks_differ_is_refused_in_one_line() -> None:
     with pytest.raises(UnfitEnvironment, match=r"those of tests\.toy_env:Corridor differ"):
         make("voyager").check(Corridor())
-
-
-def test_and_so_it_is_on_the_command_line(corridor: Runs) -> None:
-    done = corridor(pupil, f"env={CORRIDOR}", "method=voyager").cli()
-    assert done.returncode == 1
-    assert done.stderr.startswith(
-        "error: method voyager needs an environment with the same goals in all tasks, such as crafter"
-    )
-    assert done.stderr.count("\n") == 1

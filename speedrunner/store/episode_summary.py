@@ -1,16 +1,39 @@
-"""Repeated calls: an agent calls the same tool again and reads the same reply again."""
+"""Summarize an episode as a row, with the calls that an agent repeats and whose reply it reads again."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-if TYPE_CHECKING:
-    from speedrunner.store.records import CallNode, Turn
+from speedrunner.store.records import CallNode, EpisodeRow, Phase, Trajectory, Turn
 
 NOTHING = "None"
 """The reply of a call that returned nothing, such as an action in Crafter. It does not say whether the world
 changed, so it is no repeated result."""
+
+
+def summarize_episode(trajectory: Trajectory, phase: Phase, checkpoint: int) -> EpisodeRow:
+    """Return the summary row of a whole episode."""
+    executed = [turn.executed for turn in trajectory.turns if turn.executed is not None]
+    outcome = trajectory.outcome
+    return EpisodeRow(
+        episode=trajectory.episode,
+        phase=phase,
+        checkpoint=checkpoint,
+        task=trajectory.task,
+        policy=trajectory.policy,
+        attempt=trajectory.attempt,
+        termination=trajectory.termination,
+        score=None if outcome is None else outcome.score,
+        success=None if outcome is None else outcome.success,
+        llm_calls=len(trajectory.turns),
+        actions=sum(node.actions for node in executed),
+        skill_calls=sum(node.kind == "skill" for node in executed),
+        invalid_calls=sum(turn.call is None for turn in trajectory.turns),
+        usage=trajectory.usage,
+        seconds=trajectory.seconds,
+        repeated_calls=count_repeats(trajectory.turns),
+    )
 
 
 class Exchange(NamedTuple):

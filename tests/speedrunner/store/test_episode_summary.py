@@ -8,8 +8,8 @@ import pytest
 
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.records import CallNode, EpisodeRow, Message, Turn
-from speedrunner.store.repeats import count_repeats, list_exchanges
+from speedrunner.store.episode_summary import count_repeats, list_exchanges, summarize_episode
+from speedrunner.store.records import CallNode, Message, Turn
 from tests.speedrunner.run_samples import trajectory
 
 
@@ -86,5 +86,5 @@ def test_each_conversation_is_compared_with_itself() -> None:
 
 
 def test_the_summary_of_an_episode_has_the_count() -> None:
-    row = EpisodeRow.of(trajectory(turns=talk(WALL, WALL, WALL)), "train", 0)
+    row = summarize_episode(trajectory(turns=talk(WALL, WALL, WALL)), "train", 0)
     assert row.repeated_calls == 2
