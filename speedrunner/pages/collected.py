@@ -12,11 +12,9 @@ import msgspec
 
 from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig, RunConfig
-from speedrunner.results.claim_tables import claim_tables, count_verdicts
-from speedrunner.results.claims import Judged, judge_claims
+from speedrunner.results.claims import Judged, claim_tables, count_verdicts, judge_claims, list_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
-from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.pricing import GPU_HOURS, price_list
 from speedrunner.results.run_result import RunResult, read_results
 from speedrunner.results.tables import make_tables
@@ -79,7 +77,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     options = _options(folders, runs)
     rows = compare_with_paper(list_published(), conditions, options)
     status("judging the paper's claims")
-    judged = judge_claims(CLAIMS, conditions, options)
+    judged = judge_claims(list_claims(), conditions, options)
     made = [
         *make_tables(conditions, prices=names, corrected=corrected),
         *claim_tables(judged),

@@ -19,8 +19,7 @@ from speedrunner.pages.number_texts import exact_number
 from speedrunner.pages.panels import Figure
 from speedrunner.pages.styles import palette_css
 from speedrunner.pages.summary import Summary
-from speedrunner.results.claim_tables import CLAIMS
-from speedrunner.results.claims import Judged, JudgedComparison
+from speedrunner.results.claims import CLAIMS, Judged, JudgedComparison
 from speedrunner.results.run_result import count_terminations
 from speedrunner.results.writing import Cell, Table
 

@@ -18,10 +18,8 @@ from speedrunner.pages.inline import draw_inline
 from speedrunner.pages.page import ROWS, page
 from speedrunner.pages.panels import Figure
 from speedrunner.pages.summary import summarize
-from speedrunner.results.claim_tables import claim_tables
-from speedrunner.results.claims import judge_claims
+from speedrunner.results.claims import claim_tables, judge_claims, list_claims
 from speedrunner.results.conditions import group_runs
-from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
@@ -46,16 +44,16 @@ def whole(text: str = "Aside") -> str:
         *make_tables(groups, prices=text, corrected=False),
         Table("some", text, (text,), [(text,)] * (ROWS + 1)),
     ]
-    judged = judge_claims(CLAIMS, groups, text)
+    judged = judge_claims(list_claims(), groups, text)
     made = inline(figures(groups, text))
-    return page(text, summarize(groups), made, judged, tables, facts(text), [text], [text], {text: [text]})
+    return page(text, summarize(groups), made, judged, tables, facts(text), [text], [text])
 
 
 def page_of(*runs: RunResult) -> str:
     groups, _ = group_runs(runs)
-    judged = judge_claims(CLAIMS, groups)
+    judged = judge_claims(list_claims(), groups)
     tables = claim_tables(judged)
-    return page("", summarize(groups), inline(figures(groups)), judged, tables, facts(), [], [], {})
+    return page("", summarize(groups), inline(figures(groups)), judged, tables, facts(), [], [])
 
 
 @pytest.fixture(scope="module")
@@ -145,7 +143,7 @@ def test_tables_of_the_paper_have_only_what_a_run_measured() -> None:
     )
     empty = Table("zombies", "Values.", columns, [("react", 0.6, None, "no run")])
     groups, _ = group_runs([summary("babyai", "react", 0, checkpoint(0, [{"score": 0.7}]))])
-    text = page("", summarize(groups), [], [], [table, empty], facts(), [], [], {})
+    text = page("", summarize(groups), [], [], [table, empty], facts(), [], [])
     assert "Values. Rows without a run here (1) are only in tables/prose.csv." in text
     assert "2 of 3 seeds" not in text
     assert "opo" not in text
@@ -183,7 +181,7 @@ def test_several_conditions_are_compared_in_a_table() -> None:
 
 def test_tables_are_folded_and_small_costs_have_no_unit_prefix() -> None:
     table = Table("costs", "", ("cost_usd",), [(0.0002,), (0.00000012,)])
-    text = page("", summarize([]), [], [], [table], facts(), [], [], {})
+    text = page("", summarize([]), [], [], [table], facts(), [], [])
     assert '<details class="fold" id="table-costs">' in text
     assert '<td class="number">$0.0002</td>' in text
     assert '<td class="number">$0.00000012</td>' in text

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import msgspec
@@ -10,16 +10,23 @@ import pytest
 
 from speedrunner.config.names import condition_name
 from speedrunner.experiments.grid import grid_of
-from speedrunner.results.claim_tables import claim_tables, count_verdicts
-from speedrunner.results.claims import Judged, judge_claims
+from speedrunner.results.claims import (
+    EPISODE_MEASURES,
+    Judged,
+    claim_tables,
+    count_verdicts,
+    judge_claims,
+    list_claims,
+)
 from speedrunner.results.conditions import FAMILIES, group_runs
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.paper_claims import CLAIMS
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
+CLAIMS = list_claims()
 BY_NAME = {claim.name: claim for claim in CLAIMS}
 MODEL = "tiny-random"
+MODEL_NAMES = {"gpt-5.4-mini", "gemini-3-flash-preview", "qwen3.5-27b"}
 
 
 def judge(name: str, runs: Sequence[RunResult]) -> Judged:
@@ -54,16 +61,6 @@ def libraries(method: str, sizes: Sequence[int], env: str = "crafter") -> list[R
         library = LibraryStatistics(size, size, float(size), size / 100, float(size), 0.5)
         found.append(summary(env, method, seed, checkpoint(200, [{}], library=library)))
     return found
-
-
-def test_claims_are_these_comparisons(golden: Callable[[str, str], None]) -> None:
-    lines = []
-    for claim in CLAIMS:
-        needed = "" if claim.needed is None else f", {claim.needed} of {len(claim.groups)}"
-        head = f"{claim.name} ({claim.place}, experiment={claim.experiment}{needed}, paper: {claim.paper})"
-        groups = ["; ".join(each.text for each in group) for group in claim.groups]
-        lines.append(f"{head}: {' | '.join(groups)}")
-    golden("claims.txt", "\n".join(lines) + "\n")
 
 
 class TestVerdict:
@@ -287,8 +284,8 @@ class TestRuns:
         there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
         for claim in CLAIMS:
             for comparison in (each for group in claim.groups for each in group):
-                for mean in (comparison.own, comparison.other):
-                    if claim.experiment == name and mean is not None:
+                for mean in comparison.means:
+                    if claim.experiment == name:
                         envs = FAMILIES if mean.env == "scienceworld" else (mean.env,)
                         assert {(env, mean.method) for env in envs} <= there, claim.name
 
@@ -313,5 +310,17 @@ class TestTables:
         counts = count_verdicts(judged)
         assert counts == "2 supported, 0 contradicted, 20 undecided, 73 without runs"
 
-    def test_names_of_claims_differ(self) -> None:
+
+class TestTheFile:
+    def test_each_claim_has_its_own_name_and_a_text(self) -> None:
         assert len(BY_NAME) == len(CLAIMS)
+        assert all(claim.text and claim.place for claim in CLAIMS)
+        assert all(1 <= claim.needed <= len(claim.groups) for claim in CLAIMS)
+
+    def test_each_comparison_has_known_measures_a_range_and_a_second_condition_if_it_compares(self) -> None:
+        measures = {*EPISODE_MEASURES, *LibraryStatistics.__struct_fields__}
+        for each in (each for claim in CLAIMS for group in claim.groups for each in group):
+            assert {mean.measure for mean in each.means} <= measures
+            assert (each.form == "value") == (each.other is None)
+            assert each.low is not None or each.high is not None
+            assert not each.model or each.model in MODEL_NAMES
