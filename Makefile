@@ -32,7 +32,7 @@ demo-full: venv  ## the same with five seeds and the other methods
 
 tiny: venv  ## retrain the bundled model and measure it
 	@.venv/bin/python -m models.tiny.train
-	@.venv/bin/python -m models.tiny.evaluate
+	@.venv/bin/python -m models.tiny.train --measure
 
 paper-smoke: venv  ## the paper's main comparison with the bundled model, on the CPU, ending with its report
 	@.venv/bin/speedrunner sweep experiment=main scale=smoke

@@ -5,10 +5,8 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
-from collections.abc import Iterator, Set
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,7 +17,7 @@ import msgspec
 
 from envs.babyai import BabyAI
 from models.tiny.actor_examples import episodes
-from models.tiny.training_corpus import check_file, reader_of_bytes
+from models.tiny.training_corpus import reader_of_bytes
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 from speedrunner.runs.identity import checkout
@@ -34,15 +32,13 @@ NOT_SHOWN = ("method/asi_style",)
 
 
 class Stamp(msgspec.Struct, frozen=True):
-    """Everything that determines a corpus and the weights trained on it.
+    """What the corpus and the weights were made with, apart from the recipe.
 
     Attributes:
-        recipe: digest of each recipe file; see `recipe_files`.
-        seen: digests of the project's prompts, tools and texts that occur in the corpus; see `seen`.
+        seen: digests of the project's prompts, tools and texts in the corpus; see `digest_texts`.
         versions: library versions by name.
     """
 
-    recipe: dict[str, str]
     seen: dict[str, str]
     versions: dict[str, str]
 
@@ -50,7 +46,7 @@ class Stamp(msgspec.Struct, frozen=True):
     def now(cls) -> Stamp:
         """Return the stamp of the current code and libraries."""
         libraries = ("torch", "transformers", "tokenizers", "accelerate")
-        return cls(recipe_files(), digest_texts(), {name: version(name) for name in libraries})
+        return cls(digest_texts(), {name: version(name) for name in libraries})
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -96,61 +92,6 @@ class Facts(msgspec.Struct, frozen=True):
     measured: Measured | None = None
 
 
-def recipe_files() -> dict[str, str]:
-    """Return the SHA-256 of each file that determines corpus and weights. The digest of a Python file ignores
-    comments, docstrings, `from` imports and the names of classes, functions and variables."""
-    kinds = (".py", ".yaml", ".txt")
-    made_by = (path for path in HERE.rglob("*") if path.suffix in kinds and WEIGHTS not in path.parents)
-    apart = ("card.py", "evaluate.py", "train.py")  # these report, measure and run the recipe
-    files = [path for path in sorted(made_by) if path.name not in apart]
-    trees = {path: ast.parse(path.read_bytes()) for path in files if path.suffix == ".py"}
-    own = {name for tree in trees.values() for name in _find_own_names(tree)}
-    return {
-        str(path.relative_to(HERE)): _shape_digest(trees[path], own) if path in trees else digest(path)
-        for path in files
-    }
-
-
-def _find_own_names(tree: ast.Module) -> Iterator[str]:
-    """Yield the names that a program defines or takes from other modules: classes, functions, parameters and
-    variables."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
-            yield node.name
-        elif isinstance(node, ast.arg):
-            yield node.arg
-        elif isinstance(node, ast.ImportFrom):
-            yield from (each.asname or each.name for each in node.names)
-        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-            yield node.id
-
-
-def _shape_digest(tree: ast.Module, own: Set[str]) -> str:
-    """Return the digest of a program without docstrings and `from` imports. Numbers replace the names in
-    `own`. Empty fields of the syntax tree are left out, so all Python versions give the same digest."""
-    numbers: dict[str, int] = {}
-
-    def shape(node: Any) -> Any:
-        if isinstance(node, list):
-            return [
-                shape(each) for each in node if not _is_text(each) and not isinstance(each, ast.ImportFrom)
-            ]
-        if isinstance(node, str):
-            return numbers.setdefault(node, len(numbers)) if node in own else node
-        if isinstance(node, ast.Constant) or not isinstance(node, ast.AST):
-            return node.value if isinstance(node, ast.Constant) else node
-        fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
-        return type(node).__name__, [(name, shape(value)) for name, value in fields]
-
-    return hashlib.sha256(repr(shape(tree)).encode()).hexdigest()
-
-
-def _is_text(node: Any) -> bool:
-    """Return whether a node is a docstring."""
-    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-    return constant and isinstance(node.value.value, str)
-
-
 def digest_texts() -> dict[str, str]:
     """Return digests of the project's current prompts, tools and texts that the corpus shows the model."""
     setup = set_up(compose(["env=babyai", "method=speedrunner", "model=tiny-random"]))
@@ -179,9 +120,8 @@ def digest(file: Path) -> str:
 
 
 def read(folder: Path = WEIGHTS) -> Facts:
-    """Return the facts of a model folder. Raises `Damaged` if they cannot be read."""
-    with check_file(folder / FACTS):
-        return msgspec.json.decode((folder / FACTS).read_bytes(), type=Facts)
+    """Return the facts of a model folder."""
+    return msgspec.json.decode((folder / FACTS).read_bytes(), type=Facts)
 
 
 def write(folder: Path, facts: Facts) -> None:

@@ -1,62 +1,46 @@
-"""Trains the bundled model from scratch: corpus, tokenizer, weights.
+"""Train the bundled model from scratch: corpus, tokenizer, weights, card.
 
     python -m models.tiny.train [--work DIR]
+    python -m models.tiny.train --measure
 
-The work folder keeps intermediate results, so a second call resumes where the first stopped. The same recipe
-and library versions give the same corpus. Weights differ in their last bits between machines.
+The work folder keeps recorded runs, tokenizer and corpus, so a second call begins with the training. Remove
+it after a change of the recipe. The same recipe and library versions give the same corpus. Weights differ in
+their last bits between machines. `--measure` plays the served model without skills in the worlds of both
+splits of `env=babyai`, none of which is in the corpus, and writes the results into the card.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import shutil
+import subprocess
 import sys
 import time
 from datetime import date
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from models.tiny import card, training_corpus
 from models.tiny.card import Stamp
-from models.tiny.learning import Progress, train
+from models.tiny.learning import train
 from models.tiny.teachers import recorded_sleeps
-from models.tiny.training_corpus import Damaged, Examples, check_file
+from models.tiny.training_corpus import Examples
 from models.tiny.training_recipe import Recipe
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.results import StorageError
-from speedrunner.workers.env_worker import WorkerError
-from speedrunner.workers.sandbox.settings import SandboxError
+from speedrunner.results import load
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-
-class OtherRecipe(Exception):
-    """A work folder was created by another recipe."""
-
-
-def open_work(work: Path) -> Stamp:
-    """Create the work folder and return its stamp. Raises `OtherRecipe` if the folder was created with
-    another recipe, other project texts or other library versions."""
-    work.mkdir(parents=True, exist_ok=True)
-    stamp, now = work / "stamp.json", Stamp.now()
-    if not any(work.iterdir()):
-        unfinished = stamp.with_suffix(".part")
-        unfinished.write_bytes(msgspec.json.encode(now))
-        unfinished.rename(stamp)
-    begun = None
-    if stamp.exists():
-        with check_file(stamp):
-            begun = msgspec.json.decode(stamp.read_bytes(), type=Stamp)
-    if begun != now:
-        raise OtherRecipe(
-            f"{work} holds what another recipe, project or library has made: remove it, or name another"
-            " folder with --work"
-        )
-    return now
+COMMAND = (
+    *("run", "env=babyai", "method=speedrunner", "model=tiny", "run.rollouts=200", "run.sleep_every=200"),
+    *("run.eval_every=200", "run.test_episodes=30", "run.in_flight=32"),
+)
+"""The first batch covers the whole training split and the first evaluation covers the test split, so both
+are played without skills."""
 
 
 def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, Examples]]:
@@ -64,71 +48,73 @@ def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, Ex
     runs, folder = work / "runs", work / "corpus"
     recorded_sleeps.record(runs, recipe.corpus["sleeps"], recipe.seed)
     if not folder.is_dir():
-        tell("making the tokenizer")
+        report("making the tokenizer")
         training_corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
-    with check_file(folder):
-        tokenizer = ChatTokenizer(folder)
-    return tokenizer, training_corpus.make(recipe.corpus, runs, folder, tell)
+    return ChatTokenizer(folder), training_corpus.make(recipe.corpus, runs, folder, report)
 
 
 def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
-    """Write the model folder, with weights in bfloat16. Raises `OSError`."""
-    from safetensors import SafetensorError
+    """Write the model folder, with weights in bfloat16."""
     from transformers import GenerationConfig
 
     own = tokenizer.huggingface
     model.generation_config = GenerationConfig(
         eos_token_id=[own.eos_token_id, own.pad_token_id], pad_token_id=own.pad_token_id
     )
-    try:
-        model.cpu().bfloat16().save_pretrained(out)
-    except SafetensorError as error:  # for example, a full disk
-        raise OSError(f"{out} could not be written: {error}") from error
+    model.cpu().bfloat16().save_pretrained(out)
     own.save_pretrained(out)
     for file in out.iterdir():
         file.chmod(0o644)  # safetensors creates files that only their owner can read
 
 
-def tell(line: str) -> None:
+def report(line: str) -> None:
     """Print a line of progress."""
     print(f"{time.strftime('%H:%M:%S')} {line}", flush=True)
 
 
-def facts(
-    stamp: Stamp, model: PreTrainedModel, sources: dict[str, Examples], at: Progress, work: Path
-) -> card.Facts:
-    """Return the card's facts about a model that was just exported to `work / "out"`."""
-    return card.Facts(
-        trained=date.fromtimestamp((work / "training.pt").stat().st_mtime).isoformat(),
+def run(recipe: Recipe, work: Path) -> None:
+    """Create the corpus, train, and replace the committed weights."""
+    work.mkdir(parents=True, exist_ok=True)
+    stamp = Stamp.now()
+    tokenizer, sources = make_corpus(recipe, work)
+    began = time.monotonic()
+    model, losses = train(recipe, tokenizer, sources, report)
+    minutes = (time.monotonic() - began) / 60
+    shutil.rmtree(card.WEIGHTS, ignore_errors=True)
+    export(model, tokenizer, card.WEIGHTS)
+    found = card.Facts(
+        trained=date.today().isoformat(),
         made_of=stamp,
-        files=card.files(work / "out"),
+        files=card.files(card.WEIGHTS),
         corpus={name: (len(each), len(each.ids), each.longest) for name, each in sources.items()},
         weights=model.num_parameters(),
         vocabulary=model.config.vocab_size,
-        minutes=at.seconds / 60,
-        losses=at.losses,
+        minutes=minutes,
+        losses=losses,
     )
+    card.write(card.WEIGHTS, found)
+    report(f"{card.WEIGHTS} is ready; `python -m models.tiny.train --measure` measures it")
 
 
-def run(recipe: Recipe, work: Path) -> None:
-    """Create the corpus, train, and replace the committed weights."""
-    stamp = open_work(work)
-    tokenizer, sources = make_corpus(recipe, work)
-    for name, examples in sources.items():
-        learnt = int(examples.learnt.sum())
-        tell(f"{name}: {len(examples):,} examples, {len(examples.ids):,} tokens, {learnt:,} learnt")
-    model, at = train(recipe, tokenizer, sources, work, tell)
-    made, there = work / "out", card.WEIGHTS.with_suffix(".part")
-    export(model, tokenizer, made)
-    found = facts(stamp, model, sources, at, work)
-    if (card.WEIGHTS / card.FACTS).is_file() and (before := card.read()).files == found.files:
-        found = msgspec.structs.replace(found, measured=before.measured)
-    card.write(made, found)
-    shutil.rmtree(there, ignore_errors=True)
-    shutil.copytree(made, there)
-    shutil.rmtree(card.WEIGHTS, ignore_errors=True)
-    there.rename(card.WEIGHTS)
-    tell(f"{card.WEIGHTS} is ready; `python -m models.tiny.evaluate` measures it")
+def measure() -> None:
+    """Play the committed model as `COMMAND`, and write the results into its card."""
+    facts = card.read()
+    folder = Path(".cache/tiny-measured", card.digest(card.WEIGHTS / "model.safetensors")[:12])
+    subprocess.run([sys.executable, "-m", "speedrunner", *COMMAND, f"run.dir={folder}"], check=True)
+    rows = [row for row in load(folder).episodes if row.score is not None and row.policy == 0]
+    found = card.Measured(
+        date=date.today().isoformat(),
+        command=" ".join(["speedrunner", *COMMAND]),
+        episodes=len(rows),
+        success=round(fmean(row.score for row in rows if row.score is not None), 4),
+        llm_calls=round(fmean(row.llm_calls for row in rows), 2),
+        output_tokens=round(fmean(row.usage.completion for row in rows), 1),
+    )
+    card.write(card.WEIGHTS, msgspec.structs.replace(facts, measured=found))
+    low, high = facts.success_range
+    print(f"{found.success:.1%} of {found.episodes} episodes")
+    if not low <= found.success <= high:
+        sys.exit(f"error: the card allows {low:.0%} to {high:.0%}: train again, or change its range")
 
 
 def main() -> None:
@@ -136,19 +122,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m models.tiny.train", description=(__doc__ or "").partition("\n")[0]
     )
-    parser.add_argument(
-        "--work", type=Path, default=Path(".cache/tiny"), metavar="DIR", help="what is made on the way"
-    )
-    if importlib.util.find_spec("accelerate") is None:
-        sys.exit("error: accelerate is not installed: `make venv` installs it, or pip install accelerate")
-    try:
-        run(Recipe.read(), parser.parse_args().work)
-    except msgspec.MsgspecError as error:
-        sys.exit(f"error: models/tiny/training.yaml: {error}")
-    except (OtherRecipe, Damaged, WorkerError, SandboxError, StorageError, OSError) as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        sys.exit("stopped; the same command goes on")
+    parser.add_argument("--work", type=Path, default=Path(".cache/tiny"), metavar="DIR", help="work folder")
+    parser.add_argument("--measure", action="store_true", help="measure the committed model instead")
+    given = parser.parse_args()
+    if given.measure:
+        measure()
+    else:
+        run(Recipe.read(), given.work)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
@@ -30,21 +29,6 @@ BYTES = 256
 
 PART = 500
 """Number of examples that a process creates at a time."""
-
-
-class Damaged(Exception):
-    """A file from an earlier call cannot be read."""
-
-
-@contextmanager
-def check_file(file: Path) -> Iterator[None]:
-    """Raise `Damaged` for any error in the `with` block, which reads `file`."""
-    try:
-        yield
-    except Exception as error:
-        cause = (str(error).splitlines() or [""])[0] or type(error).__name__
-        advice = "remove it, and the same command makes it again"
-        raise Damaged(f"{file} cannot be read ({cause}): {advice}") from error
 
 
 @dataclass(frozen=True)
@@ -148,7 +132,7 @@ def make(
             unfinished = file.with_suffix(".part.npz")
             np.savez(unfinished, ids=packed.ids, learnt=packed.learnt, ends=packed.ends)
             unfinished.rename(file)
-        with check_file(file), np.load(file) as stored:
+        with np.load(file) as stored:
             found[name] = Examples(stored["ids"], stored["learnt"], stored["ends"])
     return found
 
