@@ -9,8 +9,7 @@ import typer
 
 from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.pages.loopback import ADDRESS, listen, new_token
-from speedrunner.pages.site import Site
-from speedrunner.pages.static import write
+from speedrunner.pages.site import Site, write_pages
 from speedrunner.pages.view_server import serve
 from speedrunner.store.files import StorageError
 
@@ -47,7 +46,7 @@ def view(
         raise StorageError(f"{folder} contains no runs: no folder in it has a config.yaml")
     if static is not None:
         with waiting_line() as status:
-            count, problems = write(site, static, status)
+            count, problems = write_pages(site, static, status)
         say(f"{count} pages: open {static / 'index.html'}")
         for path, problem in problems.items():
             say_error(f"error: {path} could not be written: {problem}")

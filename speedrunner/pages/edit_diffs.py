@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 import msgspec
@@ -12,9 +11,6 @@ from speedrunner.library.definition import Definition, function_names, read_text
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.library.text import diff_lines
 from speedrunner.store.records import Edit, Turn
-
-LINES = 2_000
-"""Maximum lines of one diff on a page."""
 
 SHARED = "shared code"
 """Heading of the diff of imports, constants and classes."""
@@ -179,9 +175,6 @@ def _show_request(edit: Edit) -> list[Diff]:
 
 
 def _compare(name: str, before: list[str], after: list[str]) -> Diff:
-    every = list(diff_lines(before, after, ("", "")))[2:]  # without the names of files
-    added, removed = (sum(line.startswith(sign) for line in every) for sign in "+-")
-    lines = list(islice(every, LINES))
-    if len(every) > LINES:
-        lines.append(f"@ {len(every) - LINES:,} further lines: `speedrunner library diff` prints all")
+    lines = list(diff_lines(before, after, ("", "")))[2:]  # without the names of files
+    added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     return Diff(name, lines, added, removed)

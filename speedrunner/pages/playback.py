@@ -12,15 +12,13 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.agents.reading import result_text
 from speedrunner.config.console import shorten, visible
 from speedrunner.library.definition import read_module
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.pages.pictures import Picture
-from speedrunner.pages.tile_images import tile_image
-from speedrunner.pages.turns import highlight
-from speedrunner.pages.worlds import Worlds, group_calls
+from speedrunner.pages.pictures import Picture, tile_image
+from speedrunner.pages.shown_calls import describe_result, highlight
+from speedrunner.pages.worlds import group_calls
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Module, Trajectory
@@ -90,7 +88,9 @@ def count_pieces(steps: Sequence[Step]) -> int:
     return len(steps) // PIECE + 1
 
 
-def make_piece(steps: Sequence[Step], modules: Sequence[Module], worlds: Worlds, number: int) -> Json:
+def make_piece(
+    steps: Sequence[Step], modules: Sequence[Module], pictures: Sequence[Picture], number: int
+) -> Json:
     """Return one piece, numbered from 1, as plain JSON.
 
     Its keys: `positions`, one for each step, with its `parts` (numbers of a part of the picture and of its
@@ -98,7 +98,7 @@ def make_piece(steps: Sequence[Step], modules: Sequence[Module], worlds: Worlds,
     them, with the number of the frame `up`; `sources` of the skills; `picture`, the first position's whole
     picture; and the images of its `tiles`.
     """
-    return _Piece(modules).make(steps, worlds.steps, (number - 1) * PIECE)
+    return _Piece(modules).make(steps, pictures, (number - 1) * PIECE)
 
 
 class _Piece:
@@ -131,12 +131,11 @@ class _Piece:
     def _describe(self, step: Step) -> Json:
         """Return a step without its picture."""
         node = step.node
-        result = result_text(node.result) if node.error is None else node.error
         return {
             "turn": max(step.turn, 1),
             "frame": self._frame(step.callers, step.module),
             "call": _write_call(node),
-            "result": _cut(result, RESULT_CHARS),
+            "result": _cut(describe_result(node), RESULT_CHARS),
         } | _mark(node)
 
     def _frame(self, callers: tuple[CallNode, ...], module: int) -> int | None:

@@ -3,41 +3,35 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from importlib.resources import files
 from pathlib import Path
+from posixpath import dirname, join, normpath
 from typing import Any
 
 import msgspec
 
-from speedrunner.pages import compare_page, pages
-from speedrunner.pages.calls_page import calls_page
-from speedrunner.pages.comparable import Comparable
-from speedrunner.pages.episode_page import episode_page, pictures_data
-from speedrunner.pages.library_history import history_page
-from speedrunner.pages.library_page import library_page
-from speedrunner.pages.markup import templates
-from speedrunner.pages.pages import Context, NotFound
-from speedrunner.pages.run_page import run_page
-from speedrunner.pages.run_values import RunValues
-from speedrunner.pages.skills_page import skills_page
-from speedrunner.pages.sleep_page import find_sleep, sleep_page
-from speedrunner.pages.turns import highlight, show_calls
+from speedrunner.pages import compare_page, library_pages
+from speedrunner.pages.episode_page import ViewedEpisode, episode_page
+from speedrunner.pages.markup import stylesheet, templates
+from speedrunner.pages.run_page import episodes_page, run_page, runs_table
+from speedrunner.pages.shown_calls import highlight
+from speedrunner.pages.sleep_page import sleep_page
+from speedrunner.pages.view_parts import Context, NotFound, badge, cap_text, link, turn_link
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, runs_below
+from speedrunner.store.files import explain_errors
+from speedrunner.store.folders import check_new, output_folder
 from speedrunner.store.run_data import RunData, load
-from speedrunner.store.run_lock import owner_of
-from speedrunner.store.stored_run import RunDirectoryError
 
-STATIC_EPISODES = 5_000
-"""Maximum episodes of a run for static pages: each page reads its episode's file to the end."""
-
-HTML, JSON, SCRIPT = "text/html; charset=utf-8", "application/json", "text/javascript; charset=utf-8"
+HTML, SCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"
 ASSETS = {"style.css": "text/css; charset=utf-8", "view.js": SCRIPT, "playback.js": SCRIPT}
 
 POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self';"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'none';"
     " base-uri 'none'; form-action 'self'"
 )
 """The Content-Security-Policy of every page."""
@@ -45,7 +39,20 @@ POLICY = (
 RUN = r"runs/(?P<run>[\w.-]+)"
 SIDE = r"[\w.-]+(?:@\d{1,9})?"
 NUMBER = r"[1-9]\d{0,8}"
-EPISODE = r"(?P<episode>train/\d{4,}|test/\d{4,}/\d{4,}|sleep/\d{4,}/again/\d{4,})"
+EPISODE = rf"{RUN}/(?P<episode>train/\d{{4,}}|test/\d{{4,}}/\d{{4,}}|sleep/\d{{4,}}/again/\d{{4,}})"
+
+RUN_PAGES: tuple[tuple[str, str, Callable[..., Context]], ...] = (
+    (rf"{RUN}/index\.html", "run.jinja", run_page),
+    (rf"{RUN}/episodes\.html", "episodes.jinja", episodes_page),
+    (rf"{RUN}/skills\.html", "skills.jinja", library_pages.skills_page),
+    (rf"{RUN}/library\.html", "history.jinja", library_pages.history_page),
+    (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", "library.jinja", library_pages.version_page),
+    (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", "sleep.jinja", sleep_page),
+)
+"""Addresses, templates, and functions of a run and the address's other numbers, which return the content."""
+
+LINK = re.compile(rb' (?:href|data-piece)="([^"?#]+)')
+"""Addresses of pages, and of data that a page's script loads."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -65,52 +72,22 @@ class Site:
     """The pages of all runs in a folder and its subfolders.
 
     Args:
-        static: whether pages are written to files: pictures are then embedded, and pages load nothing later.
+        static: whether pages are written to files, so that they have no forms.
     """
 
     def __init__(self, folder: Path, *, static: bool = False) -> None:
         self._folder = folder
         self._static = static
         self._templates = templates()
-        self._templates.filters |= {
-            "shown": show_calls,
-            "highlighted": highlight,
-            "capped": pages.cap_text,
-            "turn_link": pages.turn_link,
-        }
-        self._values = RunValues()
-        self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
-            (re.compile(pattern, re.ASCII), answer)
-            for pattern, answer in (
-                (r"index\.html", self._runs),
-                (r"(?P<asset>style\.css|view\.js|playback\.js)", self._asset),
-                (r"compare\.html", self._compare),
-                (r"compare-runs\.html", self._compare_runs),
-                (rf"compare/(?P<first>{SIDE})/(?P<second>{SIDE})\.html", self._comparison),
-                (rf"{RUN}/index\.html", self._run),
-                (rf"{RUN}/episodes\.html", self._episodes),
-                (rf"{RUN}/skills\.html", self._skills),
-                (rf"{RUN}/library\.html", self._library_history),
-                (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", self._library),
-                (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>{NUMBER})\.html", self._sleep),
-                (rf"{RUN}/{EPISODE}/(?P<page>{NUMBER})\.html", self._episode),
-                (
-                    rf"{RUN}/{EPISODE}/calls-(?P<turn>{NUMBER})-(?P<page>{NUMBER})\.html",
-                    self._calls,
-                ),
-                (rf"{RUN}/{EPISODE}/pictures-(?P<page>{NUMBER})\.json", self._pictures),
-                (rf"{RUN}/{EPISODE}/playback-(?P<piece>{NUMBER})\.js", self._playback),
-            )
-        ]
+        self._templates.filters |= {"highlighted": highlight, "capped": cap_text, "turn_link": turn_link}
+        self._templates.globals |= {"link": link, "badge": badge}
+        self._read = lru_cache(maxsize=4)(ViewedEpisode.read)
 
     def answer(self, path: str, query: Mapping[str, str]) -> Answer:
         """Return the page at an address, such as `runs/demo/train/0007/1.html`. If it does not exist, or a
         run's files are damaged, return a page that says so."""
         try:
-            for pattern, answer in self._routes:
-                if match := pattern.fullmatch(path):
-                    return answer(query=query, **match.groupdict())
-            raise NotFound("no such page")
+            return self._answer(path, query)
         except (NotFound, CannotCompare) as error:
             return self._problem(path, 404, error)
         except DAMAGED as error:
@@ -121,105 +98,107 @@ class Site:
         found: dict[str, Path] = {}
         for path in runs_below(self._folder):
             inside = path.relative_to(self._folder).parts or (path.resolve().name,)
-            found[_address(inside)] = path
+            found[make_address(inside)] = path
         return found
 
-    def _runs(self, query: Mapping[str, str]) -> Answer:
-        return self._page("runs.jinja", 0, pages.runs_page(self.runs()))
+    def _answer(self, path: str, query: Mapping[str, str]) -> Answer:
+        if path in ASSETS:
+            content = (files(__package__) / "templates" / path).read_text(encoding="utf-8")
+            return Answer((stylesheet() if path == "style.css" else content).encode(), ASSETS[path])
+        if path == "index.html":
+            found = self.runs()
+            return self._page(path, "runs.jinja", {"table": runs_table(found), "count": len(found)})
+        for pattern, template, make in RUN_PAGES:
+            if match := re.fullmatch(pattern, path, re.ASCII):
+                run, *numbers = match.groups()
+                return self._page(path, template, make(self._load(run), *map(int, numbers)))
+        if match := re.fullmatch(rf"{EPISODE}/(?P<page>{NUMBER})\.html", path, re.ASCII):
+            run, seen = self._episode(match["run"], match["episode"])
+            return self._page(path, "episode.jinja", episode_page(run, seen, int(match["page"])))
+        if match := re.fullmatch(rf"{EPISODE}/playback-(?P<piece>{NUMBER})\.js", path, re.ASCII):
+            _, seen = self._episode(match["run"], match["episode"])
+            return Answer(seen.piece(int(match["piece"])), SCRIPT)
+        return self._compare(path, query)
 
-    def _compare(self, query: Mapping[str, str]) -> Answer:
-        found = Comparable(self.runs(), _address)
-        if query.get("first") and query.get("second"):
-            sides = (
-                query[side] + (f"@{query[f'{side}_at']}" if query.get(f"{side}_at") else "")
-                for side in ("first", "second")
-            )
-            return self._page("comparison.jinja", 0, compare_page.comparison_page(found, *sides))
-        return self._page("compare.jinja", 0, compare_page.conditions_page(found))
+    def _compare(self, path: str, query: Mapping[str, str]) -> Answer:
+        sides = re.fullmatch(rf"compare/({SIDE})/({SIDE})\.html", path, re.ASCII)
+        first, second = sides.groups() if sides else (query.get("first", ""), query.get("second", ""))
+        if not sides and path != "compare.html":
+            raise NotFound("no such page")
+        found = compare_page.Comparable(self.runs(), make_address)
+        if first and second:
+            context = compare_page.comparison_page(found, first, second, "../" * path.count("/"))
+            return self._page(path, "comparison.jinja", context)
+        return self._page(path, "compare.jinja", compare_page.conditions_page(found))
 
-    def _compare_runs(self, query: Mapping[str, str]) -> Answer:
-        context = compare_page.conditions_page(Comparable(self.runs(), _address), by_run=True)
-        return self._page("compare.jinja", 0, context)
-
-    def _comparison(self, query: Mapping[str, str], first: str, second: str) -> Answer:
-        context = compare_page.comparison_page(Comparable(self.runs(), _address), first, second)
-        return self._page("comparison.jinja", 2, context)
-
-    def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
-        return Answer((files(__package__) / "templates" / asset).read_bytes(), ASSETS[asset])
-
-    def _run(self, query: Mapping[str, str], run: str) -> Answer:
-        data = self._load(run)
-        if owner_of(data.path / "lock") is None:
-            _ = data.missing_rows  # reads the index of all episodes, so that the page names broken lines
-        return self._page("run.jinja", 2, run_page(data, self._values.numbers(data)))
-
-    def _episodes(self, query: Mapping[str, str], run: str) -> Answer:
-        data = self._load(run)
-        return self._page("episodes.jinja", 2, pages.episodes_page(data))
-
-    def _skills(self, query: Mapping[str, str], run: str) -> Answer:
-        data = self._load(run)
-        history = self._values.history(data)
-        return self._page("skills.jinja", 2, skills_page(data, history))
-
-    def _library_history(self, query: Mapping[str, str], run: str) -> Answer:
-        data = self._load(run)
-        return self._page("history.jinja", 2, history_page(data, self._values.history(data)))
-
-    def _library(self, query: Mapping[str, str], run: str, version: str) -> Answer:
-        data, number = self._load(run), int(version)
-        calls = self._values.library_calls(data, number)
-        return self._page("library.jinja", 3, library_page(data, number, calls))
-
-    def _sleep(self, query: Mapping[str, str], run: str, number: str, page: str) -> Answer:
-        data = self._load(run)
-        return self._page("sleep.jinja", 4, sleep_page(data, find_sleep(data, int(number)), int(page)))
-
-    def _episode(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
-        data = self._load(run)
-        context = episode_page(data, self._values.episode(data, episode), int(page), static=self._static)
-        return self._page("episode.jinja", 3 + episode.count("/"), context)
-
-    def _calls(self, query: Mapping[str, str], run: str, episode: str, turn: str, page: str) -> Answer:
-        data = self._load(run)
-        context = calls_page(data, self._values.episode(data, episode), int(turn), int(page))
-        return self._page("calls.jinja", 3 + episode.count("/"), context)
-
-    def _pictures(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
-        seen = self._values.episode(self._load(run), episode)
-        return Answer(msgspec.json.encode(pictures_data(seen, int(page))), JSON)
-
-    def _playback(self, query: Mapping[str, str], run: str, episode: str, piece: str) -> Answer:
-        return Answer(self._values.episode(self._load(run), episode).piece(int(piece)), SCRIPT)
+    def _episode(self, slug: str, episode: str) -> tuple[RunData, ViewedEpisode]:
+        """Return a run and an episode of it. The latest are kept: a page loads its playback in pieces."""
+        run = self._load(slug)
+        row = next((row for row in run.rows if row.episode == episode), None)
+        started = (run.path / "config.yaml").stat()  # of another run, if that has replaced this one
+        state = row and row.attempt, started.st_ino, started.st_mtime_ns
+        return run, self._read(run.path, episode, *state)
 
     def _load(self, slug: str) -> RunData:
         path = self.runs().get(slug)
         if path is None:
             raise NotFound(f"the folder does not have run {slug} now")
-        run = load(path, skip_broken=True)
-        if self._static and len(run.rows) > STATIC_EPISODES:
-            raise RunDirectoryError(
-                f"{path} has {len(run.rows)} episodes, but static pages can show at most"
-                f" {STATIC_EPISODES}: use `speedrunner view` without --static"
-            )
-        return run
+        return load(path, skip_broken=True)
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
         problem = " ".join(str(error).split()) or type(error).__name__
-        context = {"problem": problem, "growing": pages.LATER_S}  # the problem may be temporary
-        page = self._page("problem.jinja", path.count("/"), context)
+        page = self._page(path, "problem.jinja", {"problem": problem})
         return msgspec.structs.replace(page, status=status, problem=problem)
 
-    def _page(self, template: str, depth: int, context: Context) -> Answer:
-        made: dict[str, Any] = {"root": "../" * depth, "static": self._static, "policy": POLICY}
-        text = self._templates.get_template(template).render(made | {"growing": 0} | context)
-        return Answer(text.encode())
+    def _page(self, path: str, template: str, context: Context) -> Answer:
+        made: dict[str, Any] = {"root": "../" * path.count("/"), "static": self._static, "policy": POLICY}
+        return Answer(self._templates.get_template(template).render(made | context).encode())
 
 
-def _address(parts: tuple[str, ...]) -> str:
+def make_address(parts: tuple[str, ...]) -> str:
     """Return a name for addresses, which depends on nothing else."""
     slug = re.sub(r"[^\w.-]|^\.+", "-", "-".join(parts), flags=re.ASCII)
     if (slug,) != parts:
         slug += f"-{hashlib.sha256('/'.join(parts).encode(errors='surrogateescape')).hexdigest()[:8]}"
     return slug
+
+
+def write_pages(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, dict[str, str]]:
+    """Write all pages of a site into a new or empty folder.
+
+    Returns:
+        The number of pages, and for the address of each that failed, the reason.
+
+    Raises:
+        StorageError: the folder is not empty, or the disk refuses.
+    """
+    check_new(out, "--static")
+    count, problems = 0, dict[str, str]()
+    with output_folder(out) as hidden:
+        for path, answer in linked_pages(site):
+            if answer.problem:
+                problems[path] = answer.problem
+                continue
+            with explain_errors(out / path, "written"):
+                (hidden / path).parent.mkdir(parents=True, exist_ok=True)
+                (hidden / path).write_bytes(answer.content)
+            count += 1
+            status(f"{count} pages written")
+    return count, problems
+
+
+def linked_pages(site: Site) -> Iterator[tuple[str, Answer]]:
+    """Yield all linked pages, starting with the list of runs, by address."""
+    known = dict.fromkeys(("index.html", *ASSETS))
+    left = list(known)
+    while left:
+        path = left.pop()
+        answer = site.answer(path, {})
+        yield path, answer
+        if answer.kind == HTML and answer.status == 200:
+            found = (html.unescape(link.decode()) for link in LINK.findall(answer.content))
+            new = {
+                normpath(join(dirname(path), link)): None for link in found if not link.startswith("data:")
+            }
+            left += sorted((link for link in new if link not in known), reverse=True)
+            known |= new

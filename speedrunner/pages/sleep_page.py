@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from speedrunner.agents.reading import result_text, summarize_sleep
+from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.pages.edit_diffs import ShownEdit, match_turns, show_edits
-from speedrunner.pages.named_episodes import Evidence, find_evidence, sleep_turns
-from speedrunner.pages.pages import TURNS, Context, NotFound, heading, page_part
-from speedrunner.pages.turns import write_call_without
-from speedrunner.store.carried import carried_runs
+from speedrunner.pages.shown_calls import describe_result, write_call_without
+from speedrunner.pages.view_parts import TURNS, Context, NotFound, heading, page_part
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Message, SleepRecord, Turn
 from speedrunner.store.run_data import RunData
@@ -21,6 +20,8 @@ from speedrunner.store.stored_run import RunDirectoryError
 
 CODE = ("code", "source")
 """Arguments that are shown as code."""
+
+EPISODE = re.compile(r"(?<![\w/])train/\d{4,}(?!\d)")
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,42 +52,39 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     turn: Turn
 
 
-def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
+def sleep_page(run: RunData, number: int, page: int) -> Context:
     """Return a sleep's summary, edits and some of its cells. Raises `NotFound`."""
+    try:
+        record = run.sleep(number)
+    except RunDirectoryError as error:
+        raise NotFound(str(error)) from error
+    turns = [turn for agent in record.agents for turn in agent.turns]
     edits = show_edits(_definitions_before(run, record), record.edits)
-    matched = match_turns(sleep_turns(record), record.edits)
+    matched = match_turns(turns, record.edits)
     cells = list(list_cells(record, {turn: [edits[n] for n in those] for turn, those in matched.items()}))
     cell_of = {place: turn + 1 for turn, those in matched.items() for place in those}
+    known = {row.episode for row in run.rows if row.phase == "train" and row.policy < record.sleep}
     return {
         **heading(run),
         "record": record,
-        "summary": read_summary(record),
+        "summary": str(summarize_sleep(msgspec.to_builtins(record))["summary"]),
         "numbers": {each.sleep for each in run.sleeps},
         "versions": run.policies.versions(),
         "edits": [(edit, cell_of.get(place)) for place, edit in enumerate(edits)],
-        "carries": bool(carried_runs(run)),
-        "evidence": sleep_evidence(run, record),
+        "read": {key: those for key, those in find_episodes(turns).items() if key in known},
         **page_part(cells, page, TURNS),
     }
 
 
-def read_summary(record: SleepRecord) -> str:
-    """Return what a sleep's agent said about its work when it finished; empty if it did not."""
-    return str(summarize_sleep(msgspec.to_builtins(record))["summary"])
-
-
-def find_sleep(run: RunData, number: int) -> SleepRecord:
-    """Return a finished sleep. Raises `NotFound`."""
-    try:
-        return run.sleep(number)
-    except RunDirectoryError as error:
-        raise NotFound(str(error)) from error
-
-
-def sleep_evidence(run: RunData, record: SleepRecord) -> Evidence:
-    """Return what the record of a sleep says about the training episodes that its agents read."""
-    known = {row.episode for row in run.rows if row.phase == "train" and row.policy < record.sleep}
-    return find_evidence(record, known)
+def find_episodes(turns: Sequence[Turn]) -> dict[str, list[int]]:
+    """Return the training episodes that calls and their results name, in order, with the turns, from 1."""
+    found: dict[str, list[int]] = {}
+    for number, turn in enumerate(turns, start=1):
+        texts = [] if turn.call is None else list(turn.call.arguments.values())
+        texts += [] if turn.executed is None else [describe_result(turn.executed)]
+        for key in {key for text in texts if isinstance(text, str) for key in EPISODE.findall(text)}:
+            found.setdefault(key, []).append(number)
+    return dict(sorted(found.items()))
 
 
 def list_cells(record: SleepRecord, edits: Mapping[int, list[ShownEdit]]) -> Iterator[Cell]:
@@ -139,7 +137,7 @@ def _cell(
     call, ran = turn.call, turn.executed
     output, failed = turn.error or "", turn.error is not None
     if ran is not None:
-        output, failed = (result_text(ran.result), False) if ran.error is None else (ran.error, True)
+        output, failed = describe_result(ran), ran.error is not None
     elif call is not None:
         output, failed = f"{call.name} was not completed", True
     given = {} if call is None else call.arguments

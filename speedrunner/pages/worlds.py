@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import closing, suppress
 from typing import Any
-
-import msgspec
 
 import envs
 from envs import TextEnv
@@ -16,7 +14,7 @@ from speedrunner.store.records import CallNode, Trajectory, Turn
 from speedrunner.store.run_data import RunData
 
 STEPS = 20_000
-"""Primitives of an episode with a picture each; later ones have only the turns' pictures."""
+"""Primitives of an episode with a picture each."""
 
 DRAWN: dict[str, Callable[[Any], Picture]] = {
     "babyai": lambda env: draw_babyai(env.snapshot()),
@@ -24,43 +22,27 @@ DRAWN: dict[str, Callable[[Any], Picture]] = {
 }
 """The environments that can be drawn, by `TextEnv.name`."""
 
-TILED = ("babyai", "crafter")
-"""Those with pictures that are small enough to be shown next to each turn."""
 
+def replay_pictures(data: RunData, trajectory: Trajectory) -> list[Picture]:
+    """Replay an episode's recorded primitives in a fresh world of this process. Return the world at the start
+    and after each primitive, up to `STEPS`.
 
-class Worlds(msgspec.Struct, frozen=True):
-    """Pictures of an episode, as far as its replay agrees with the record.
-
-    Attributes:
-        turns: the world before the first turn (0) and after the call of each turn (1 for the first).
-        steps: the world at the start, then after each primitive that was called, up to `STEPS`.
-    """
-
-    turns: dict[int, Picture] = {}
-    steps: list[Picture] = []
-
-
-def replay_worlds(data: RunData, trajectory: Trajectory) -> Worlds:
-    """Replay an episode's recorded primitives in a fresh world of this process, and draw each.
-
-    No skill runs. If a replay fails or differs, there is no picture from there on. A turn without an
-    operation on the world has the previous picture. Only environments of `DRAWN` are created.
+    No skill runs. If the replay fails or differs from the record, there is no picture from there on. Only
+    environments of `DRAWN` are created.
 
     Raises:
         StorageError, InvalidConfig: the run's configuration cannot be read.
     """
-    settings, found = usable(data, ()).env, Worlds()
+    settings, found = usable(data, ()).env, list[Picture]()
     if settings.name not in DRAWN:
         return found
     # If a world or a damaged record raises anything, there is no picture.
     with suppress(Exception), closing(envs.make(settings.name, **settings.options)) as env:
         env.reset(trajectory.task)
-        found.steps.append(DRAWN[env.name](env))
-        _replay(env, trajectory, found)
+        found.append(DRAWN[env.name](env))
         ended = trajectory.outcome
-        is_whole = len(found.turns) > len(trajectory.turns)
-        if is_whole and ended is not None and env.outcome().score != ended.score:
-            return Worlds()  # its calls, which may be wrong, had other results
+        if _replay(env, trajectory, found) and ended is not None and env.outcome().score != ended.score:
+            return []  # its calls, which may be wrong, had other results
     return found
 
 
@@ -85,22 +67,21 @@ def group_calls(trajectory: Trajectory) -> list[list[tuple[int, CallNode]]]:
     return asked
 
 
-def _replay(env: TextEnv, trajectory: Trajectory, found: Worlds) -> None:
-    """Add the pictures until the world's answers differ from the record."""
-    picture = found.steps[0]
+def _replay(env: TextEnv, trajectory: Trajectory, found: list[Picture]) -> bool:
+    """Add the pictures until the world's answers differ from the record. Return whether none differed."""
+    picture = found[0]
     for number, asked in enumerate(group_calls(trajectory)):
         calls = [call for _, call in asked]
         if number and _is_unknown(trajectory.turns[number - 1], calls):
-            return
-        for call in calls:
-            for node in _primitives(call):
-                if node.error is None:
-                    if env.call(node.name, **node.arguments) != node.result:
-                        return
-                    picture = DRAWN[env.name](env)
-                if len(found.steps) <= STEPS:
-                    found.steps.append(picture)
-        found.turns[number] = picture
+            return False
+        for node in (each for call in calls for each in (call, *call.below()) if each.kind == "primitive"):
+            if node.error is None:
+                if env.call(node.name, **node.arguments) != node.result:
+                    return False
+                picture = DRAWN[env.name](env)
+            if len(found) <= STEPS:
+                found.append(picture)
+    return True
 
 
 def _is_unknown(turn: Turn, calls: list[CallNode]) -> bool:
@@ -110,7 +91,3 @@ def _is_unknown(turn: Turn, calls: list[CallNode]) -> bool:
     if turn.executed is None:
         return turn.call is not None
     return not calls and (turn.executed.kind != "tool" or bool(turn.executed.calls))
-
-
-def _primitives(call: CallNode) -> Iterator[CallNode]:
-    return (node for node in (call, *call.below()) if node.kind == "primitive")

@@ -9,10 +9,10 @@ from urllib.parse import urljoin
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
-
-from speedrunner.pages.site import HTML, Site
 from speedrunner.pages.static import pages as list_pages
 from speedrunner.pages.static import write
+
+from speedrunner.pages.site import HTML, Site
 from tests.browser.conftest import HEIGHT, NARROW, WIDE, Pages
 from tests.scripted_runs import in_process
 from tests.speedrunner.pages.runs import hostile_run, long_run

@@ -6,8 +6,8 @@ from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
-
 from speedrunner.pages.library_page import OPEN_SKILLS
+
 from tests.browser.conftest import NARROW, WIDE, Pages
 from tests.speedrunner.results.small_runs import learnt, skill
 

@@ -1,5 +1,5 @@
 "use strict";
-// An episode's page: pictures that arrive later, keys for other episodes, and playback of every primitive.
+// An episode's page: keys for other episodes, and playback of every primitive.
 
 const tiles = document.querySelector("svg.symbols");
 
@@ -7,17 +7,6 @@ function addTiles(images) {
   for (const [name, image] of Object.entries(images)) {
     if (document.getElementById(`w-${name}`)) continue;
     tiles.insertAdjacentHTML("beforeend", `<symbol id="w-${name}"><image width="10.25" height="10.25" href="${image}"/></symbol>`);
-  }
-}
-
-async function addPictures(turns) {
-  const answer = await fetch(turns.dataset.pictures);
-  if (!answer.ok) return;
-  const found = await answer.json();
-  addTiles(found.tiles);
-  for (const [turn, picture] of Object.entries(found.pictures)) {
-    const place = turns.querySelector(`[data-turn="${turn}"]`);
-    if (place) place.innerHTML = picture; // drawn by the server: shapes, and texts that it has escaped
   }
 }
 
@@ -235,6 +224,4 @@ function startPlayback() {
   goToStep(Number(player.dataset.start));
 }
 
-const turnsWithPictures = document.querySelector("[data-pictures]");
-if (turnsWithPictures) addPictures(turnsWithPictures);
 if (player) startPlayback();

@@ -1,5 +1,5 @@
 "use strict";
-// What pages do once they are there: pages that grow, tables that sort, rows that are looked for, keys.
+// Keys that move between turns, tables that sort, and folded parts that a link leads to.
 
 function goTo(step) {
   const turns = [...document.querySelectorAll(".turn")];
@@ -17,8 +17,6 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "j") goTo(1);
   if (event.key === "k") goTo(-1);
 });
-
-// Library, sleeps and tasks: tables that sort by a column, and folded parts that a link leads to.
 
 function sortRows(table, column, descending) {
   const value = (row) => {
@@ -62,61 +60,3 @@ function unfold() {
 }
 window.addEventListener("hashchange", unfold);
 unfold();
-// Updates: newer versions of a page arrive as server-sent events and change only what differs
-
-const BASE = new URL(".", document.currentScript.src).href;
-const OWN = ["open", "hidden", "value", "checked", "selected"]; // what a person may have changed
-
-function isSame(now, then) {
-  return now.nodeType === then.nodeType && now.nodeName === then.nodeName && (now.id || "") === (then.id || "");
-}
-
-function update(now, then) {
-  if (now.nodeType !== Node.ELEMENT_NODE) {
-    if (now.nodeValue !== then.nodeValue) now.nodeValue = then.nodeValue;
-    return;
-  }
-  for (const { name, value } of [...then.attributes])
-    if (!OWN.includes(name) && now.getAttribute(name) !== value) now.setAttribute(name, value);
-  for (const { name } of [...now.attributes])
-    if (!OWN.includes(name) && !then.hasAttribute(name)) now.removeAttribute(name);
-  if (now.nodeName === "PROGRESS") now.value = then.value;
-  let at = now.firstChild;
-  for (const child of [...then.childNodes]) {
-    const known = child.id && [...now.children].find((each) => each.id === child.id);
-    if (known && known !== at) now.insertBefore(known, at);
-    const match = known || (at && isSame(at, child) ? at : null);
-    if (match) update(match, child);
-    else now.insertBefore(child, at);
-    if (match) at = match.nextSibling;
-  }
-  while (at) {
-    const next = at.nextSibling;
-    at.remove();
-    at = next;
-  }
-}
-
-let updates = null;
-
-function follow() {
-  if (document.hidden || updates || !document.body.dataset.growing) return;
-  updates = new EventSource(`${BASE}updates/${location.href.split("#")[0].slice(BASE.length)}`);
-  updates.addEventListener("page", (event) => {
-    const page = new DOMParser().parseFromString(JSON.parse(event.data), "text/html");
-    for (const part of ["header", "main"]) {
-      const then = page.querySelector(`body > ${part}`);
-      if (then) update(document.querySelector(`body > ${part}`), then);
-    }
-    document.dispatchEvent(new Event("updated")); // filters apply to what is new
-  });
-  updates.addEventListener("end", unfollow);
-}
-
-function unfollow() {
-  if (updates) updates.close();
-  updates = null;
-}
-
-document.addEventListener("visibilitychange", () => (document.hidden ? unfollow() : follow())); // browsers allow six streams
-follow();

@@ -43,16 +43,9 @@ def test_conditions_have_their_seeds_scores_and_comparisons(site: Site) -> None:
     assert 'href="runs/learnt-1/index.html">1</a>' in answer
 
 
-def test_runs_are_laid_over_each_other_in_the_colors_of_their_conditions(site: Site) -> None:
-    shown = Elements(site.answer("compare-runs.html", {}).content.decode())
-    curves = [own["class"] for name, own in shown.elements if name == "g" and own["class"] != "mark"]
-    assert curves[:4] == ["series-0", "series-0", "series-1", "series-1"]
-    assert "learnt-1: 1.000 after 4 rollouts" in shown.text
-
-
 def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> None:
     shown = " ".join(text_of(site, f"compare/{REACT}/{LEARNT}.html").split())
-    assert "score 0.1251.000+0.875" in shown
+    assert "score0.1251.000+0.875" in shown
     assert "method.name: react -> speedrunner" in shown
     page = site.answer(f"compare/{REACT}/{LEARNT}.html", {}).content.decode()
     assert 'href="../../runs/react-1/test/0004/0000/1.html"' in page
@@ -62,12 +55,12 @@ def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> No
 def test_checkpoints_of_one_run_are_compared(site: Site) -> None:
     shown = " ".join(text_of(site, "compare/learnt-0@0/learnt-0@4.html").split())
     assert "learnt-0 after 0 rollouts → learnt-0 after 4 rollouts" in shown
-    assert "score 0.2501.000+0.750" in shown
+    assert "score0.2501.000+0.750" in shown
     assert "same configuration" in shown
 
 
 def test_a_form_leads_to_the_same_comparison(site: Site) -> None:
-    asked = text_of(site, "compare.html", first="learnt-0", first_at="0", second="learnt-0", second_at="4")
+    asked = text_of(site, "compare.html", first="learnt-0@0", second="learnt-0@4")
     assert "learnt-0 after 0 rollouts → learnt-0 after 4 rollouts" in asked
 
 
@@ -98,4 +91,5 @@ def test_what_cannot_be_compared_is_explained(site: Site, first: str, second: st
 def test_hostile_names_stay_text(tmp_path: Path) -> None:
     hostile_run(tmp_path / "<img src=x onerror=alert(1)>")
     found = Elements(Site(tmp_path).answer("compare.html", {}).content.decode())
-    assert "img" not in found.names
+    assert found.names.count("script") == 1
+    assert all(own.get("src", "").startswith("data:") for name, own in found.elements if name == "img")

@@ -7,7 +7,6 @@ import pytest
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.library.definition import read_text
-from speedrunner.pages import edit_diffs
 from speedrunner.pages.edit_diffs import Diff, match_turns, show_edits
 from speedrunner.store.records import Edit, Turn
 
@@ -90,13 +89,6 @@ def test_shared_code_has_one_diff() -> None:
 def test_an_edit_that_cannot_be_made_shows_the_texts_that_it_has(edit: Edit, lines: list[str]) -> None:
     (shown,) = show_edits(read_text(WALK), [edit])
     assert [line for diff in shown.diffs for line in diff.lines if line[0] in "+-"] == lines
-
-
-def test_a_long_diff_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(edit_diffs, "LINES", 2)
-    (edit,) = show_edits([], [Edit("write", "walk_far", source=WALK)])
-    assert edit.diffs[0].lines[2:] == ["@ 2 further lines: `speedrunner library diff` prints all"]
-    assert edit.diffs[0].added == 3
 
 
 class TestMatchTurns:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from speedrunner.pages.library_page import count_calls
+
 from speedrunner.pages.site import Site
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import load

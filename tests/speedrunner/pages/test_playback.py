@@ -14,7 +14,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.pages.pictures import draw_babyai
 from speedrunner.pages.playback import LABEL, PIECE, count_pieces, list_modules, list_steps, make_piece
-from speedrunner.pages.worlds import Worlds, replay_worlds
+from speedrunner.pages.worlds import DRAWN, replay_pictures
 from speedrunner.store.modules import hunks
 from speedrunner.store.records import (
     CallNode,
@@ -30,6 +30,7 @@ from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import HOSTILE, Elements
 from tests.speedrunner.pages.runs import CONFIG
+from tests.toy_env import Corridor
 
 SOURCE = '''def spin() -> str:
     """Turn around."""
@@ -41,6 +42,7 @@ def _once(times: int) -> str:
     """Turn once more."""
     return turn_left()'''
 SKILLS = tuple(Skill(name=name, public=name == "spin", created=0, edited=0) for name in ("spin", "_once"))
+BARE = "{env: {name: 'ENV'}, run: {dir: run}, method: {name: react}, model: {name: tiny}}"
 TASK = Task("babyai", "putnext", 3)
 
 
@@ -87,9 +89,8 @@ def env() -> TextEnv:
 
 def piece(run: RunData, trajectory: Trajectory, number: int = 1) -> dict[str, Any]:
     """A piece as the page gets it."""
-    made = make_piece(
-        list_steps(trajectory), list_modules(run, trajectory), replay_worlds(run, trajectory), number
-    )
+    pictures = replay_pictures(run, trajectory)
+    made = make_piece(list_steps(trajectory), list_modules(run, trajectory), pictures, number)
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(made))
     return decoded
 
@@ -125,10 +126,10 @@ def test_a_call_without_a_recorded_line_shows_none(run: RunData, env: TextEnv) -
 
 def test_only_changed_parts_of_a_picture_are_sent(run: RunData, env: TextEnv) -> None:
     trajectory = episode(env, spin(env))
-    found, worlds = piece(run, trajectory), replay_worlds(run, trajectory)
-    parts, label = list(map(str, worlds.steps[0].parts)), worlds.steps[0].label
-    assert found["picture"] == worlds.steps[0].draw()
-    for position, picture in zip(found["positions"], worlds.steps, strict=True):
+    found, pictures = piece(run, trajectory), replay_pictures(run, trajectory)
+    parts, label = list(map(str, pictures[0].parts)), pictures[0].label
+    assert found["picture"] == pictures[0].draw()
+    for position, picture in zip(found["positions"], pictures, strict=True):
         assert len(position["parts"]) <= 4
         for place, text in zip(position["parts"][::2], position["parts"][1::2], strict=True):
             if place == LABEL:
@@ -136,16 +137,16 @@ def test_only_changed_parts_of_a_picture_are_sent(run: RunData, env: TextEnv) ->
             else:
                 parts[place] = found["texts"][text]
         assert (parts, label) == (list(map(str, picture.parts)), picture.label)
-    assert set().union(*(picture.tiles for picture in worlds.steps)) == set(found["tiles"])
+    assert set().union(*(picture.tiles for picture in pictures)) == set(found["tiles"])
 
 
 def test_a_long_episode_comes_in_pieces_that_each_start_with_a_whole_picture(env: TextEnv) -> None:
     steps = list_steps(episode(env, *([CallNode("turn_left", "primitive", {})] * (PIECE + 4))))
-    worlds = Worlds(steps=[draw_babyai(env.snapshot() or {})] * (PIECE + 5))
+    pictures = [draw_babyai(env.snapshot() or {})] * (PIECE + 5)
     assert count_pieces(steps) == 2
-    first, last = make_piece(steps, [], worlds, 1), make_piece(steps, [], worlds, 2)
+    first, last = make_piece(steps, [], pictures, 1), make_piece(steps, [], pictures, 2)
     assert (len(first["positions"]), len(last["positions"])) == (PIECE, 5)
-    assert first["picture"] == last["picture"] == worlds.steps[0].draw()
+    assert first["picture"] == last["picture"] == pictures[0].draw()
     assert [each["parts"] for each in last["positions"]] == [[]] * 5
 
 
@@ -154,7 +155,7 @@ def test_steps_after_the_end_of_a_replay_have_no_picture(run: RunData, env: Text
     wrong = msgspec.structs.replace(other, result="a dragon")
     found = piece(run, episode(env, right, wrong, last))
     assert ["parts" in each for each in found["positions"]] == [True, True, False, False]
-    without = make_piece(list_steps(episode(env, wrong)), [], Worlds(), 1)
+    without = make_piece(list_steps(episode(env, wrong)), [], [], 1)
     assert (without["picture"], without["tiles"]) == ("", {})
 
 
@@ -169,7 +170,7 @@ def test_a_module_that_replaced_another_one_shows_its_own_source(run: RunData, e
 
 def test_text_of_a_run_is_cut_and_has_no_control_characters(run: RunData, env: TextEnv) -> None:
     call = CallNode(HOSTILE, "primitive", {"x": HOSTILE * 99}, error=HOSTILE * 999)
-    text = msgspec.json.encode(make_piece(list_steps(episode(env, call)), [], Worlds(), 1)).decode()
+    text = msgspec.json.encode(make_piece(list_steps(episode(env, call)), [], [], 1)).decode()
     assert len(text) < 3_000
     assert not {"\x1b", "\u202e", "\u2028"} & set(text)
 
@@ -179,4 +180,65 @@ def test_an_episode_of_a_policy_that_cannot_be_read_has_no_sources(
 ) -> None:
     trajectory = episode(env, spin(env), policy=9)
     assert list_modules(run, trajectory) == []
-    assert make_piece(list_steps(trajectory), [], Worlds(), 1)["sources"] == []
+    assert make_piece(list_steps(trajectory), [], [], 1)["sources"] == []
+
+
+class TestReplay:
+    CALLS = ("turn_left", "go_forward", "turn_right", "go_forward", "go_forward")
+
+    @pytest.fixture
+    def recorded(self, env: TextEnv) -> Trajectory:
+        calls = [CallNode(name, "primitive", {}, env.call(name), actions=1) for name in self.CALLS]
+        return episode(env, *calls)
+
+    def test_crafter_is_drawn_after_each_primitive(self, tmp_path: Path) -> None:
+        with RunDirectory.open_for_writing(tmp_path / "run") as directory:
+            directory.write_config(BARE.replace("ENV", "crafter"))
+        task, world = Task("crafter", "default", 5), envs.make("crafter")
+        world.reset(task)
+        seen, calls = [DRAWN["crafter"](world)], []
+        for name in ("move_west", "get_current_observation", "noop", "move_south", "do"):
+            calls.append(CallNode(name, "primitive", {}, world.call(name), actions=1))
+            seen.append(DRAWN["crafter"](world))
+        trajectory = episode(world, *calls, task=task)
+        assert replay_pictures(load(tmp_path / "run"), trajectory) == seen
+        assert seen[0] != seen[-1]
+        trajectory.outcome = msgspec.structs.replace(world.outcome(), score=0.5)
+        assert replay_pictures(load(tmp_path / "run"), trajectory) == []  # it ends in another way
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"result": "a dragon"}, {"omitted": 1}, {"name": "fly"}, {"arguments": {"far": 3}}],
+        ids=lambda changes: next(iter(changes)),
+    )
+    def test_it_ends_where_the_record_says_something_else(
+        self, run: RunData, recorded: Trajectory, changes: dict[str, Any]
+    ) -> None:
+        call = recorded.turns[2].executed
+        assert call is not None
+        assert len(replay_pictures(run, recorded)) == 6
+        recorded.turns[2].executed = msgspec.structs.replace(call, **changes)
+        assert len(replay_pictures(run, recorded)) == 3
+
+    def test_turns_out_of_order_and_an_environment_that_raises_end_it(
+        self, run: RunData, recorded: Trajectory
+    ) -> None:
+        recorded.world = [WorldStep(turn=number) for number in (0, 1, 4, 2, 3)]
+        assert len(replay_pictures(run, recorded)) == 3
+        recorded.task = Task("babyai", "swim", 0)
+        assert replay_pictures(run, recorded) == []
+
+    def test_calls_that_no_turn_shows_are_played_in_their_place(self, run: RunData, env: TextEnv) -> None:
+        steps = [WorldStep(call=act(env)), WorldStep(load=[]), WorldStep(turn=0)]
+        tool = CallNode("submit_program", "tool", {}, calls=[act(env)])
+        pictures = replay_pictures(run, episode(env, tool, world=steps))
+        assert len(pictures) == 3
+        assert pictures[-1] == DRAWN["babyai"](env)
+
+    def test_a_foreign_environment_is_not_made(
+        self, tmp_path: Path, recorded: Trajectory, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Corridor, "__init__", None)
+        with RunDirectory.open_for_writing(tmp_path / "run") as directory:
+            directory.write_config(BARE.replace("ENV", "tests.toy_env:Corridor"))
+        assert replay_pictures(load(tmp_path / "run"), recorded) == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 from pathlib import Path
@@ -12,10 +11,10 @@ from urllib.parse import urldefrag, urlsplit
 import pytest
 
 from envs import Outcome
-from speedrunner.pages.pages import TURNS
-from speedrunner.pages.site import HTML, Site
-from speedrunner.pages.static import pages
+from speedrunner.pages.site import HTML, Site, linked_pages, write_pages
+from speedrunner.pages.view_parts import TURNS
 from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.files import StorageError
 from speedrunner.store.records import CallNode, Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import Elements
@@ -49,7 +48,7 @@ def base(learnt: ScriptedRun) -> str:
 
 
 def test_every_link_of_every_page_leads_to_a_page_and_a_place_on_it(site: Site) -> None:
-    found = {path: answer for path, answer in pages(site) if answer.kind == HTML}
+    found = {path: answer for path, answer in linked_pages(site) if answer.kind == HTML}
     assert {answer.status for answer in found.values()} == {200}
     ids = {path: Elements(answer.content.decode()).ids for path, answer in found.items()}
     assert len(ids) > 10
@@ -64,7 +63,7 @@ def test_every_link_of_every_page_leads_to_a_page_and_a_place_on_it(site: Site) 
 
 def test_a_run_has_its_curve_its_sleeps_and_its_endings(site: Site, base: str) -> None:
     text = page(site, f"{base}/index.html")
-    assert 'aria-label="Score over training rollouts. 1.000 (1.000 to 1.000) after 0 rollouts, ' in text
+    assert 'alt="Score over training rollouts: 1 after 0, 1 after 2' in text
     assert "write to_flag" in text
 
 
@@ -85,15 +84,14 @@ def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
     text = page(site, f"{base}/index.html")
     (tiles,) = re.findall('<ul class="tiles".*?</ul>', text, re.S)
     assert re.findall('class="label">(.*?)<', tiles) == [
-        *("Score", "Output tokens", "USD per episode", "Prompt cached"),
+        *("Score", "Output tokens", "USD per episode", "Share of the prompt from the cache"),
         *("Skills", "Spent on training"),
     ]
     assert "0 before training, +1; 1 public" in tiles
     (table,) = re.findall('<table class="checkpoints">.*?</table>', text, re.S)
     for heading in ("score", "LLM calls", "actions", "cached share", "public skills"):
-        assert f'class="number">{heading}</th>' in table
-    rows = re.findall('<tr><td class="number"><a href="episodes.html', table)
-    assert len(rows) == len(learnt.data.checkpoints)
+        assert f'scope="col" class="number">{heading}</th>' in table
+    assert table.count("<tr>") == 1 + len(learnt.data.checkpoints)
 
 
 def test_a_badge_has_the_status_of_a_run(site: Site, base: str, tmp_path: Path) -> None:
@@ -105,16 +103,6 @@ def test_a_badge_has_the_status_of_a_run(site: Site, base: str, tmp_path: Path) 
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         append(run, trajectory())
     assert '<span class="badge warn">stopped</span>' in page(Site(tmp_path), "runs/run/index.html")
-
-
-def test_sparklines_of_runs_of_one_environment_share_a_scale(tmp_path: Path) -> None:
-    for name, score in (("high", 1.0), ("low", 0.5)):
-        run = SmallRun(tmp_path / name)
-        for point in (0, 2):
-            run.test(point, 0, [score])
-    text = page(Site(tmp_path), "index.html")
-    assert text.count('points="0.0,0.0 80.0,0.0"') == 3  # the high score, and equal tokens of both
-    assert text.count('points="0.0,14.0 80.0,14.0"') == 1
 
 
 def test_a_run_without_a_readable_ledger_shows_its_scores_and_says_why_costs_are_unknown(
@@ -144,8 +132,7 @@ def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: 
     failed = '<a href="./test/0000/0000/1.html">test/0000/0000</a> <span class="note">call limit</span>, '
     assert f"after 0 rollouts: {failed}" in shown
     listed = page(site, "index.html")
-    assert '<td class="number">0.500 after 0</td>' in listed
-    assert '<td class="number">75%</td>' in listed
+    assert '<td class="number">0.500</td>' in listed
 
 
 def test_a_turn_has_what_was_told_written_called_and_what_it_took(
@@ -170,9 +157,10 @@ def test_a_library_shows_its_source_what_changed_and_what_calls_what(site: Site,
     assert "The library is empty" in page(site, f"{base}/library/0000.html")
 
 
-def test_a_skill_has_its_history(site: Site, base: str) -> None:
-    text = page(site, f"{base}/skills.html")
-    assert "written in sleep 1, after train/0000 to train/0001: called " in text
+def test_the_index_has_each_episode_with_the_skills_that_ran_in_it(site: Site, base: str) -> None:
+    text = page(site, f"{base}/episodes.html")
+    row = text.partition(">test/0002/0000</a>")[2].partition("</tr>")[0]
+    assert "<td>to_flag</td>" in row
 
 
 def test_long_episodes_are_spread_over_pages(tmp_path: Path) -> None:
@@ -203,21 +191,6 @@ def test_a_run_that_took_the_place_of_another_is_shown_instead_of_it(tmp_path: P
     assert "another run" in page(site, "runs/run/train/0000/1.html")
 
 
-def test_pictures_come_by_themselves_and_stand_in_pages_that_are_files(tmp_path: Path) -> None:
-    folder = long_run(tmp_path / "run", 2)
-    path = "runs/run/train/0000/1.html"
-    assert 'data-pictures="pictures-1.json"' in page(Site(folder), path)
-    drawn = json.loads(Site(folder).answer("runs/run/train/0000/pictures-1.json", {}).content)
-    assert [*drawn["pictures"]] == ["1", "2", "3"]
-    assert drawn["pictures"]["1"].startswith("<svg")
-    assert drawn["tiles"]["floor"].startswith("data:image/png;base64,")
-    written = page(Site(folder, static=True), path)
-    assert "data-pictures" not in written
-    assert drawn["pictures"]["3"] in written
-    assert drawn["tiles"]["floor"] in written
-    assert "Tiles drawn by minigrid (Apache-2.0)" in written
-
-
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(hostile_run(tmp_path_factory.mktemp("hostile") / "run"))
@@ -225,14 +198,15 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
 
 class TestHostileText:
     def test_it_becomes_neither_markup_nor_script(self, hostile: Site) -> None:
-        for path, answer in pages(hostile):
+        for path, answer in linked_pages(hostile):
             if answer.kind != HTML:
                 continue
             found = Elements(answer.content.decode())
             sources = [own.get("src") or "" for name, own in found.elements if name == "script"]
             assert {source.rpartition("/")[2] for source in sources} <= {"view.js", "playback.js"}, path
             assert "".join(found.scripts).split() == [], path
-            assert "img" not in found.names, path
+            images = [own.get("src") or "" for name, own in found.elements if name == "img"]
+            assert all(image.startswith("data:image/svg+xml;base64,") for image in images), path
             attributes = [name for _, own in found.elements for name in own]
             assert not any(name.startswith("on") or name == "style" for name in attributes), path
 
@@ -259,14 +233,6 @@ class TestBadInput:
         status, told = problem(Site(long_run(tmp_path / "run", 1)), path)
         assert status == 404
         assert told
-
-    def test_repeated_calls_are_counted_in_the_list_of_episodes_and_on_the_page_of_each(
-        self, tmp_path: Path
-    ) -> None:
-        long_run(tmp_path / "run", 1)
-        site = Site(tmp_path / "run")
-        assert '<th scope="col">repeated</th>' in page(site, "runs/run/episodes.html")
-        assert re.search(r"\d+ invalid, \d+ repeated", page(site, "runs/run/train/0000/1.html"))
 
     def test_a_damaged_run_is_told_in_its_row_and_the_others_are_shown(self, tmp_path: Path) -> None:
         long_run(tmp_path / "good", 1)
@@ -296,7 +262,7 @@ class TestBadInput:
         break_line(tmp_path / "run" / file)
         site = Site(tmp_path)
         assert file in page(site, "runs/run/index.html").partition("(this record is left out)")[0]
-        shown = {path: answer for path, answer in pages(site) if answer.kind == HTML}
+        shown = {path: answer for path, answer in linked_pages(site) if answer.kind == HTML}
         failed = [path for path, answer in shown.items() if answer.status != 200]
         assert failed == [f"runs/run/{key}/1.html" for key in hidden]
         for path in failed:
@@ -383,3 +349,24 @@ def test_a_long_episode_s_playback_starts_at_the_page_s_first_turn(tmp_path: Pat
     piece = site.answer("runs/run/train/0000/playback-2.js", {})
     assert (piece.status, piece.content[:15]) == (200, b"addPlayback(2, ")
     assert problem(site, "runs/run/train/0000/playback-3.js") == (404, "its playback has 2 pieces")
+
+
+class TestFiles:
+    def test_pages_that_could_not_be_made_are_named_and_nothing_leads_out_of_the_folder(
+        self, tmp_path: Path
+    ) -> None:
+        run, out = long_run(tmp_path / "run", 1), tmp_path / "deep" / "out"
+        with (run / "episodes.jsonl").open("a") as rows:
+            line = (run / "episodes.jsonl").read_text()
+            rows.write(line.replace("train/0000", "../../../stray"))
+            rows.write(line.replace("train/0000", "javascript:alert(1)//"))
+        count, problems = write_pages(Site(run, static=True), out, lambda line: None)
+        assert count > 5
+        assert len(problems) == 2
+        assert [path for path in tmp_path.rglob("*") if "stray" in path.name] == []
+        assert 'href="javascript' not in (out / "runs/run/episodes.html").read_text()
+
+    def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
+        run = long_run(tmp_path / "run", 1)
+        with pytest.raises(StorageError, match="is not an empty folder: name another one with --static"):
+            write_pages(Site(run, static=True), run, lambda line: None)

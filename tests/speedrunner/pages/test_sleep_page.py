@@ -9,7 +9,7 @@ import pytest
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.pages.site import Site
-from speedrunner.pages.sleep_page import list_cells
+from speedrunner.pages.sleep_page import find_episodes, list_cells
 from speedrunner.store.records import (
     AgentRecord,
     CallNode,
@@ -113,11 +113,13 @@ def test_edits_are_listed_with_verdicts_and_lead_to_their_cells(site: Site) -> N
     assert '<a href="../0001/1.html#turn-4"><code>delete go</code></a>' in text
 
 
-def test_it_says_what_the_record_shows_of_reading(site: Site) -> None:
-    text = Elements(shown(site)).text
-    assert "No call and no output names a training episode." in text
-    assert "Code in turn 1 loads recorded episodes." in text
-    assert "1 episode in the prompt" in text
+def test_calls_and_outputs_name_the_episodes_that_were_read(record: SleepRecord) -> None:
+    turns = [
+        turn("show", "train/0003: lost", code="read('train/0001')"),
+        turn("show", "train/0003, xtrain/0004"),
+    ]
+    assert find_episodes(turns) == {"train/0001": [1], "train/0003": [1, 2]}
+    assert find_episodes(record.agents[0].turns) == {}
 
 
 def test_edits_without_a_conversation_are_shown_in_the_list(site: Site, tmp_path: Path) -> None:

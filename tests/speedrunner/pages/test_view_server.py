@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import http.client
-import json
 import re
 import signal
 import subprocess
@@ -11,26 +10,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
-from urllib.request import urlopen
 
 import pytest
 
-from speedrunner.store.rundir import RunDirectory
 from tests.processes import HANGS_S
 from tests.scripted_runs import complaint, in_process
-from tests.speedrunner.pages.runs import CONFIG, append, long_run
-from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.pages.runs import long_run
 
 pytestmark = pytest.mark.process
 
-QUICK = "from speedrunner.pages import pages; pages.SOON_S = 1; from speedrunner.__main__ import main; main()"
-
 
 class Server:
-    """A viewer of one run, which looks for changes every second."""
+    """A viewer of one run."""
 
     def __init__(self, folder: Path) -> None:
-        command = [sys.executable, "-c", QUICK, "view", str(folder)]
+        command = [sys.executable, "-m", "speedrunner", "view", str(folder)]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert self.process.stdout is not None
         self.address = self.process.stdout.readline().strip()
@@ -47,17 +41,6 @@ class Server:
         answer.text = answer.read().decode()  # type: ignore[attr-defined]
         connection.close()
         return answer
-
-    def open(self, path: str) -> http.client.HTTPResponse:
-        """A stream of events."""
-        return urlopen(f"http://127.0.0.1:{self.port}{path}", timeout=HANGS_S)
-
-
-def next_page(stream: http.client.HTTPResponse) -> str:
-    """The HTML of the next event."""
-    while (line := stream.readline()) != b"event: page\n":
-        assert line, "the stream has ended"
-    return json.loads(stream.readline().removeprefix(b"data: "))
 
 
 @pytest.fixture(scope="module")
@@ -128,41 +111,11 @@ def test_a_port_in_use_is_told_in_a_line(server: Server, tmp_path: Path) -> None
     )
 
 
-class TestUpdates:
-    def test_a_page_is_sent_now_and_after_each_change(self, tmp_path: Path) -> None:
-        with RunDirectory.open_for_writing(tmp_path / "run") as run:
-            run.write_config(CONFIG)
-            server = Server(tmp_path / "run")
-            try:
-                with server.open(f"/{server.token}/updates/runs/run/index.html") as stream:
-                    assert stream.headers["Content-Type"].startswith("text/event-stream")
-                    assert "No episode is finished yet" in next_page(stream)
-                    append(run, trajectory())
-                    assert "<td>success</td>" in next_page(stream)
-            finally:
-                server.process.kill()
-                server.process.wait()
-
-    def test_a_page_that_cannot_grow_ends_its_stream(self, server: Server) -> None:
-        text = server.ask("updates/runs/run/train/0000/1.html").text
-        assert text.startswith("event: page\ndata: ")
-        assert text.endswith("event: end\ndata:\n\n")
-
-    def test_streams_need_the_token_too(self, server: Server) -> None:
-        assert server.ask("updates/index.html", token="x").status == 403
-
-
-@pytest.mark.parametrize("streams", [False, True])
-def test_ctrl_c_ends_it_without_a_word(tmp_path: Path, streams: bool) -> None:
+def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
     server = Server(long_run(tmp_path / "run", 1))
-    stream = server.open(f"/{server.token}/updates/index.html") if streams else None
-    if stream is not None:
-        next_page(stream)
     server.process.send_signal(signal.SIGINT)
     _, said = server.process.communicate(timeout=HANGS_S)
     assert (server.process.returncode, said) == (0, "Press Ctrl-C to stop\n")
-    if stream is not None:
-        stream.close()
 
 
 def test_a_folder_without_runs_and_none_at_all_are_refused(tmp_path: Path) -> None:
@@ -170,40 +123,10 @@ def test_a_folder_without_runs_and_none_at_all_are_refused(tmp_path: Path) -> No
     assert "could not be read" in complaint(in_process("view", str(tmp_path / "none")))
 
 
-class TestFiles:
-    def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
-        run = long_run(tmp_path / "run", 1)
-        told = complaint(in_process("view", str(run), "--static", str(run)))
-        assert told == f"{run} is not an empty folder: name another one with --static"
-
-    def test_pages_that_could_not_be_made_are_named(self, tmp_path: Path) -> None:
-        run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
-        (run / "trajectories/batch_0000.jsonl").write_text("{}\n{}\n")
-        done = in_process("view", str(run), "--static", str(out))
-        assert done.returncode == 1
-        assert re.match(r"error: runs/run/train/0000/1\.html could not be written: .*batch_0000", done.stderr)
-        assert (out / "runs/run/index.html").exists()
-
-    def test_a_run_of_too_many_episodes_is_named(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("speedrunner.pages.site.STATIC_EPISODES", 0)
-        long_run(tmp_path / "run", 1)
-        done = in_process("view", str(tmp_path / "run"), "--static", str(tmp_path / "out"))
-        assert done.returncode == 1
-        assert done.stderr == (
-            f"error: runs/run/index.html could not be written: {tmp_path / 'run'} has 1 episodes, but static"
-            " pages can show at most 0: use `speedrunner view` without --static\n"
-        )
-        assert (tmp_path / "out" / "index.html").exists()
-
-    def test_no_key_of_an_episode_leads_out_of_the_folder(self, tmp_path: Path) -> None:
-        run, out = long_run(tmp_path / "run", 1), tmp_path / "deep" / "out"
-        with (run / "episodes.jsonl").open("a") as rows:
-            line = (run / "episodes.jsonl").read_text()
-            rows.write(line.replace("train/0000", "../../../stray"))
-            rows.write(line.replace("train/0000", "javascript:alert(1)//"))
-        done = in_process("view", str(run), "--static", str(out))
-        assert (done.returncode, done.stderr.count("could not be written")) == (1, 2)
-        assert [path for path in tmp_path.rglob("*") if "stray" in path.name] == []
-        assert 'href="javascript' not in (out / "runs/run/episodes.html").read_text()
+def test_static_pages_that_could_not_be_made_are_named(tmp_path: Path) -> None:
+    run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
+    (run / "trajectories/batch_0000.jsonl").write_text("{}\n{}\n")
+    done = in_process("view", str(run), "--static", str(out))
+    assert done.returncode == 1
+    assert re.match(r"error: runs/run/train/0000/1\.html could not be written: .*batch_0000", done.stderr)
+    assert (out / "runs/run/index.html").exists()

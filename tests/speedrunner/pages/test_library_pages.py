@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
-from speedrunner.pages.library_history import Row, history_page, list_rows
+from speedrunner.pages.library_pages import Row, count_calls, history_page, list_rows
 from speedrunner.pages.site import Site
 from speedrunner.results.skill_table import skill_history
 from speedrunner.store.records import Policy, Skill
@@ -36,7 +37,7 @@ def test_skills_that_the_actor_sees_come_first(tmp_path: Path) -> None:
     run.policy(0, {"_step": "return walk()", "home": "return _step()"})
     run.train(0, [skill("home", 4, None, skill("_step"), skill("_step"))])
     data = load(run.path)
-    assert [row.name for row in history_page(data, skill_history(data))["used"]] == ["home", "_step"]
+    assert [row.name for row in history_page(data)["rows"]] == ["home", "_step"]
 
 
 def test_a_renamed_skill_has_one_row(tmp_path: Path) -> None:
@@ -70,28 +71,48 @@ def test_versions_in_a_row_without_change_and_calls_are_one_cell(tmp_path: Path)
     assert cells(row) == [("absent", 0, 3, 0), ("new", 3, 1, 0), ("kept", 4, 3, 0)]
 
 
+def shown(tmp_path: Path, address: str) -> str:
+    answer = Site(tmp_path).answer(f"runs/run/{address}", {})
+    assert answer.status == 200, answer.content
+    return answer.content.decode()
+
+
 def test_each_version_has_its_changes_and_the_mean_score_of_its_episodes(tmp_path: Path) -> None:
-    data = load(learnt(tmp_path / "run").path)
-    page = history_page(data, skill_history(data))
-    timeline = page["timeline"]
-    assert page["kinds"] == ["new", "edited", "deleted"]
-    assert [(each.version, each.skills) for each in timeline] == [(0, 0), (1, 2), (2, 1)]
-    assert [[each.changes[kind] for kind in page["kinds"]] for each in timeline] == [
-        [0, 0, 0], [2, 0, 0], [0, 1, 1],
+    learnt(tmp_path / "run")
+    (table,) = re.findall('<table class="timeline">.*?</table>', shown(tmp_path, "library.html"), re.S)
+    rows = [re.findall("<td[^>]*>(.*?)</td>", row) for row in re.findall("<tr>(.*?)</tr>", table)[1:]]
+    assert [row[2:7] for row in rows] == [
+        ["0", "–", "–", "–", "–"], ["2", "2", "–", "–", "–"], ["1", "–", "1", "–", "1"],
     ]  # fmt: skip
-    for each in timeline:
-        scores = [row.score for row in data.rows if row.policy == each.version and row.score is not None]
-        assert each.score == sum(scores) / len(scores)
+    data = load(tmp_path / "run")
+    for version, row in enumerate(rows):
+        scores = [each.score for each in data.rows if each.policy == version and each.score is not None]
+        assert row[7:9] == [str(len(scores)), f"{sum(scores) / len(scores):.3f}"]
 
 
-def test_the_page_leads_to_differences_and_folds_many_skills_that_no_one_called(tmp_path: Path) -> None:
-    run = learnt(tmp_path / "run")
-    run.policy(3, {"home": "return walk()", **{f"more_{n}": "return look()" for n in range(30)}}, {"home": 1})
-    site = Site(tmp_path)
-    text = site.answer("runs/run/library.html", {}).content.decode()
+def test_the_history_leads_to_differences(tmp_path: Path) -> None:
+    learnt(tmp_path / "run")
+    text = shown(tmp_path, "library.html")
     assert '<a href="library/0002.html#change-home" title="edited, version 2">edited</a>' in text
     assert '<a href="library/0002.html#change-_step" title="deleted, version 2">deleted</a>' in text
     assert '<span class="use">4× 0.88</span>' in text
-    assert "<details" in text.partition("30 skills that were never called")[2]
-    library = Elements(site.answer("runs/run/library/0002.html", {}).content.decode())
-    assert {"change-home", "change-_step"} <= set(library.ids)
+    assert {"change-home", "change-_step"} <= set(Elements(shown(tmp_path, "library/0002.html")).ids)
+
+
+def test_a_version_has_what_each_skill_calls_and_how_often_it_ran(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {"_step": "return walk()", "home": "return _step()"})
+    run.train(0, [skill("home", 4, None, skill("_step"), skill("_step"))])
+    calls = count_calls(load(run.path), 0)
+    assert calls == {("", "home"): 1, ("home", "_step"): 2}
+    text = " ".join(Elements(shown(tmp_path, "library/0000.html")).text.split())
+    assert "home → _step ×2" in text
+
+
+def test_skills_have_their_calls_failures_and_last_change(tmp_path: Path) -> None:
+    learnt(tmp_path / "run")
+    text = " ".join(shown(tmp_path, "skills.html").split())
+    home = text.partition(">home</a>")[2].partition("</tr>")[0]
+    assert re.findall("<td[^>]*>(.*?)</td>", home)[:3] == ["actor", "6", "0"]
+    assert home.endswith("<td>edited in sleep 2</td>")
+    assert "written in sleep 1, removed in sleep 2" in text

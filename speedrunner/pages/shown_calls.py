@@ -1,0 +1,112 @@
+"""Trees of calls as pages show them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator, Mapping
+from itertools import groupby
+
+import msgspec
+from markupsafe import Markup, escape
+
+from speedrunner.agents.reading import result_text, write_call
+from speedrunner.config.console import visible
+from speedrunner.store.records import CallNode
+
+CALLS = 200
+"""Calls below a turn's call that its page shows."""
+
+TEXT_CHARS, LONG_CHARS = 8_000, 80
+"""Characters of a shown text, and of an argument that is shown within its call."""
+
+
+class ShownCall(msgspec.Struct, frozen=True):
+    """One call, or equal calls in a row without calls below them.
+
+    Attributes:
+        call: in Python syntax, without its long texts.
+        texts: these texts, by parameter.
+        result: its return value or error.
+        calls: number of calls below it, including those that are not shown or not recorded.
+    """
+
+    name: str
+    kind: str
+    call: str
+    texts: dict[str, Markup]
+    result: str
+    failed: bool
+    times: int
+    actions: int
+    below: list[ShownCall]
+    calls: int
+
+    @property
+    def hidden(self) -> int:
+        """Return the number of calls below it that are not shown."""
+        return self.calls - sum(each.times * (1 + each.calls) for each in self.below)
+
+
+def show_calls(node: CallNode) -> ShownCall:
+    """Return a call with those below it, up to `CALLS`."""
+    return _show(node, iter(range(CALLS)), 1)
+
+
+def highlight(text: str) -> Markup:
+    """Return a text as HTML, with syntax highlighting if it is Python."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return escape(visible(text))
+    return Markup(highlight(visible(text), PythonLexer(), HtmlFormatter(nowrap=True)))
+
+
+def write_call_without(texts: Collection[str], name: str, arguments: Mapping[str, object]) -> str:
+    """Return a call in Python syntax, without the arguments `texts`, which are shown elsewhere."""
+    given = (f"{each}={'…' if each in texts else repr(value)}" for each, value in arguments.items())
+    return f"{name}({', '.join(given)})"
+
+
+def describe_result(node: CallNode) -> str:
+    """Return the result of a call, or its error."""
+    return result_text(node.result) if node.error is None else node.error
+
+
+def _show(node: CallNode, left: Iterator[int], times: int) -> ShownCall:
+    texts = {
+        name: value if isinstance(value, str) and "\n" in value else repr(value)
+        for name, value in node.arguments.items()
+        if len(repr(value)) > LONG_CHARS or (isinstance(value, str) and "\n" in value)
+    }
+    below: list[ShownCall] = []
+    for _, run in groupby(enumerate(node.calls), key=lambda each: _likeness(*each)):
+        if next(left, None) is None:
+            break
+        same = [call for _, call in run]
+        below.append(_show(same[0], left, len(same)))
+    return ShownCall(
+        name=node.name,
+        kind=node.kind,
+        call=_cut(write_call_without(texts, node.name, node.arguments)),
+        texts={name: highlight(_cut(text)) for name, text in texts.items()},
+        result=_cut(describe_result(node)),
+        failed=node.error is not None,
+        times=times,
+        actions=node.actions * times,
+        below=below,
+        calls=node.omitted + sum(1 + each.omitted for each in node.below()),
+    )
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]} … ({len(text):,} characters)"
+
+
+def _likeness(place: int, node: CallNode) -> tuple[int, str, str]:
+    """Return a key that is equal for calls that are merged; a call with calls below it is never merged."""
+    is_whole = node.calls or node.omitted
+    return place + 1 if is_whole else 0, write_call(node.name, node.arguments), describe_result(node)
