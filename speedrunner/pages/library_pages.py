@@ -210,7 +210,9 @@ def _version_table(run: RunData, history: SkillHistory, rows: Iterable[Row]) -> 
             ]
         )
     columns = (
-        *("version", "sleep", "skills", "new", "edited", "renamed", "deleted", "episodes with it"),
+        *("version", "sleep", "skills"),
+        *(Column(kind, numbers=True) for kind in ("new", "edited", "renamed", "deleted")),
+        "episodes with it",
         *(Column("score", "{:.3f}".format), "what the sleep says"),
     )
     return html_table(columns, lines, label="Versions", kind="timeline")

@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
-from speedrunner.pages.site import Site
-from speedrunner.pages.static import write
+from speedrunner.pages.site import Site, write_pages
 from tests.processes import HANGS_S
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
@@ -118,5 +117,5 @@ def served(folder: Path) -> Iterator[str]:
 def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of the same pages as files."""
     out = tmp_path_factory.mktemp("pages") / "out"
-    write(Site(folder, static=True), out, lambda line: None)
+    write_pages(Site(folder, static=True), out, lambda line: None)
     return f"{out.as_uri()}/"

@@ -29,7 +29,7 @@ TURNS = 60
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with an episode whose third primitive fails, one of several pieces, and one without a call."""
+    """A run with an episode whose third primitive fails, and one of several pieces."""
     folder = tmp_path_factory.mktemp("played") / "run"
     task = Task("babyai", "putnext", 3)
     env = envs.make("babyai")
@@ -53,7 +53,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         append(run, trajectory("train/0000", turns=[turn(left, right, refused)], **ended))
         long = [turn(*unlined, *unlined)] * TURNS
         append(run, trajectory("train/0001", turns=long, **(ended | {"task": Task("babyai", "gone", 3)})))
-        append(run, trajectory("train/0002", turns=[], **ended))
     return folder
 
 
@@ -125,16 +124,3 @@ def test_a_long_episode_is_loaded_in_pieces(request: pytest.FixtureRequest, page
     assert "No picture" in page.locator("#playback figcaption").inner_text()
     assert page.locator(".stack button").count() == 0  # no line is recorded
     assert "def spin() -> str:" in page.locator("#playback pre.source").inner_text()
-
-
-def test_an_episode_without_a_primitive_has_no_playback(served: str, pages: Pages) -> None:
-    page = pages.open(urljoin(served, "runs/run/train/0002/1.html"))
-    assert page.locator("h1").is_visible()
-    assert page.locator("#playback").count() == 0
-
-
-def test_reduced_motion_starts_with_the_lowest_speed(served: str, pages: Pages) -> None:
-    page = pages.open(urljoin(served, "runs/run/train/0000/1.html"))
-    page.emulate_media(reduced_motion="reduce")
-    page.reload()
-    expect(page.locator("#playback select")).to_have_value("1")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -203,7 +204,7 @@ class TestReplay:
         trajectory = episode(world, *calls, task=task)
         assert replay_pictures(load(tmp_path / "run"), trajectory) == seen
         assert seen[0] != seen[-1]
-        trajectory.outcome = msgspec.structs.replace(world.outcome(), score=0.5)
+        trajectory.outcome = dataclasses.replace(world.outcome(), score=0.5)
         assert replay_pictures(load(tmp_path / "run"), trajectory) == []  # it ends in another way
 
     @pytest.mark.parametrize(
