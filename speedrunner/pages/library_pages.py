@@ -16,7 +16,14 @@ from speedrunner.pages.edit_diffs import compare_definitions
 from speedrunner.pages.shown_calls import highlight
 from speedrunner.pages.tables import Column, html_table
 from speedrunner.pages.view_parts import Context, NotFound, heading, link
-from speedrunner.results.skill_table import RENAMED, START, SkillHistory, SkillVersion, list_skills, skill_history
+from speedrunner.results.skill_table import (
+    RENAMED,
+    START,
+    SkillHistory,
+    SkillVersion,
+    list_skills,
+    skill_history,
+)
 from speedrunner.store.json_records import leave_out
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode
@@ -209,7 +216,7 @@ def _version_table(run: RunData, history: SkillHistory, rows: Iterable[Row]) -> 
                 summaries.get(version, ""),
             ]
         )
-    columns = (
+    columns: tuple[str | Column, ...] = (
         *("version", "sleep", "skills"),
         *(Column(kind, numbers=True) for kind in ("new", "edited", "renamed", "deleted")),
         "episodes with it",

@@ -224,19 +224,6 @@ def _schema_length(library: Library, name: str) -> int:
     return len(msgspec.json.encode(library.tool(name)).decode())
 
 
-def skill_events(history: SkillHistory) -> dict[str, list[str]]:
-    """Return the changes of each skill, one line each, in order of creation."""
-    found: dict[str, list[str]] = {}
-    for each in history.versions:
-        found.setdefault(each.name, []).append(
-            START if each.change == START else f"{each.change} in sleep {each.sleep}"
-        )
-    for each in history.versions:
-        if each.removed:
-            found[each.name].append(f"removed in sleep {each.until}")
-    return found
-
-
 def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | None:
     """Return the change of a skill by a sleep; `None` if it is unchanged."""
     name, old = skill.name, before.by_name.get(skill.name)
