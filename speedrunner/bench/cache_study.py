@@ -24,12 +24,11 @@ from speedrunner.bench.cache_passes import CachePass, RecordedRun, play_twice, s
 from speedrunner.bench.cache_truth import (
     ForcedToken,
     Positions,
+    add_shifts,
     choose_positions,
     compare,
     probe_engine,
     shift_figures,
-    shift_notes,
-    shift_table,
 )
 from speedrunner.bench.engine import completions_api, open_engine
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
@@ -138,8 +137,7 @@ async def study_cache(
                     continue
                 figures = shift_figures(compared, model_config.dtype)
                 found.facts["methods"][-1]["logprobs"] = figures
-                found.tables.append(shift_table(method, figures))
-                found.notes += shift_notes(method, figures)
+                add_shifts(found, method, figures)
     if prices.uncached or prices.output:
         found.notes.append(f"USD per million tokens: {prices.uncached:g} uncached, {prices.output:g} output.")
     else:

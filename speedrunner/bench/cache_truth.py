@@ -16,24 +16,28 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-import msgspec
-
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import RequestRefused
 from serving.together import run_together
-from speedrunner.bench.measurement import Table, columns
+from speedrunner.bench.measurement import Measurement, Table, columns
 
 FACTOR = 3.0
 """Shifts up to this multiple of the control's count as the engine's noise."""
 
 FLOORS = {"median": 0.02, "p95": 0.1, "max": 1.0}
-"""Shifts (natural logarithm) that always count as noise, for 16-bit weights. An engine adds numbers in
-another order when it computes another part of a prompt, and a control that repeats the same request does not
-show that. Chosen, not measured."""
+"""Shifts (natural logarithm) that always count as noise, for 16-bit weights; a hundredth for 32 bits. An
+engine adds numbers in another order when it computes another part of a prompt, and a control that repeats the
+same request does not show that. Chosen, not measured."""
 
-FLOAT32_SHARE = 0.01
-"""The same for 32-bit weights, as a share."""
+VERDICTS = {
+    None: "no prompt token came from the cache, so it was not compared.",
+    True: "cached and computed prefixes give the same distribution, within the engine's noise.",
+    False: (
+        "cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
+        " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
+    ),
+}
 
 
 class TokenProbe(NamedTuple):
@@ -43,16 +47,9 @@ class TokenProbe(NamedTuple):
     reused: int
 
 
-class ForcedToken(msgspec.Struct, frozen=True):
-    """One token of a recorded answer, with its log-probabilities (natural logarithm).
-
-    Attributes:
-        position: its number in the answer, from 0.
-        reused: prompt tokens that the cache provided for `cached` alone.
-        cached: with the prefix from the cache.
-        computed: with the whole prompt computed.
-        control: the same again.
-    """
+class ForcedToken(NamedTuple):
+    """One token of a recorded answer: its number, the prompt tokens that the cache provided for `cached`
+    alone, and its log-probability with a cached prefix, with a computed one, and computed again."""
 
     position: int
     reused: int
@@ -64,14 +61,15 @@ class ForcedToken(msgspec.Struct, frozen=True):
 Probe = Callable[[Sequence[int], int, str], Awaitable[TokenProbe]]
 """Forces a token after a prompt; prompts with the same salt share the prefix cache."""
 
+Positions = dict[str, dict[int, set[int]]]
+"""Positions to compare, by episode and number of the turn."""
+
 
 async def probe_engine(
     engine: Engine, replica: int | None, prompt: Sequence[int], token: int, salt: str
 ) -> TokenProbe:
-    """Ask a replica of an engine for one token, without a grammar.
-
-    Raises `ServingError`; `RequestRefused` if the engine returns no log-probability.
-    """
+    """Ask a replica for one token, without a grammar. Raises `ServingError`; `RequestRefused` if the engine
+    returns no log-probability."""
     reply = await engine.complete(
         Prompt(list(prompt)),
         max_tokens=1,
@@ -87,10 +85,6 @@ async def probe_engine(
     if found is None or not found.token_logprobs or found.token_logprobs[0] is None:
         raise RequestRefused("the engine returns no log-probabilities; start it with --max-logprobs 1")
     return TokenProbe(found.token_logprobs[0], reply.usage.cached)
-
-
-Positions = dict[str, dict[int, set[int]]]
-"""Positions to compare, by episode and number of the turn."""
 
 
 def choose_positions(answers: dict[str, list[int]], tokens: int, seed: int = 0) -> Positions:
@@ -116,11 +110,7 @@ def choose_positions(answers: dict[str, list[int]], tokens: int, seed: int = 0) 
 
 
 async def compare(
-    probe: Probe,
-    prompt: list[int],
-    answer: list[int],
-    positions: Collection[int],
-    salt: str,
+    probe: Probe, prompt: list[int], answer: list[int], positions: Collection[int], salt: str
 ) -> list[ForcedToken]:
     """Compare tokens of an answer with a cached prefix and without. Raises `ServingError`.
 
@@ -132,11 +122,9 @@ async def compare(
     async def measure(position: int) -> ForcedToken:
         ids, token = [*prompt, *answer[:position]], answer[position]
         salts = (salt, secrets.token_hex(8), secrets.token_hex(8))
-        cached, computed, control = await run_together(
-            lambda each: probe(ids, token, each), salts, len(salts)
-        )
-        reused = cached.reused - max(computed.reused, control.reused)
-        return ForcedToken(position, max(reused, 0), cached.logprob, computed.logprob, control.logprob)
+        cached, computed, control = await run_together(lambda each: probe(ids, token, each), salts, 3)
+        reused = max(cached.reused - max(computed.reused, control.reused), 0)
+        return ForcedToken(position, reused, cached.logprob, computed.logprob, control.logprob)
 
     return list(await run_together(measure, places, len(places) or 1))
 
@@ -152,48 +140,30 @@ def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:
     """
     import numpy as np
 
-    def spread(values: list[float]) -> dict[str, float]:
-        found = np.array(values, float)
-        return {
-            "median": float(np.median(found)),
-            "p95": float(np.quantile(found, 0.95)),
-            "max": float(found.max()),
-        }
-
     reused = [each for each in tokens if each.reused]
-    shown = reused or list(tokens)
-    cached = spread([abs(each.cached - each.computed) for each in shown])
-    control = spread([abs(each.control - each.computed) for each in shown])
-    share = FLOAT32_SHARE if dtype == "float32" else 1.0
-    limit = {name: max(FACTOR * control[name], share * floor) for name, floor in FLOORS.items()}
+    _, _, cached, computed, control = np.array(reused or tokens, float).T
+
+    def spread(shifts: np.ndarray) -> dict[str, float]:
+        found = np.quantile(np.abs(shifts), (0.5, 0.95, 1.0))
+        return dict(zip(FLOORS, map(float, found), strict=True))
+
+    of_cache, of_engine = spread(cached - computed), spread(control - computed)
+    share = 0.01 if dtype == "float32" else 1.0
+    limit = {name: max(FACTOR * of_engine[name], share * floor) for name, floor in FLOORS.items()}
     return {
-        "tokens": len(shown),
+        "tokens": len(cached),
         "reused": sum(each.reused for each in tokens),
-        "cached": cached,
-        "control": control,
+        "cached": of_cache,
+        "control": of_engine,
         "limit": limit,
-        "same": all(cached[name] <= limit[name] for name in FLOORS) if reused else None,
+        "same": all(of_cache[name] <= limit[name] for name in FLOORS) if reused else None,
     }
 
 
-def shift_table(method: str, figures: dict[str, Any]) -> Table:
-    """Return the table of a method's shifts."""
+def add_shifts(found: Measurement, method: str, figures: dict[str, Any]) -> None:
+    """Add the table of a method's shifts and the verdict."""
     names = {"cached": "cached and computed", "control": "computed twice", "limit": "counts as noise"}
     rows = [{"shift": text} | figures[name] for name, text in names.items()]
     title = f"{method}: shift of the log-probability of {figures['tokens']} recorded tokens"
-    return Table("", rows, columns("shift", "median:.2g", "p95:.2g", "max:.2g"), title=title)
-
-
-def shift_notes(method: str, figures: dict[str, Any]) -> list[str]:
-    """Return the verdict as a sentence."""
-    match figures["same"]:
-        case None:
-            verdict = "no prompt token came from the cache, so it was not compared."
-        case True:
-            verdict = "cached and computed prefixes give the same distribution, within the engine's noise."
-        case _:
-            verdict = (
-                "cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
-                " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
-            )
-    return [f"{method}: {verdict}"]
+    found.tables.append(Table("", rows, columns("shift", "median:.2g", "p95:.2g", "max:.2g"), title=title))
+    found.notes.append(f"{method}: {VERDICTS[figures['same']]}")

@@ -141,13 +141,6 @@ class TestEnding:
                 env.call(name)
         assert env.outcome() == before
 
-    def test_it_has_no_limit_of_ticks_of_its_own(self) -> None:
-        env = start()
-        for _ in range(10_050):  # upstream's own ends at 10,000
-            env._game.player.inventory.update(health=9, food=9, drink=9, energy=9)
-            env.call("noop")
-        assert not env.done
-
     def test_the_score_is_the_share_of_the_22_achievements(self) -> None:
         env = start()
         assert (env.outcome().score, env.outcome().success) == (0.0, False)

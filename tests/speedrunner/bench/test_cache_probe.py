@@ -14,7 +14,6 @@ from serving.errors import ContextOverflow
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.cache_probe import SIBLINGS, CacheRequest, probe_cache
-from speedrunner.bench.cache_use import TARGETS
 from speedrunner.bench.measurement import Measurement
 from tests.probe_engines import Forgetful, Off, Probed, Silent, Small
 from tests.scripted_engine import BLOCK
@@ -54,17 +53,6 @@ async def test_an_exact_cache_gives_all_that_it_can(
     assert (found.figures[0].value, found.met, found.facts["advice"]) == (1.0, True, [])
 
 
-async def test_a_second_probe_of_the_same_engine_begins_anew(
-    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
-) -> None:
-    with Probed(tiny_tokenizer) as server:
-        options = ServiceOptions(url=str(server.endpoint))
-        async with deploy(bare, options, log=tmp_path / "unused.log") as deployment:
-            for _ in range(2):
-                report = await probe_cache(deployment, 2, print)
-                assert requests(report, "turn")[0].reported == 0
-
-
 @pytest.mark.parametrize(
     ("kind", "told"),
     [
@@ -93,7 +81,3 @@ async def test_more_turns_than_the_context_takes_are_an_error(
     small = msgspec.structs.replace(bare, context=1_500)
     with pytest.raises(ContextOverflow):
         await probed(Probed, small, tiny_tokenizer, tmp_path, turns=20)
-
-
-def test_targets() -> None:
-    assert TARGETS == {"attention": 0.99, "hybrid": 0.97}

@@ -19,7 +19,6 @@ from typer.testing import CliRunner
 
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.replay_command import replay
-from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, cut, say
 from tests.scripted_runs import LEARN, Runs, ScriptedRun, script, walker
@@ -149,19 +148,6 @@ def test_a_template_that_has_changed_since_is_noticed(
         studied(engine, str(changed))
 
 
-def test_a_run_that_has_played_nothing_cannot_be_played_again(
-    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path
-) -> None:
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    (empty / "config.yaml").write_text((learnt.dir / "config.yaml").read_text())
-    with (
-        ScriptedEngine(tiny_tokenizer, forced) as engine,
-        pytest.raises(RunDirectoryError, match="has no finished episode to replay yet"),
-    ):
-        studied(engine, str(empty))
-
-
 def likely(prompt: tuple[int, ...], cached: int) -> dict[int, float]:
     """A model's distribution, which depends on the prompt alone."""
     rng = random.Random(hash(prompt))
@@ -191,18 +177,3 @@ def test_a_cache_that_answers_from_a_wrong_state_is_caught(
     assert found["same"] is False
     assert found["control"]["max"] == 0
     assert found["cached"]["median"] > found["limit"]["median"]
-
-
-def test_without_a_cache_nothing_is_said_about_it(
-    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("tests.scripted_engine.BLOCK", 100_000)
-    with ScriptedEngine(tiny_tokenizer, forced) as engine:
-        engine.likely = likely
-        (method,) = studied(engine, str(learnt.dir), tokens=10)["methods"]
-    assert method["logprobs"]["same"] is None
-
-
-def test_it_needs_a_run() -> None:
-    with pytest.raises(InvalidConfig, match="name at least one run's directory"):
-        CliRunner().invoke(app, ["serving.url=unix:/nowhere"], standalone_mode=False, catch_exceptions=False)

@@ -12,12 +12,12 @@ from speedrunner.bench.cache_truth import (
     FLOORS,
     ForcedToken,
     TokenProbe,
+    add_shifts,
     choose_positions,
     compare,
     shift_figures,
-    shift_notes,
-    shift_table,
 )
+from speedrunner.bench.measurement import Measurement
 
 
 def test_half_of_the_chosen_tokens_are_the_first_of_their_answers() -> None:
@@ -36,11 +36,6 @@ def test_half_of_the_chosen_tokens_are_the_first_of_their_answers() -> None:
         == choose_positions(answers, 40)
         != choose_positions(answers, 40, seed=1)
     )
-
-
-def test_no_more_tokens_are_chosen_than_there_are() -> None:
-    assert choose_positions({"a": [2, 1]}, 1000) == {"a": {0: {0, 1}, 1: {0}}}
-    assert choose_positions({"a": [0]}, 5) == {}
 
 
 def tokens(cached: Sequence[float], computed: Sequence[float], control: Sequence[float]) -> list[ForcedToken]:
@@ -75,15 +70,16 @@ def test_a_wrong_state_behind_a_tenth_of_the_tokens_is_caught_100_times_of_100(
 def test_tokens_without_a_cached_prefix_say_nothing() -> None:
     found = shift_figures([ForcedToken(0, 0, -1.0, -9.0, -9.0)], "float32")
     assert found["same"] is None
-    assert "was not compared" in shift_notes("react", found)[0]
 
 
 def test_a_difference_is_reported_with_what_to_do() -> None:
     found = shift_figures(tokens([-1.0] * 9, [-4.0] * 9, [-4.0] * 9), "auto")
-    (note,) = shift_notes("react", found)
+    measured = Measurement("x")
+    add_shifts(measured, "react", found)
+    (note,) = measured.notes
     assert "DIFFERENT distributions" in note
     assert "enable-prefix-caching" in note
-    rows = shift_table("react", found).rows
+    rows = measured.tables[0].rows
     assert [row["median"] for row in rows] == [3.0, 0.0, FLOORS["median"]]
 
 

@@ -11,7 +11,6 @@ from speedrunner.bench import cache_use as cache
 from speedrunner.bench.cache_use import measure_cache
 from speedrunner.bench.engine import playing_setup, with_flags
 from speedrunner.bench.measurement import as_text
-from speedrunner.config.schema import InvalidConfig
 from tests import record_samples
 from tests.golden_tables import Golden
 from tests.scripted_runs import Runs, script
@@ -47,12 +46,6 @@ async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor
     assert cpu.value is None  # nor is its CPU time
     assert (share.value, share.at_least, found.met) == (1.0, 0.99, True)
     assert "admission in a small cache is not measured" in found.notes[0]
-
-
-async def test_a_level_has_two_episodes_for_each_one_in_flight_at_most(corridor: Runs) -> None:
-    setup = playing_setup(corridor(script()).overrides("serving.admission=false"))
-    found = await measure_cache(setup, [1], episodes=9, turns=2, status=print)
-    assert [(each.episodes, each.admission) for each in found.tables[0].rows] == [(2, False)]
 
 
 async def test_an_engine_that_caches_nothing_misses_the_target(
@@ -116,8 +109,3 @@ def test_people_see_a_line_for_each_level_and_what_admission_does(golden: Golden
         cache._measurement(load_model_config("tiny-random"), DENSE, [LEVEL], [fast, free, free, LEVEL], small)
     )
     golden("cache_use.txt", text + "\n")
-
-
-def test_a_model_on_a_route_of_messages_cannot_be_looked_into() -> None:
-    with pytest.raises(InvalidConfig, match=r"'gpt-5\.4-mini' is on the responses API"):
-        playing_setup(["model=gpt-5.4-mini"])

@@ -12,18 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from serving.deployment import Deployment, ServiceOptions
-from serving.errors import RequestFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.bare_replay import BareClient, TokenStream
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.episodes import bench_run
-from speedrunner.bench.measurement import Measurement, as_text
+from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.rollout_speed import LEAST_JUDGED, describe_rollouts, measure_rollout
 from speedrunner.bench.rollouts import open_player
 from tests.record_samples import ROW
-from tests.scripted_engine import ScriptedEngine, refuse, say
+from tests.scripted_engine import ScriptedEngine, say
 from tests.scripted_runs import Runs, script
 
 
@@ -90,13 +89,6 @@ def test_the_median_ratio_has_a_target_if_episodes_are_long_enough(
     assert (figure.value, figure.at_least) == (value, target)
 
 
-def test_without_a_replay_there_is_no_figure_and_its_rows_say_so() -> None:
-    found = described("tiny-random", None)
-    assert found.figures == []
-    lines = [" ".join(line.split()) for line in as_text(found).splitlines()]
-    assert "rollout over bare replay not measured" in lines
-
-
 async def test_each_request_waits_for_the_answer_before_it(
     tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
@@ -123,14 +115,3 @@ async def test_each_request_waits_for_the_answer_before_it(
     for number in (3, 4, 5):
         first = (number,) * 40
         assert sent[number] == [first, (*first, end, 7, number), (*first, *(end, 7, number) * 2)]
-
-
-async def test_a_refused_request_is_told(
-    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    with ScriptedEngine(tiny_tokenizer, lambda request: refuse(400, "no such tag")) as engine:
-        deployment = Deployment(tiny_model_config, ServiceOptions(), engine.endpoint)
-        episode = TokenStream([1, 2], [[]], 5, {}, None)
-        async with engine.endpoint.client(30.0) as http:
-            with pytest.raises(RequestFailed, match=r"got status 400: .*no such tag"):
-                await BareClient(deployment, http).play([episode])

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 import pytest
 
 from serving.errors import RequestFailed, RequestRefused
 from serving.model_config import ModelConfig
-from serving.probes.tool_battery import CODE_TOKENS, battery
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.tool_probe import Counts, probe_tools, with_room
+from speedrunner.bench.tool_probe import Counts, probe_tools
 from tests.probe_engines import sample_call
 from tests.scripted_engine import Answer, Request, call, cut, refuse, say
 from tests.scripted_runs import ScriptedModel, scripted_model
@@ -119,44 +117,6 @@ async def test_free_requests_repeat_prompts_and_lengths_without_a_grammar(
     assert (overhead(report) or 0) > 0
 
 
-async def test_a_single_pass_of_the_battery_measures_no_speed(
-    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    report, scripted = await played(sample_call, tiny_model_config, tiny_tokenizer, count=12)
-    assert overhead(report) is None
-    assert all(map(constrained, scripted.server.requests))
-
-
-async def test_no_more_requests_than_allowed_are_in_flight(
-    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    seen: list[int] = []
-    waiting = 0
-    async with scripted_model(sample_call, tiny_model_config, tiny_tokenizer) as scripted:
-        engine = scripted.model.engine
-        complete = engine.complete
-
-        async def counted(*given: Any, **options: Any) -> Any:
-            nonlocal waiting
-            waiting += 1
-            seen.append(waiting)
-            try:
-                return await complete(*given, **options)
-            finally:
-                waiting -= 1
-
-        engine.complete = counted  # type: ignore[method-assign]
-        await probe_tools(scripted.model, tiny_model_config.roles.actor, 30, 3, lambda line: None)
-    assert max(seen) == 3
-
-
-def test_strings_get_the_room_that_a_probe_needs(tiny_model_config: ModelConfig) -> None:
-    actor = tiny_model_config.roles.actor
-    rooms = {probe.kind: with_room(actor, probe).string_tokens for probe in battery()}
-    assert rooms.pop("2 kB of code") == CODE_TOKENS
-    assert set(rooms.values()) == {actor.string_tokens}
-
-
 async def test_vllms_own_calls_are_asked_to_be_strict(
     tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
@@ -169,16 +129,6 @@ async def test_vllms_own_calls_are_asked_to_be_strict(
         assert request.path.endswith("/chat/completions")
         assert all(tool["function"]["strict"] for tool in request.tools.values())
         assert request.body["tool_choice"] == "required"
-
-
-async def test_hosted_models_get_the_tools_as_they_are(
-    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    hosted = msgspec.structs.replace(
-        tiny_model_config, api="chat", path=None, base_url="https://api.example/v1"
-    )
-    _, scripted = await played(sample_call, hosted, tiny_tokenizer, count=2)
-    assert "strict" not in str(scripted.server.requests[0].tools)
 
 
 async def test_an_engine_that_refuses_or_fails_ends_the_probe(

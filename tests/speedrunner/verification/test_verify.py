@@ -20,8 +20,6 @@ from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.verification.replay import BY_THE_CLOCK
 from speedrunner.verification.verify import check_files, verify
-from tests import babyai_player
-from tests.babyai_player import APPROACH, NEXT_STEP
 from tests.scripted_engine import Answer, Request, call, refuse
 from tests.scripted_runs import LEARN, Runs, ScriptedRun, flag, script, walker
 from tests.speedrunner.methods.test_asi import STRIDE, inducer
@@ -235,21 +233,6 @@ async def test_crafter_played_by_programs(corridor: Runs, tmp_path: Path) -> Non
     found = await verified(run.dir)
     assert statuses(found) == GOOD
     assert "left out" not in found["replay"].text
-
-
-async def test_babyai_played_by_a_skill_that_calls_another(corridor: Runs, tmp_path: Path) -> None:
-    skills = (
-        call("write_skill", source=NEXT_STEP, public=False),
-        call("write_skill", source=APPROACH, public=True),
-    )
-    run = corridor(
-        script(babyai_player.play, skills),
-        *("env=babyai", "run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=2"),
-    )
-    await run.play()
-    found = await verified(run.dir)
-    assert statuses(found) == GOOD
-    assert found["replay"].text.endswith(" calls of 8 episodes")
 
 
 @pytest.mark.slow

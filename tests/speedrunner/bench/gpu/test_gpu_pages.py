@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, parts_of, record_tables, write_page
-from speedrunner.bench.gpu.record import Record, StepRecord, open_record
+from speedrunner.bench.gpu.gpu_pages import as_text, record_tables
+from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import Measurement
-from tests.record_samples import SUBJECT, write_record
+from tests.record_samples import write_record
 
 EXPECTED = Path(__file__).parents[3] / "data" / "gpu_record"
 
@@ -27,13 +27,6 @@ def test_the_page_is_the_expected_one(record: Record) -> None:
     assert found == (EXPECTED / "record.md").read_text()
 
 
-def test_rollouts_of_several_steps_are_one_table_in_order_of_time(record: Record) -> None:
-    (part,) = [each for each in parts_of(record) if each.title == "Rollouts"]
-    assert [step.step for step in part.steps] == ["rollout-16", "no-cache"]
-    (_, rollouts), _ = part.tables
-    assert rollouts[0] == ["server", "as configured", "without prefix cache"]
-
-
 def test_the_report_gets_the_same_tables(record: Record) -> None:
     tables = {each.name: each for each in record_tables(record.folder)}
     name = record.folder.name
@@ -44,19 +37,6 @@ def test_the_report_gets_the_same_tables(record: Record) -> None:
     starts = tables[f"{name}_Start_starts"]
     assert (starts.columns, starts.rows[0]) == (["start", "phase", "seconds"], ("cold", "total", "312.4"))
     assert starts.caption.startswith("qwen3.5-27b on 1 x Imaginary GPU, 2026-")
-
-
-def test_the_page_in_the_folder_is_replaced(record: Record) -> None:
-    write_page(record)
-    record.keep(StepRecord(step="grammar", status="failed", reason="the engine is gone", began=1.0))
-    write_page(record)
-    assert "| grammar      | failed: the engine is gone" in (record.folder / PAGE).read_text()
-
-
-def test_a_record_without_a_step_has_a_title_alone(tmp_path: Path) -> None:
-    record = open_record(tmp_path, SUBJECT)
-    assert as_text(record).startswith("### qwen3.5-27b on 1 x Imaginary GPU\n\nvllm 0.32.0, torch 2.11.0. ")
-    assert "####" not in as_text(record)
 
 
 def test_control_characters_are_written_out(record: Record) -> None:

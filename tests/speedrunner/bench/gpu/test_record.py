@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 
 import pytest
@@ -11,16 +9,13 @@ from msgspec.structs import replace
 
 from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.gpu.record import (
-    StepRecord,
-    is_record,
     open_record,
     read_record_folder,
     subject_of,
 )
 from speedrunner.bench.measurement import as_text
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.store.files import StorageError
-from tests.record_samples import SUBJECT, start_step, write_record
+from tests.record_samples import SUBJECT, write_record
 
 
 def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
@@ -45,12 +40,6 @@ def test_failed_steps_are_played_again_and_others_are_not(tmp_path: Path) -> Non
     assert record.facts("long-prompts") == record.facts("grammar") == {}
 
 
-def test_a_step_replaces_its_earlier_try(tmp_path: Path) -> None:
-    record = write_record(tmp_path)
-    record.keep(StepRecord(step="long-prompts", status="done", began=1.0))
-    assert read_record_folder(tmp_path).steps["long-prompts"].status == "done"
-
-
 @pytest.mark.parametrize(
     ("changed", "shown"),
     [
@@ -73,11 +62,6 @@ def test_the_record_of_something_else_is_refused_in_one_line(
     assert "\n" not in line
 
 
-def test_the_same_subject_continues_whatever_the_command_line_was(tmp_path: Path) -> None:
-    write_record(tmp_path)
-    assert len(open_record(tmp_path, replace(SUBJECT, overrides=["model=other"])).steps) == 6
-
-
 @pytest.mark.process
 def test_prices_and_remarks_are_not_compared_but_the_context_is(tmp_path: Path) -> None:
     subject = subject_of(playing_setup(["model=tiny-random"]), ["model=tiny-random"])
@@ -88,42 +72,3 @@ def test_prices_and_remarks_are_not_compared_but_the_context_is(tmp_path: Path) 
     assert subject.settings["server"] == "started"
     open_record(tmp_path, subject)
     open_record(tmp_path, subject)  # written and read, it is still the same
-
-
-def test_what_a_killed_process_left_half_written_is_removed(tmp_path: Path) -> None:
-    write_record(tmp_path)
-    torn = tmp_path / ".step-grammar.json.tmp"
-    torn.write_text("{")
-    assert "grammar" not in open_record(tmp_path, SUBJECT).steps
-    assert not torn.exists()
-
-
-def test_a_file_in_the_folder_s_place_and_a_full_disk_are_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match="file could not be made: file exists"):
-        open_record(tmp_path / "file", SUBJECT)
-    record = write_record(tmp_path / "record")
-
-    def full(descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(StorageError, match=r"step-grammar\.json could not be written: the disk is full"):
-        record.keep(StepRecord(step="grammar", status="done", began=1.0))
-    assert "grammar" not in read_record_folder(record.folder).steps
-
-
-def test_a_folder_without_a_subject_is_no_record(tmp_path: Path) -> None:
-    assert not is_record(tmp_path)
-    assert not is_record(tmp_path / "none")
-    write_record(tmp_path)
-    assert is_record(tmp_path)
-
-
-def test_a_step_fails_by_its_status_or_by_a_missed_target(tmp_path: Path) -> None:
-    record = write_record(tmp_path)
-    assert [name for name, step in record.steps.items() if step.has_failed] == ["long-prompts"]
-    step = start_step("cold", 1.0, 1.0)
-    assert not step.has_failed

@@ -26,7 +26,6 @@ from speedrunner.bench.gpu.session import (
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.shutdown import Interrupted, Shutdown
-from speedrunner.store.files import StorageError
 from tests.record_samples import SUBJECT
 from tests.scripted_runs import Runs, script
 
@@ -196,15 +195,6 @@ async def test_a_server_that_does_not_start_fails_its_steps_after_one_try(
     assert tries == [1]
 
 
-async def test_a_step_that_needs_another_s_result_says_so(bench: Bench, played: Played) -> None:
-    (_, left) = await run(
-        bench, played.step("a", error=RequestFailed("no")), played.step("b", needs="a", server=MAIN)
-    )
-    assert left.reason == "it needs the result of step a"
-    assert played.names == ["a"]
-    assert await run(bench, played.step("a"), played.step("b", needs="a")) == []
-
-
 async def test_what_cannot_be_played_here_is_skipped_with_its_reason(bench: Bench, played: Played) -> None:
     steps = [played.step("a", skip="no such GPU"), played.step("b")]
     assert await run(bench, *steps) == []
@@ -229,19 +219,6 @@ async def test_an_interrupted_step_is_not_recorded_and_the_server_is_stopped(
     assert bench.running == ""
     assert await run(bench, steps[0], played.step("b")) == []
     assert played.names == ["a", "b"]
-
-
-async def test_a_result_that_cannot_be_written_ends_the_whole(
-    bench: Bench, played: Played, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(step: object) -> None:
-        raise StorageError("the disk is full")
-
-    monkeypatch.setattr(bench.record, "keep", refuse)
-    with pytest.raises(StorageError, match="the disk is full"):
-        await run(bench, played.step("a", server=MAIN), played.step("b"))
-    assert played.names == ["a"]
-    assert bench.running == ""
 
 
 def test_servers_keep_compiled_code_in_the_record_s_folder(bench: Bench) -> None:
