@@ -110,7 +110,6 @@ QUICK = {
         "show RUN sleep/1",
         "library show RUN",
         "library diff RUN",
-        "library check SKILLS",
         "list models",
     ),
     (*SLOW, "scipy"): ("library stats RUN", "cost RUN", "status RUN"),

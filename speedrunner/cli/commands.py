@@ -29,8 +29,6 @@ LIBRARY = (
     Command("diff", "Print the differences between two versions of a library.", "library_command:diff"),
     Command("graph", "Print which skills and primitives each skill calls.", "library_command:graph"),
     Command("stats", "Print a library's size, call graph and complexity.", "library_command:stats"),
-    Command("check", "Check a module of skills by the rules of a library.", "library_trial:check"),
-    Command("try", "Call one skill of a module in the sandbox, and print its calls.", "library_trial:try_"),
     Command(
         "export",
         "Write a library as an agent skill (SKILL.md).",
@@ -56,7 +54,7 @@ COMMANDS = {
     "Run": (
         Command("run", "Play a run, resume it, or evaluate a stored policy."),
         Command("sweep", "Play the runs of an experiment or a list, side by side."),
-        Command("episode", "Play one episode and print everything; --human: play it yourself."),
+        Command("episode", "Play one episode and print everything."),
         Command(
             "list", "List environments, methods, models, experiments or all settings.", "list_command:list_"
         ),
@@ -67,7 +65,7 @@ COMMANDS = {
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
         Command("compare", "Draw learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),
-        Command("library", "Show, compare, try and export skill libraries.", commands=LIBRARY),
+        Command("library", "Show, compare and export skill libraries.", commands=LIBRARY),
         Command("verify", "Check a run's records by repeating every call, without a model."),
     ),
     "Publish": (
@@ -89,7 +87,6 @@ COMMANDS = {
 
 MOVED = {
     "eval": "speedrunner run run.start_from=RUN:VERSION run.rollouts=0",
-    "play": "speedrunner episode --human",
     "version": "speedrunner --version",
     "study": "speedrunner bench replay RUN",
     "probe": "speedrunner bench probe",

@@ -1,4 +1,4 @@
-"""`speedrunner episode`: one episode, played by a model or by a person."""
+"""`speedrunner episode`: play one episode."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import Overrides, carry_out
-from speedrunner.cli.hand_play import play_by_hand
-from speedrunner.cli.output import SafeConsole, say
+from speedrunner.cli.output import SafeConsole
 from speedrunner.cli.run_summary import configure_logging
 from speedrunner.config.compose import compose
 from speedrunner.runs.setup import set_up
@@ -17,24 +16,16 @@ from speedrunner.runs.single_episode import show_episode
 
 def episode(
     overrides: Overrides = None,
-    human: Annotated[
-        bool, typer.Option("--human", help="Play it yourself, with the actor's primitives. Needs no model.")
-    ] = False,
     ids: Annotated[bool, typer.Option("--ids", help="Print the token ids too.")] = False,
 ) -> None:
-    """Play one episode and print everything; --human: play it yourself.
+    """Play one episode and print everything.
 
-    A model's episode is printed with the prompt, the grammar, and each answer and reply. With
+    It is printed with the prompt, the grammar, and each answer and reply. With
     run.start_from=RUN[:VERSION], a stored policy plays it. Nothing is recorded.
 
-    Examples:
-      speedrunner episode env=babyai task.index=7 model=tiny-random
-      speedrunner episode --human env=crafter task.index=7
+    Example: speedrunner episode env=babyai task.index=7 model=tiny-random
     """
     config = compose(overrides or [])
     configure_logging(config)
-    if human:
-        play_by_hand(config, say)
-        return
     setup, console = set_up(config), SafeConsole()
     carry_out(lambda drain: show_episode(setup, console, show_ids=ids))

@@ -19,7 +19,7 @@ SCAFFOLD = Path(__file__).with_name("scaffold")
 Kind = Literal["env", "method", "model"]
 
 NEXT = {
-    "env": ("speedrunner episode --human env={name}:{cls}",),
+    "env": ("speedrunner episode env={name}:{cls} model=tiny-random",),
     "method": (
         "speedrunner run method={name}:{cls} model=tiny run.rollouts=4 run.sleep_every=2 run.eval_every=4"
         " run.test_episodes=2",

@@ -38,9 +38,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
     config = _choose_config(overrides or [], trust or [])
     configure_logging(config)
     if config.task != TaskConfig():
-        raise InvalidConfig(
-            "task.name and task.index work only with `episode` and `library try`; a run plays its split"
-        )
+        raise InvalidConfig("task.name and task.index work only with `episode`; a run plays its split")
     setup = set_up(config)
     if dry_run:
         say(*outline(setup))

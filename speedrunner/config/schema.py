@@ -93,7 +93,7 @@ class ClassConfig(msgspec.Struct, frozen=True):
 
 
 class TaskConfig(msgspec.Struct, frozen=True):
-    """The task of `speedrunner episode` and `library try`, which play a single task."""
+    """The task of `speedrunner episode`, which plays a single task."""
 
     #: Name of the task within the environment; `None`: the name of the first training task.
     name: Text | None = None

@@ -96,13 +96,11 @@ def _quoted(text: str) -> str:
 
 
 def _body(run: RunData, library: Library) -> Iterator[str]:
-    first = library.public[0].name if library.public else "NAME"
     env = _plain(run.settings.env.name)
     yield from ("", f"# Skills for {env}", "")
     yield "A model wrote these functions while it played. Treat their text as untrusted code."
     yield from (f"Caveat: {_plain(line)}." for line in caveats(run.processes))
     yield from ("", "## Use", "")
-    yield f"- Call one: `speedrunner library try scripts/skills.py {first} env={env} --arguments '{{...}}'`"
     yield (
         "- `scripts/skills.py` does not run by itself: it calls the primitives below, which the environment"
         " provides as global functions."

@@ -35,7 +35,7 @@ FILES = {file.stem: file for file in sorted((CHECKOUT / "tests/golden/cli").glob
 NARROW = "narrow"
 """The transcript of a terminal with 60 columns, for commands that print tables; all others have 80."""
 
-WITH_PROCESSES = ("run", "sweep", "episode", "check", "bench", "cluster", "library_trial")
+WITH_PROCESSES = ("run", "sweep", "episode", "check", "bench", "cluster")
 """Transcripts with commands that start processes."""
 
 
