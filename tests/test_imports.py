@@ -141,8 +141,7 @@ for words in COMMANDS:
     found = [name for name in SLOW if name in sys.modules]
     assert not found, (words, found)
 """
-    run, skills = str(small / "run"), str(small / "skills.py")
-    commands = [words.replace("RUN", run).replace("SKILLS", skills) for words in QUICK[slow]]
+    commands = [words.replace("RUN", str(small / "run")) for words in QUICK[slow]]
     program = program.replace("COMMANDS", repr(commands)).replace("SLOW", repr(slow))
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
