@@ -28,7 +28,11 @@ LIBRARY = (
     Command("show", "Print the source of a library and who may call each skill.", "library_command:show"),
     Command("diff", "Print the differences between two versions of a library.", "library_command:diff"),
     Command("graph", "Print which skills and primitives each skill calls.", "library_command:graph"),
-    Command("stats", "Print a library's size, call graph and complexity.", "library_command:stats"),
+    Command(
+        "stats",
+        "Print a library's size, call graph, complexity and its skills' calls.",
+        "library_command:stats",
+    ),
     Command(
         "export",
         "Write a library as an agent skill (SKILL.md).",
