@@ -30,7 +30,7 @@ LIBRARY = (
     Command("graph", "Print which skills and primitives each skill calls.", "library_command:graph"),
     Command(
         "stats",
-        "Print a library's size, call graph, complexity and its skills' calls.",
+        "Print a library's size, complexity and calls of its skills.",
         "library_command:stats",
     ),
     Command(

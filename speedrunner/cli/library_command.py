@@ -98,7 +98,7 @@ def stats(
     ],
     as_json: AsJson = False,
 ) -> None:
-    """Print a library's size, call graph, complexity and its skills' calls.
+    """Print a library's size, complexity and calls of its skills.
 
     These are the statistics of the paper's Appendix H, and the share of functions about combat. A run's
     library is followed by a table of its skills: calls in all finished episodes, failed ones, mean score of
