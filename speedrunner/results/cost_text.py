@@ -12,7 +12,7 @@ from serving.reconciliation import Reconciliation
 from serving.usage import Counters
 from speedrunner.config.console import align_columns
 from speedrunner.results.engine_time import StoredReconciliations
-from speedrunner.results.ledger import Classes, Line, RunCosts
+from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.measures import LIMITS
 from speedrunner.results.pricing import PriceBook
 
@@ -107,7 +107,7 @@ def limit_lines(costs: RunCosts) -> list[str]:
 def total_lines(names: Sequence[str], runs: Sequence[RunCosts], width: float = inf) -> list[str]:
     """Return one line per run, and their sum."""
     rows = [_cells(name, each.total) for name, each in zip(names, runs, strict=True)]
-    whole = _cells("all", sum((each.total for each in runs), Line()))
+    whole = _cells("all", sum((each.total for each in runs), Spend()))
     return align_columns([("run", *HEAD), *rows, whole], width, DROPPED)
 
 
@@ -228,7 +228,7 @@ def reconciliation_text(reconciliations: StoredReconciliations) -> str:
     )
 
 
-def _cells(name: str, line: Line) -> tuple[str, ...]:
+def _cells(name: str, line: Spend) -> tuple[str, ...]:
     return _format_cells(name, str(line.requests), line.tokens, line.usd, line.engine_s)
 
 
@@ -239,7 +239,7 @@ def _format_cells(
     return (name, requests, *classes, _or_dash(usd, 6), _or_dash(engine_s, 1))
 
 
-def _cache(total: Line) -> str:
+def _cache(total: Spend) -> str:
     if total.cache_share is None:
         return f"Prefix cache: {NOT_MEASURED} (no request reports how much of its prompt could be cached)."
     return (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from serving.usage import Usage
-from speedrunner.results.ledger import Classes, Line, RunCosts
+from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
@@ -55,7 +55,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
     """
     found = []
     for row in sorted(rows, key=lambda row: row.episode):
-        line = Line() if costs is None else costs.episodes.get(row.episode, Line())
+        line = Spend() if costs is None else costs.episodes.get(row.episode, Spend())
         found.append(
             {
                 **{name: getattr(row, name, None) for name in EPISODE_TYPES},
@@ -86,7 +86,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
     found = []
     for record in run.sleeps:
         key, prefix = sleep_key(record.sleep), record.prefix
-        inducer = Line() if costs is None else costs.sleeping_roles.get(key, Line())
+        inducer = Spend() if costs is None else costs.sleeping_roles.get(key, Spend())
         found.append(
             {
                 **{name: getattr(record, name, None) for name in SLEEP_TYPES},
@@ -121,7 +121,7 @@ def _spent(key: str, usage: Usage, costs: RunCosts | None) -> dict[str, float]:
     """
     tokens, usd = Classes.of(usage), float("nan")
     if costs is not None:
-        line = costs.episodes.get(key, Line())
+        line = costs.episodes.get(key, Spend())
         tokens, usd = line.useful, usd if costs.unpriced else line.useful_usd
     return {
         "uncached": tokens.computed,

@@ -206,23 +206,3 @@ def correct_holm(values: Sequence[float | None]) -> list[float | None]:
         largest = max(largest, min(1.0, (len(known) - rank) * value))
         corrected[place] = largest
     return corrected
-
-
-def estimate_columns(rows: Sequence[Sequence[float]]) -> list[Estimate | None]:
-    """Return the mean of each column of independent rows with its interval by Student's t.
-
-    A column with an unknown value (NaN) is `None`.
-    """
-    import numpy
-    from scipy.stats import t
-
-    values, count = numpy.asarray(rows, dtype=float), len(rows)
-    means = values.mean(axis=0)
-    found: list[Estimate | None] = [
-        None if mean != mean else Estimate(mean, None, None, 1) for mean in means.tolist()
-    ]
-    if count == 1:
-        return found
-    reach = t.ppf(1 - TAIL, count - 1) * (values.var(axis=0, ddof=1) / count) ** 0.5
-    ends = zip(means.tolist(), (means - reach).tolist(), (means + reach).tolist(), strict=True)
-    return [None if mean != mean else Estimate(mean, low, high, count) for mean, low, high in ends]

@@ -63,7 +63,7 @@ class Classes(Sums, frozen=True):
         return self.cached + self.computed + self.reasoning + self.action
 
 
-class Line(msgspec.Struct, frozen=True):
+class Spend(msgspec.Struct, frozen=True):
     """One part of a run. `None`: not measured, or not paid for in this way.
 
     Attributes:
@@ -100,8 +100,8 @@ class Line(msgspec.Struct, frozen=True):
     answers: int = 0
     thought_cut: int = 0
 
-    def __add__(self, other: Line) -> Line:
-        return Line(*map(_sum, astuple(self), astuple(other)))
+    def __add__(self, other: Spend) -> Spend:
+        return Spend(*map(_sum, astuple(self), astuple(other)))
 
     @property
     def useful(self) -> Classes:
@@ -136,19 +136,19 @@ class RunCosts:
     """
 
     book: PriceBook
-    lines: dict[Labels, Line]
-    idle: Line | None
+    lines: dict[Labels, Spend]
+    idle: Spend | None
     unpriced: list[str]
 
     @cached_property
-    def roles(self) -> dict[str, Line]:
+    def roles(self) -> dict[str, Spend]:
         """Return the lines by role, the busiest first; idle engine time comes last, as `IDLE`."""
         roles = self._group_lines(lambda labels: labels.role or NONE)
         ordered = dict(sorted(roles.items(), key=lambda item: -item[1].tokens.total))
         return ordered if self.idle is None else ordered | {IDLE: self.idle}
 
     @cached_property
-    def checkpoints(self) -> dict[tuple[str, int | None], Line]:
+    def checkpoints(self) -> dict[tuple[str, int | None], Spend]:
         """Return the lines by phase and policy, in the run's order; readiness checks and probes are under
         `NONE`."""
         found = self._group_lines(lambda labels: (labels.phase or NONE, labels.policy))
@@ -156,14 +156,14 @@ class RunCosts:
         return ordered if self.idle is None else ordered | {(IDLE, None): self.idle}
 
     @cached_property
-    def episodes(self) -> dict[str, Line]:
+    def episodes(self) -> dict[str, Spend]:
         """Return the lines by episode or sleep (`sleep_key`), with all attempts and roles; `useful` is the
         attempt that counts."""
         found = self._group_lines(lambda labels: labels.episode)
         return {key: line for key, line in found.items() if key is not None}
 
     @cached_property
-    def sleeping_roles(self) -> dict[str, Line]:
+    def sleeping_roles(self) -> dict[str, Spend]:
         """Return the lines by sleep of the roles that learn (inducer, optimizer), without actors that try
         skills."""
         found = self._group_lines(
@@ -172,14 +172,14 @@ class RunCosts:
         return {key: line for key, line in found.items() if key is not None}
 
     @cached_property
-    def total(self) -> Line:
+    def total(self) -> Spend:
         """Return the sum of all lines."""
-        return sum(self.roles.values(), Line())
+        return sum(self.roles.values(), Spend())
 
-    def _group_lines(self, key: Callable[[Labels], Key]) -> dict[Key, Line]:
-        groups: dict[Key, Line] = {}
+    def _group_lines(self, key: Callable[[Labels], Key]) -> dict[Key, Spend]:
+        groups: dict[Key, Spend] = {}
         for labels, line in self.lines.items():
-            groups[key(labels)] = groups.get(key(labels), Line()) + line
+            groups[key(labels)] = groups.get(key(labels), Spend()) + line
         return groups
 
 
@@ -201,7 +201,7 @@ def ledger(run: RunData) -> list[LedgerRow]:
     return run.requests
 
 
-def token_line(rows: Iterable[LedgerRow]) -> Line:
+def token_line(rows: Iterable[LedgerRow]) -> Spend:
     """Add up the rows of any ledger, without prices."""
     return _line(list(rows), None, None, None)
 
@@ -210,7 +210,7 @@ def _price_rows(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) ->
     groups: dict[tuple[Any, ...], list[int]] = {}  # rows with the same labels: an episode's rows share them
     for place, row in enumerate(rows):
         groups.setdefault((row.model, row.wasted, id(row.labels)), []).append(place)
-    lines: dict[Labels, Line] = {}
+    lines: dict[Labels, Spend] = {}
     unpriced: dict[str, None] = {}
     for places in groups.values():
         own = [rows[place] for place in places]
@@ -218,16 +218,16 @@ def _price_rows(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) ->
         seconds, model = sum(shares) if shares else None, own[0].model
         labels = Labels.of(own[0].labels)
         line = _line(own, book.models.get(model), seconds, book.by_time(model, seconds))
-        lines[labels] = lines.get(labels, Line()) + line
+        lines[labels] = lines.get(labels, Spend()) + line
         if line.usd is None:
             unpriced[model] = None
-    idle = [Line(engine_s=seconds, usd=book.by_time(model, seconds)) for model, seconds in time.idle.items()]
-    return RunCosts(book, lines, sum(idle, Line()) if idle else None, list(unpriced))
+    idle = [Spend(engine_s=seconds, usd=book.by_time(model, seconds)) for model, seconds in time.idle.items()]
+    return RunCosts(book, lines, sum(idle, Spend()) if idle else None, list(unpriced))
 
 
 def _line(
     rows: Sequence[LedgerRow], prices: Prices | None, seconds: float | None, usd_by_time: float | None
-) -> Line:
+) -> Spend:
     """Add up the rows of one model. If they have a price, either all or none of them were wasted."""
     tokens = _tokens(row.usage for row in rows)
     wasted = _tokens(row.usage for row in rows if row.wasted)
@@ -236,7 +236,7 @@ def _line(
     most = _tokens(row.at_most for row in rows if row.usage is None)
     known = [row for row in rows if row.cacheable is not None]
     answers = [row for row in rows if row.usage is not None and not row.wasted]
-    return Line(
+    return Spend(
         requests=len(rows),
         tokens=tokens,
         wasted=wasted,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pandas
@@ -125,7 +126,13 @@ def frame_run(run: RunData, costs: RunCosts | None = None, name: str = "") -> Ru
     """
     rows = [row for row in run.rows if row.phase == "test"] if costs is None else run.episodes
     episodes = frame_episodes(rows, costs)
-    checkpoints = average_tests(episodes)
+    unpriced = [] if costs is None else costs.unpriced
+    return _make_result(run, episodes, average_tests(episodes), unpriced=unpriced, name=name)
+
+
+def _make_result(
+    run: RunData, episodes: pandas.DataFrame, checkpoints: pandas.DataFrame, **more: Any
+) -> RunResult:
     whole = checkpoints[checkpoints["episodes"] >= run.settings.run.test_episodes]
     return RunResult(
         path=str(run.path),
@@ -135,9 +142,9 @@ def frame_run(run: RunData, costs: RunCosts | None = None, name: str = "") -> Ru
         checkpoints=whole,
         unfinished=sorted(set(run.checkpoints).difference(whole.index)),
         processes=run.processes,
-        unpriced=[] if costs is None else costs.unpriced,
+        caveats=caveats(run.processes),
         left_out=run.left_out or [],
-        name=name,
+        **more,
     )
 
 
@@ -173,7 +180,6 @@ def read_result(path: Path, prices: str | None) -> RunResult:
             `speedrunner.store.discovery` lists.
     """
     run = load(path, skip_broken=True)
-    config = run.settings
     if not run.processes and not run.rows:  # it was created and has not started
         costs, history, name = None, SkillHistory({}, [], []), prices or OWN
         episodes = frame_episodes([])
@@ -181,24 +187,9 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         (costs,) = run_costs([run], [price_book(run, prices)])
         history, name = skill_history(run), costs.book.name
         episodes = frame_episodes(run.episodes, costs)
-    skills = list_skills(run, history)
-    sleeps = frame_sleeps(run, costs)
+    skills, sleeps = frame_skills(list_skills(run, history)), frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
-    whole = checkpoints[checkpoints["whole"]]
-    return RunResult(
-        path=str(path),
-        config=config,
-        condition_name=condition_name(config),
-        prices=name,
-        checkpoints=whole,
-        unfinished=sorted(set(run.checkpoints).difference(whole.index)),
-        episodes=episodes,
-        sleeps=sleeps,
-        skills=frame_skills(skills),
-        processes=run.processes,
-        caveats=caveats(run.processes),
-        left_out=run.left_out or [],
-    )
+    return _make_result(run, episodes, checkpoints, prices=name, sleeps=sleeps, skills=skills)
 
 
 def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:
