@@ -13,7 +13,6 @@ from speedrunner.results.inference import (
     bootstrap_mean,
     bootstrap_seeds,
     correct_holm,
-    estimate_columns,
     paper_ttest,
     ttest_seeds,
 )
@@ -117,16 +116,3 @@ class TestSeeds:
             rejected["seeds"] += (respecting.p or 1.0) < 0.05
         assert rejected["paper"] / 400 > 0.4
         assert 0.02 < rejected["seeds"] / 400 < 0.09
-
-
-def test_columns_have_the_interval_of_the_t_test() -> None:
-    rows = [(1.0, 2.0, 7.0), (4.0, math.nan, 7.0), (4.5, 3.0, 7.0)]
-    first, unknown, equal = estimate_columns(rows)
-    expected = paper_ttest([1.0, 4.0, 4.5])
-    assert expected is not None
-    assert first is not None
-    assert (first.mean, first.low, first.high) == pytest.approx((expected.mean, expected.low, expected.high))
-    assert first.count == 3
-    assert unknown is None
-    assert equal == Estimate(7.0, 7.0, 7.0, 3)
-    assert estimate_columns([(3.0, math.nan)]) == [Estimate(3.0, None, None, 1), None]
