@@ -9,12 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
-from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from pyflakes import checker, messages  # type: ignore[import-untyped]
 
-from speedrunner.library.rules import DEFINITION_LIMIT, InvalidSkill
+from speedrunner.library.rules import InvalidSkill
 from speedrunner.library.source import check_size, first_line, parse_source, text_of, tidy_source
 
 HEADER = "from __future__ import annotations"
@@ -142,16 +141,14 @@ def read_text(source: str) -> list[Definition]:
     check_size(source)
     source = tidy_source(source)
     lines, body = source.split("\n"), parse_source(source).body
-    return _parse_limited(each for statement in body for each in _definitions(statement, lines))
+    return [each for statement in body for each in _definitions(statement, lines)]
 
 
 def read_module(source: str) -> list[Definition]:
     """Parse the output of `module_text`. Raises `InvalidSkill` if it is not valid Python, or too large."""
     check_size(source)
     try:  # piece by piece: this takes little memory, and little time if most pieces are known
-        return _parse_limited(each for piece in _CUT.split(source) for each in _read_piece(piece))
-    except _TooMany:
-        raise
+        return [each for piece in _CUT.split(source) for each in _read_piece(piece)]
     except InvalidSkill:
         return read_text(source)
 
@@ -197,18 +194,6 @@ def arrange_definitions(definitions: Sequence[Definition]) -> tuple[Definition, 
         classes = list(TopologicalSorter(needs).static_order())
     imports.sort(key=lambda each: each.source)
     return (*imports, *constants, *classes, *functions)
-
-
-class _TooMany(InvalidSkill):
-    pass
-
-
-def _parse_limited(definitions: Iterable[Definition]) -> list[Definition]:
-    """Return all definitions. Raises `InvalidSkill` if there are more than `DEFINITION_LIMIT`."""
-    found = list(islice(definitions, DEFINITION_LIMIT + 1))
-    if len(found) > DEFINITION_LIMIT:
-        raise _TooMany(f"the module has more than {DEFINITION_LIMIT} definitions, the limit")
-    return found
 
 
 @lru_cache(maxsize=8192)

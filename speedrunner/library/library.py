@@ -24,7 +24,6 @@ from speedrunner.library.definition import (
     read_text,
 )
 from speedrunner.library.rules import (
-    DEFINITION_LIMIT,
     NAME_LIMIT,
     SOURCE_LIMIT,
     InvalidSkill,
@@ -392,8 +391,6 @@ class Library:
             skills.append(old)
         edited = replace(edited, definitions=arrange_definitions(edited.definitions), skills=tuple(skills))
         check_size(edited.source)
-        if len(edited.definitions) > DEFINITION_LIMIT:
-            raise InvalidSkill(f"the library would have more than {DEFINITION_LIMIT} definitions, the limit")
         edited._check_tools(changed)
         return edited if edited != self else self
 

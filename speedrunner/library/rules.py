@@ -15,13 +15,6 @@ ALLOWED_MODULES = (
 MODULE_BYTES = 1_250_000
 """Maximum bytes of a skill library: 1,700 skills of 735 bytes each."""
 
-TOKEN_LIMIT = 250_000
-"""Maximum tokens of Python code in a module, those in texts and comments included. Python's parser takes up
-to 900 bytes for one, and pyflakes some 20 microseconds."""
-
-DEFINITION_LIMIT = 5_000
-"""Maximum number of imports, constants, classes and functions of a module."""
-
 SOURCE_LIMIT = 20_000
 """Maximum characters of the source of one edit, and therefore of each function and each constant."""
 

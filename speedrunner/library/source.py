@@ -12,20 +12,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType
 
-from speedrunner.library.rules import DEPTH_LIMIT, MODULE_BYTES, SHOWN_CHARS, TOKEN_LIMIT, InvalidSkill
-
-_TOKEN = re.compile(r"\w+|[^\w\s]")
+from speedrunner.library.rules import DEPTH_LIMIT, MODULE_BYTES, SHOWN_CHARS, InvalidSkill
 
 
 def check_size(source: str) -> None:
-    """Raise `InvalidSkill` if parsing a text could take much more memory or time than a library does.
-
-    Call this before parsing any text that someone else has written.
-    """
+    """Raise `InvalidSkill` if a text is larger than a library may be."""
     if len(source) > MODULE_BYTES or len(source.encode(errors="replace")) > MODULE_BYTES:
         raise InvalidSkill(f"the module has more than {MODULE_BYTES} bytes, the limit")
-    if len(source) > TOKEN_LIMIT and _TOKEN.subn("", source)[1] > TOKEN_LIMIT:
-        raise InvalidSkill(f"the module has more than {TOKEN_LIMIT} words and signs, the limit")
 
 
 def tidy_source(source: str) -> str:

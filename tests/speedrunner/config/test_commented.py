@@ -31,7 +31,7 @@ def test_every_key_is_explained() -> None:
 
 def test_comments_of_a_base_record_are_its_heirs_too_and_none_is_null() -> None:
     comments = key_comments(ServingConfig)
-    assert comments["port"] == "TCP port on loopback for the server that is started; null for a Unix socket."
+    assert comments["url"].endswith("`http://HOST:PORT/v1`; null starts one.")
     assert "spending_cap_usd" in comments
     assert set(key_comments(RunConfig)) == set(RunConfig.__struct_fields__)
 

@@ -2,9 +2,7 @@
 
 import json
 
-import pytest
-
-from speedrunner.config.console import align_columns, describe_seconds, json_text, shorten, visible
+from speedrunner.config.console import align_columns, json_text, shorten, visible
 from tests.golden_tables import Golden, table
 
 
@@ -20,22 +18,10 @@ def test_what_no_one_sees_is_written_out() -> None:
     assert visible("pay\u200bpal\ufeff\xad\U000e0041") == r"pay\u200bpal\ufeff\xad\U000e0041"
 
 
-def test_other_text_stays_as_it_is() -> None:
-    text = "a\tb\nc é ✓ 日本"
-    assert visible(text) == text
-
-
 def test_the_end_of_a_long_text_is_replaced() -> None:
     assert shorten("a key", 5) == "a key"
     assert shorten("a red key", 8) == "a red..."
     assert shorten("a  red key", 6) == "a..."  # no blank before the dots
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(5.4, "5 s"), (90, "2 min"), (3600, "60 min"), (7500, "2 h 05 min")]
-)
-def test_durations_are_short(seconds: float, text: str) -> None:
-    assert describe_seconds(seconds) == text
 
 
 def test_json_has_no_character_that_steers_a_terminal() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from envs import InvalidOption, Task, TextEnv, UnknownTask
+from envs import Task, TextEnv, UnknownTask
 from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config, choose_task, inducer_model_config
@@ -46,12 +46,6 @@ def test_without_a_split_a_task_can_be_named() -> None:
     assert chosen(f"env={name}", "task.name=maze", "task.index=5") == Task(name, "maze", 5)
     with pytest.raises(UnknownTask, match=r"has no split; .*, or choose a task with task\.name="):
         chosen(f"env={name}")
-
-
-def test_a_task_that_is_named_in_full_needs_no_split() -> None:
-    assert chosen("env=scienceworld", "task.name=boil", "task.index=3") == Task("scienceworld", "boil", 3)
-    with pytest.raises(InvalidOption, match="option 'family' of scienceworld must be set"):
-        chosen("env=scienceworld", "task.index=3")
 
 
 class TestRoles:

@@ -52,12 +52,6 @@ class TestOfARunThatBeginsWithAnother_s:
         assert condition_name(compose(given)).method == "speedrunner-from_mine_2-without_history"
         assert condition_name(compose([*given, "run.rollouts=0"])).method == "speedrunner-from_mine_2"
 
-    def test_another_method_or_seed_is_named(self) -> None:
-        other = compose(["method=asi", "run.seed=1"])
-        assert condition_name(compose([f"run.start_from={other.run.dir}"])).method == (
-            "speedrunner-from_babyai-asi-tiny-random-seed1"
-        )
-
     def test_the_same_on_a_server_without_prefix_cache(self) -> None:
         source = compose(["method=asi"]).run.dir
         config = compose(["method=asi", f"run.start_from={source}", "model.prefix_caching=false"])
@@ -75,7 +69,3 @@ class TestOfARunThatBeginsWithAnother_s:
         found = named(f"library.hide=[{','.join(many)}]")
         assert re.fullmatch(r"speedrunner-hide_12_[0-9a-f]{8}-from_mine_2", found)
         assert named(f"library.hide=[{','.join(many[::-1])}]") == found
-
-    def test_the_last_skills_are_named(self) -> None:
-        config = compose(["run.rollouts=0", "run.start_from=runs/mine:2", "library.visible_last=50"])
-        assert condition_name(config).method == "speedrunner-visible_last50-from_mine_2"

@@ -90,29 +90,6 @@ def test_what_differs_is_told_and_stays_so(path: Path, name: str, content: bytes
             run.append_trajectory("train", 0, trajectory("train/0009"))
 
 
-def test_a_file_that_was_changed_and_has_grown_is_not_sealed_anew(path: Path) -> None:
-    content = (path / "requests.jsonl").read_bytes()
-    (path / "requests.jsonl").write_bytes(content.replace(b'"r"', b'"s"', 1))
-    with RunDirectory.open_for_writing(path) as run:
-        for step in ("a", "b"):
-            run.append_request(request())
-            run.mark_finished(step)
-    assert [name for name, _ in found(path)] == ["requests.jsonl"]
-
-
-def test_what_cannot_be_sealed_stops_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise StorageError("the disk is away")
-
-    before = load(path).state.checksums
-    with monkeypatch.context() as patch, RunDirectory.open_for_writing(path) as run:
-        patch.setattr("speedrunner.store.checksums._digest", refuse)
-        run.append_request(request())
-        run.mark_finished("wake/0001")
-        assert run.state.finished[-1] == "wake/0001"
-        assert run.state.checksums == before
-
-
 def test_a_disk_that_is_full_at_the_end_hides_no_other_error(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,9 +8,8 @@ import pytest
 
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.episode_summary import count_repeats, list_exchanges, summarize_episode
+from speedrunner.store.episode_summary import count_repeats, list_exchanges
 from speedrunner.store.records import CallNode, Message, Turn
-from tests.speedrunner.run_samples import trajectory
 
 
 def talk(*steps: tuple[str, str], conversation: int = 0, **changes: Any) -> list[Turn]:
@@ -83,8 +82,3 @@ def test_each_conversation_is_compared_with_itself() -> None:
     mixed = [one[0], other[0], one[1], other[1]]
     assert count_repeats(mixed) == 2
     assert [each.reply for each in list_exchanges(mixed)] == [WALL[1], WALL[1], None, None]
-
-
-def test_the_summary_of_an_episode_has_the_count() -> None:
-    row = summarize_episode(trajectory(turns=talk(WALL, WALL, WALL)), "train", 0)
-    assert row.repeated_calls == 2

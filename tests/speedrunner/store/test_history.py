@@ -42,15 +42,6 @@ class TestTheHistoryOfOneRun:
         assert {each.policy for each in history.batch(1)} == {1}
         assert (history.earlier, history.environment) == ([], "")
 
-    def test_counts_without_decoding_texts_older_attempts_or_a_torn_tail(self, tmp_path: Path) -> None:
-        with RunDirectory.open_for_writing(tmp_path / "run") as run:
-            assert History(run.read()).count() == 0
-            run.files.numbered("train", 0).write_text(
-                '{"episode": "train/0000", "attempt": 1}\n{"episode": "train/0001", "attempt": 1}\n'
-                '{"episode": "train/0000", "attempt": 2}\n{"epis'
-            )
-            assert History(run.read()).count() == 2
-
 
 class TestWhatIsSeenOfAnOutcome:
     @pytest.mark.parametrize(("sees", "detail"), [("score", {}), ("detail", {"steps": 3})])
@@ -133,7 +124,3 @@ class TestACarriedHistory:
             str(file.relative_to(tmp_path / "carried/0000")) for file in tmp_path.glob("carried/0000/*/*")
         }
         assert copied == {"trajectories/batch_0000.jsonl", "policies/v0000", "sleeps/0001.json"}
-
-    def test_does_not_depend_on_the_earlier_run(self, second: RunData, tmp_path: Path) -> None:
-        (tmp_path / "first").rename(tmp_path / "moved")
-        assert History(load(second.path)).count() == 6

@@ -8,7 +8,7 @@ from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
-from speedrunner.store.records import Policy, Termination
+from speedrunner.store.records import Policy
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
@@ -90,16 +90,6 @@ def test_requests_of_attempts_that_were_given_up_are_wasted(run):
     assert [(row.request, row.wasted) for row in read] == [(row.request, wasted) for row, wasted in rows]
 
 
-def test_a_fault_that_is_tried_again_does_not_make_the_new_attempt_a_waste(run):
-    usage = Usage(1, 0, 1)
-    broken = trajectory("train/0005", termination=Termination.ENGINE_ERROR, outcome=None)
-    run.append_trajectory("train", 1, broken)
-    for number in (1, 2):
-        labels = {"phase": "train", "episode": "train/0005", "attempt": f"{number}"}
-        run.append_request(request(number, **labels, usage=usage))
-    assert [row.wasted for row in load(run.path).requests] == [True, False]
-
-
 class TestOneEpisode:
     def test_it_is_found_by_its_key_or_a_short_form_of_it(self, run):
         data = load(run.path)
@@ -107,11 +97,6 @@ class TestOneEpisode:
             assert data.trajectory(short).episode == "train/0003"
         for short in ("test/0003/0000", "test/3/0", "test/3", "test"):
             assert data.trajectory(short).episode == "test/0003/0000"
-
-    def test_an_exact_key_is_never_the_beginning_of_another(self, run):
-        run.append_trajectory("train", 1, trajectory("train/00030"))
-        for key in ("train/0003", "train/3"):
-            assert load(run.path).trajectory(key).episode == "train/0003"
 
     def test_what_there_is_is_told_where_none_or_several_are_meant(self, run):
         data = load(run.path)

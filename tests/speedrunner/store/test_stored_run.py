@@ -97,14 +97,6 @@ class TestForeignDirectories:
         assert [file.name for file in other.iterdir()] == ["thesis.tex"]
         play(empty)
 
-    def test_a_record_of_a_later_version(self, path):
-        play(path)
-        with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
-            file.write(b'{"episode": "train/0003", "attempt": 1, "format": 3}\n')
-        run = load(path)
-        with pytest.raises(RunDirectoryError, match=r"line 4, has format 3"):
-            run.trajectories(0)
-
     @pytest.mark.process
     @pytest.mark.parametrize("how", HOW)
     def test_no_permission_to_read(self, open_folder, how):
@@ -118,16 +110,6 @@ class TestForeignDirectories:
         assert line.startswith(
             f"RunDirectoryError {path} cannot be used as a run's directory: permission denied"
         )
-
-    @pytest.mark.process
-    @pytest.mark.skipif(os.geteuid() != 0, reason="the owner may always write")
-    def test_no_permission_to_write(self, open_folder):
-        path = open_folder / "run"
-        play(path)
-        for each in (path, *path.rglob("*")):  # as its owner may open it to others
-            each.chmod(0o755)
-        assert f"{path}/lock could not be written: permission denied" in as_nobody(path, "write")
-        assert "permission denied" in as_nobody(open_folder / "new", "write")
 
 
 FILES = [
@@ -145,14 +127,6 @@ FILES = [
 
 class TestLinksAndSpecialFiles:
     """A folder that somebody else has prepared, or that was copied, is told of and never waited for."""
-
-    @pytest.mark.parametrize("how", HOW)
-    def test_a_state_behind_a_link_to_nowhere_is_not_an_empty_one(self, path, how):
-        play(path)
-        (path / "state.json").unlink()
-        (path / "state.json").symlink_to("nowhere")
-        with pytest.raises(StorageError, match="it is a link"):
-            opened(path, how)
 
     @pytest.mark.parametrize("name", FILES)
     @pytest.mark.parametrize("kind", ["a link to /dev/zero", "a FIFO"])
