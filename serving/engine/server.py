@@ -120,8 +120,9 @@ class VllmServer:
     @property
     def shell_line(self) -> str:
         """The command with its environment, to be pasted into a shell."""
+        command = shlex.join(self.command)  # raises for a model over several nodes outside of its job
         words = [f"{name}={shlex.quote(value)}" for name, value in self._environment().items()]
-        return " ".join([f'PATH={shlex.quote(PROGRAMS)}:"$PATH"', *words, shlex.join(self.command)])
+        return " ".join([f'PATH={shlex.quote(PROGRAMS)}:"$PATH"', *words, command])
 
     @property
     def alive(self) -> bool:
