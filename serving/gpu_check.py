@@ -13,7 +13,7 @@ from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus
 from serving.engine.toolkit import Problem, find_toolkit
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
-from serving.sizing import memory_share, read_config, too_small
+from serving.sizing import memory_share, too_small
 
 CUDA, LEAST_DRIVER = 13, 580
 """The engine's CUDA, and the oldest branch of the driver for it (NVIDIA: CUDA Compatibility, Minor Version
@@ -25,8 +25,8 @@ COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
 IN_USE_MIB = 1024
 """Most memory in use, in MiB, on an idle GPU: the driver takes some hundreds of MiB."""
 
-BFLOAT16, FP8 = (8, 0), (8, 9)
-"""Lowest compute capabilities that support these number types: Ampere; Ada and Hopper."""
+BFLOAT16 = (8, 0)
+"""Lowest compute capability that supports this number type: Ampere."""
 
 
 def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None]) -> list[list[Gpu]]:
@@ -185,12 +185,3 @@ def _capability(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Prob
         text = f"{model_config.name} computes in bfloat16, which needs compute capability 8.0"
         remedy = "use an Ampere GPU (A100, A6000) or a newer one"
         yield Problem(f"{text}; {least} has {number}", remedy, fatal=True)
-    elif least.capability < FP8 and _is_fp8(model_config):
-        text = f"{model_config.name} is stored in FP8, and {least} computes it in 16 bits"
-        remedy = "it works; for speed, use a GPU with 8.9 or newer: Ada or Hopper (L40S, H100)"
-        yield Problem(f"{text} (compute capability {number})", remedy)
-
-
-def _is_fp8(model_config: ModelConfig) -> bool:
-    config = read_config(model_config) or {}
-    return bool((config.get("quantization_config") or {}).get("quant_method") == "fp8")

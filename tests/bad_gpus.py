@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.stand_in_smi import A100, H100, SECOND
+from tests.stand_in_smi import H100, SECOND
 
 
 @dataclass(frozen=True)
@@ -81,6 +81,5 @@ BAD_GPUS = [
         rows=("0, GPU-aaaa-1111, Tesla T4, 15360, 4, 580.65.06, 7.5",),
         model="qwen3.5-4b",
     ),
-    BadGpus("a GPU without FP8", rows=(A100.replace("2, ", "0, "),), model="qwen3.5-27b-fp8", fatal=False),
 ]
 """Each bad input that the documentation lists (docs/troubleshooting.md), and variants of it."""

@@ -1,35 +1,11 @@
-"""Scripted engines for probes: valid answers to the battery, and prefix caches in need of advice."""
+"""Scripted engines for probes: prefix caches in need of advice."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from serving.tokens.tokenizer import ChatTokenizer
-from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
-
-
-def sample(schema: dict[str, Any]) -> Any:
-    """A value that satisfies a tool's schema."""
-    if "enum" in schema:
-        return schema["enum"][0]
-    match schema["type"]:
-        case "object":
-            return {key: sample(value) for key, value in schema["properties"].items()}
-        case "array":
-            return [sample(schema["items"])]
-        case "string":
-            return 'a "quoted"\nline'
-        case "boolean":
-            return True
-        case _:
-            return 7
-
-
-def sample_call(request: Request) -> Answer:
-    """A valid call of the first tool that is offered."""
-    for name, tool in request.tools.items():
-        return call(name, **sample(tool["function"]["parameters"]))
-    return say("")  # asked whether it is ready
+from tests.scripted_engine import Script, ScriptedEngine, sample_call
 
 
 class Probed(ScriptedEngine):

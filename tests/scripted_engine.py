@@ -270,7 +270,7 @@ class ScriptedEngine:
         with self._lock:
             request = self._read(path, body)
             if request.warms or (request.probes and self.answers_probes):
-                unasked = say("") if request.warms else _legal_call(request)
+                unasked = say("") if request.warms else sample_call(request)
                 return unasked, json.dumps(self._complete(request, unasked)).encode()
             self.requests.append(request)
             try:
@@ -431,19 +431,28 @@ def _response(number: int, answer: Answer, complete: bool, usage: dict[str, Any]
     return {**content, "usage": told} if answer.usage else content
 
 
-def _legal_call(request: Request) -> Answer:
-    """A call of the first tool that the request offers."""
-    function = next(iter(request.tools.values()))["function"]
-    return call(function["name"], **_legal(function["parameters"]))
-
-
-def _legal(schema: dict[str, Any]) -> Any:
-    """A value that a schema allows: the least of each kind."""
+def sample(schema: dict[str, Any]) -> Any:
+    """A value that satisfies a tool's schema."""
     if "enum" in schema:
         return schema["enum"][0]
-    if schema["type"] == "object":
-        return {name: _legal(schema["properties"][name]) for name in schema["required"]}
-    return {"string": "", "integer": 0, "number": 0.5, "boolean": False, "array": []}[schema["type"]]
+    match schema["type"]:
+        case "object":
+            return {key: sample(value) for key, value in schema["properties"].items()}
+        case "array":
+            return [sample(schema["items"])]
+        case "string":
+            return 'a "quoted"\nline'
+        case "boolean":
+            return True
+        case _:
+            return 7
+
+
+def sample_call(request: Request) -> Answer:
+    """A valid call of the first tool that is offered."""
+    for name, tool in request.tools.items():
+        return call(name, **sample(tool["function"]["parameters"]))
+    return say("")  # asked whether it is ready
 
 
 class _Server(ThreadingHTTPServer):

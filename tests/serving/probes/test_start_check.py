@@ -22,8 +22,8 @@ from serving.options import Check
 from serving.probes.start_check import KINDS, StartCheck, advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.tokenizer import ChatTokenizer
-from tests.probe_engines import Forgetful, Off, Probed, Silent, sample_call
-from tests.scripted_engine import Answer, Request, call, cut, refuse
+from tests.probe_engines import Forgetful, Off, Probed, Silent
+from tests.scripted_engine import Answer, Request, call, cut, refuse, sample_call
 
 
 @dataclass

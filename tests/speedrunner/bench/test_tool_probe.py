@@ -12,8 +12,7 @@ from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.tool_probe import Counts, probe_tools
-from tests.probe_engines import sample_call
-from tests.scripted_engine import Answer, Request, call, cut, refuse, say
+from tests.scripted_engine import Answer, Request, call, cut, refuse, sample_call, say
 from tests.scripted_runs import ScriptedModel, scripted_model
 
 

@@ -24,8 +24,8 @@ from speedrunner.bench.tool_probe import THINKING_TOKENS, thinking_role, with_bu
 from speedrunner.cli.probe_command import cache, tools
 from speedrunner.config.schema import InvalidConfig
 from tests.golden_tables import Golden, refusals
-from tests.probe_engines import Forgetful, Probed, sample_call
-from tests.scripted_engine import Answer, Request, call, refuse, say
+from tests.probe_engines import Forgetful, Probed
+from tests.scripted_engine import Answer, Request, call, refuse, sample_call, say
 
 app = typer.Typer()
 app.command()(cache)
