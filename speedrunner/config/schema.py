@@ -251,22 +251,13 @@ def to_mapping(config: Config) -> dict[str, Any]:
     return sections
 
 
-REMOVED = ("serving.api_key_file", "serving.port")
-"""Keys that configurations of earlier versions have."""
-
-
 def from_yaml(text: str) -> Config:
-    """Parse the output of `to_yaml`, perhaps of an earlier version: missing keys get their defaults, and keys
-    that no longer exist are ignored. Raises `InvalidConfig`."""
+    """Parse the output of `to_yaml` as plain data; missing keys get their defaults. Raises
+    `InvalidConfig`."""
     try:
-        content = read_yaml(text)
+        return from_mapping(read_yaml(text))
     except NotPlain as error:
         raise InvalidConfig(f"cannot read the configuration: {error}") from None
-    if isinstance(content, dict):
-        for section, _, name in (key.partition(".") for key in REMOVED):
-            if isinstance(content.get(section), dict):
-                content[section].pop(name, None)
-    return from_mapping(content)
 
 
 def read_file(file: Path) -> object:
