@@ -14,7 +14,7 @@ import pytest
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import call_lines
 from speedrunner.config.findings import Finding
-from speedrunner.pages.turns import show_calls
+from speedrunner.pages.shown_calls import show_calls
 from speedrunner.store.records import CallNode
 from speedrunner.verification.replay import KILLED, find_first_difference, replay
 from speedrunner.verification.subject import Played
