@@ -13,11 +13,9 @@ from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.pages.collected import collect, describe
-from speedrunner.pages.drawn_figure import draw
-from speedrunner.pages.facts import facts
-from speedrunner.pages.figures import figures, name_apart
+from speedrunner.pages.figure_files import draw
+from speedrunner.pages.figures import figures
 from speedrunner.pages.page import page
-from speedrunner.pages.summary import summarize
 from speedrunner.results.processes import divide
 from speedrunner.results.writing import write
 from speedrunner.store.discovery import readable
@@ -59,23 +57,19 @@ def report(
         except StorageError as error:
             records, damaged = [], [str(error)]
         found.problems.extend(damaged)
-        made = [*name_apart(figures(found.conditions, found.options))]
+        made = figures(found.conditions, found.options)
         status("drawing figures")
-        drawn = [*divide(draw, made, least=2)]
+        files = [*divide(draw, made, least=2)]
         out = out or _own_folder(folders)
+        images = [content[f"figures/{figure.name}.svg"] for figure, content in zip(made, files, strict=True)]
         text = page(
-            title=", ".join(folder.resolve().name for folder in folders),
-            summary=summarize(found.conditions),
-            figures=drawn,
-            judged=found.judged,
-            tables=found.tables,
-            facts=facts([run for condition in found.conditions for run in condition.runs.values()]),
-            caveats=[*found.caveats, *found.notes],
-            problems=found.problems,
-            records=[table for tables in records for table in tables],
+            ", ".join(folder.resolve().name for folder in folders),
+            found,
+            [*zip(made, images, strict=True)],
+            [table for tables in records for table in tables],
         )
         write(out / "tables", found.tables, found.caveats)
-        written = {path: content for each in drawn for path, content in each.files.items()}
+        written = {path: content for each in files for path, content in each.items()}
         write_folder(out, {**written, "report.html": text.encode()})
     say(*describe(found), *found.notes, *found.caveats)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"

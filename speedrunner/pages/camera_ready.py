@@ -6,16 +6,14 @@ r"""One table and one figure for each experiment, made for one column of a two-c
 
 from __future__ import annotations
 
-import textwrap
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from math import floor, log10
 
 from msgspec.structs import replace
 
 from speedrunner.config.console import shorten
-from speedrunner.pages.panels import LABELS, OUTPUT, SCORE, USD, Figure, Line, Panel
-from speedrunner.pages.printing import column_pdf
-from speedrunner.pages.scales import MOST, drawable
+from speedrunner.pages.figures import LABELS, OUTPUT, SCORE, USD, Figure, Panel
+from speedrunner.pages.plots import LIMIT, drawable
 from speedrunner.results.conditions import ALL_PUBLIC, ASI_STYLE, OFF, OURS, REACT
 from speedrunner.results.writing import latex
 
@@ -33,13 +31,10 @@ METHODS = {
 """Names of methods in a paper. Others keep their names."""
 
 HEADS = {LABELS[SCORE]: "Score", LABELS[OUTPUT]: "Output tok./ep.", LABELS[USD]: "USD/ep."}
-"""Heads of columns, by the names of axes."""
+"""Heads of columns by the names of measures. Panels of other measures are only in the figure."""
 
 CHEAP = 0.1
 """USD per episode below which a column has USD per 1,000 episodes."""
-
-PLACES = 4
-"""Maximum number of environments in a table and a figure; further ones follow in NAME_2 and so on."""
 
 MEASURES = 2
 """Panels side by side in a column."""
@@ -52,18 +47,8 @@ NAME, LONG_NAME = 14, 45
 
 MANY = 3
 
-LABEL = 18
-"""Maximum characters of a line of an environment's name at an axis."""
-
-
-def camera_ready(figure: Figure) -> dict[str, bytes]:
-    """Return NAME.tex and NAME.pdf of an experiment by their names; empty for other figures. The same figure
-    gives the same bytes."""
-    found = {}
-    for part in _split(figure) if figure.is_experiment else ():
-        found[f"{part.name}.tex"] = table_text(part).encode()
-        found[f"{part.name}.pdf"] = column_pdf(_stack_places(part), METHODS)
-    return found
+Value = tuple[float, float | None]
+"""Mean, and deviation over seeds."""
 
 
 def table_text(figure: Figure) -> str:
@@ -72,15 +57,12 @@ def table_text(figure: Figure) -> str:
     The deviation has two significant digits, and the mean ends at the same digit. With one seed, the mean has
     three significant digits.
     """
-    places = _by_place(figure)
-    columns: dict[str, dict[tuple[str, str], tuple[float, float | None]]] = {}
+    columns: dict[str, dict[tuple[str, str], Value]] = {}
     methods: dict[str, dict[str, None]] = {}
-    for place, panels in places.items():
-        for panel in panels:
-            for line in panel.lines:
-                methods.setdefault(place, {})[line.name] = None
-                for head, mean, sd in _final_values(panel, line):
-                    columns.setdefault(head, {})[place, line.name] = mean, sd
+    for panel in (panel for row in figure.rows for panel in row if panel.y in HEADS):
+        methods.setdefault(panel.title, {}).update(dict.fromkeys(series.name for series in panel.series))
+        for name, head, value in _final_values(panel):
+            columns.setdefault(head, {})[panel.title, name] = value
     scaled = dict(_scale_usd(head, column) for head, column in columns.items())
     width = 2 * len(scaled) + 1
     body: list[str] = []
@@ -111,6 +93,17 @@ def table_text(figure: Figure) -> str:
     )
 
 
+def stack_places(figure: Figure) -> Figure:
+    """Return the figure with a row for each environment, named at the y axis, and a column for each of the
+    first measures, named above it."""
+    places: dict[str, list[Panel]] = {}
+    for panel in (panel for row in figure.rows for panel in row):
+        is_curve = panel.kind == "curves"
+        shown = replace(panel, title=panel.y, y=drawable(panel.title)) if is_curve else panel
+        places.setdefault(panel.title, []).append(shown)
+    return replace(figure, rows=[panels[:MEASURES] for panels in places.values()])
+
+
 def round_together(mean: float, sd: float | None) -> tuple[str, str | None]:
     """Return a mean and its deviation, rounded to the same digit, which the deviation chooses.
 
@@ -129,20 +122,20 @@ def _fixed(value: float, decimals: int) -> str:
     return f"{round(value, decimals):z.{max(decimals, 0)}f}"
 
 
-def _final_values(panel: Panel, line: Line) -> Iterator[tuple[str, float, float | None]]:
-    """Yield head, mean and deviation of a line's last checkpoint, or of each of its bars. Values that are too
-    large to be drawn are left out."""
-    head = HEADS.get(panel.y, latex(panel.y))
-    found = [*zip(line.x, line.y, line.sd, strict=True)]
-    for x, y, sd in found[-1:] if panel.kind == "lines" else found:
-        if abs(y) < MOST:
-            kept = sd if sd is not None and sd < MOST else None
-            yield head if panel.kind == "lines" else f"{head}, {latex(str(x))}", y, kept
+def _final_values(panel: Panel) -> Iterator[tuple[str, str, Value]]:
+    """Yield method, head, mean and deviation of each curve's last checkpoint, or of each bar. Values that are
+    too large to be drawn are left out."""
+    head = HEADS[panel.y]
+    for series in panel.series:
+        found = [*zip(series.x, series.values, strict=True)]
+        for x, value in found[-1:] if panel.kind == "curves" else found:
+            if abs(value.mean) < LIMIT:
+                sd = value.sd if value.sd is not None and value.sd < LIMIT else None
+                name = head if panel.kind == "curves" else f"{head}, {latex(str(x))}"
+                yield series.name, name, (value.mean, sd)
 
 
-def _scale_usd(
-    head: str, column: Mapping[tuple[str, str], tuple[float, float | None]]
-) -> tuple[str, Mapping[tuple[str, str], tuple[float, float | None]]]:
+def _scale_usd(head: str, column: dict[tuple[str, str], Value]) -> tuple[str, dict[tuple[str, str], Value]]:
     """Return a column in USD per 1,000 episodes if its values are small."""
     if head != HEADS[LABELS[USD]] or max(mean for mean, _ in column.values()) >= CHEAP:
         return head, column
@@ -150,7 +143,7 @@ def _scale_usd(
     return "USD/1k ep.", found
 
 
-def _cell(value: tuple[float, float | None] | None) -> str:
+def _cell(value: Value | None) -> str:
     if value is None:
         return "-- & "
     mean, sd = round_together(*value)
@@ -167,43 +160,11 @@ def _rows(method: str, cells: Sequence[str], width: int) -> list[str]:
 
 def _caption(figure: Figure) -> str:
     """Return a caption of at most `CAPTION` characters; a long title, which names the model, is shortened."""
-    counts = sorted({line.seeds for row in figure.rows for panel in row for line in panel.lines})
+    panels = [panel for row in figure.rows for panel in row]
+    counts = sorted({series.seeds for panel in panels for series in panel.series})
     seeds = "one seed" if counts == [1] else f"{'--'.join(map(str, {counts[0]: 0, counts[-1]: 0}))} seeds"
-    names = {panel.x: None for row in figure.rows for panel in row if panel.kind == "bars"}
+    names = {panel.x: None for panel in panels if panel.kind == "bars"}
     by = "".join(f", by {latex(name)}" for name in names)
     end = f": final values of {seeds}{by}." if counts == [1] else rf": final mean $\pm$ sd over {seeds}{by}."
     room = CAPTION - len(end.replace(r"$\pm$", "+"))
     return latex(shorten(drawable(figure.title), room)) + end
-
-
-def _split(figure: Figure) -> Iterator[Figure]:
-    """Yield the figure in parts of at most `PLACES` environments."""
-    places = list(_by_place(figure))
-    for start in range(0, len(places), PLACES):
-        own = set(places[start : start + PLACES])
-        rows = [[panel for panel in row if panel.title in own] for row in figure.rows]
-        name = figure.name if not start else f"{figure.name}_{start // PLACES + 1}"
-        yield replace(figure, name=name, rows=[row for row in rows if row])
-
-
-def _by_place(figure: Figure) -> dict[str, list[Panel]]:
-    """Return the panels of each environment."""
-    found: dict[str, list[Panel]] = {}
-    for panel in (panel for row in figure.rows for panel in row):
-        found.setdefault(panel.title, []).append(panel)
-    return found
-
-
-def _stack_places(figure: Figure) -> Figure:
-    """Return the figure with a row for each environment, named at the y axis, and a column for each of the
-    first measures, named above it."""
-    rows = []
-    for place, panels in _by_place(figure).items():
-        label = textwrap.fill(drawable(place), LABEL)
-        rows.append(
-            [
-                replace(panel, title=panel.y, y=label) if panel.kind == "lines" else panel
-                for panel in panels[:MEASURES]
-            ]
-        )
-    return replace(figure, rows=rows)

@@ -1,27 +1,30 @@
-"""The report page: one HTML file that loads nothing."""
+"""The report page: one HTML file that loads nothing and runs no script."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from importlib.resources import files
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 from markupsafe import Markup
 
-from speedrunner.pages.drawn_figure import DrawnFigure
-from speedrunner.pages.facts import Facts
+from speedrunner.pages.collected import (
+    Collected,
+    choose_leading,
+    count_contents,
+    list_shared_facts,
+    show_terminations,
+    summarize,
+)
+from speedrunner.pages.figures import Figure
 from speedrunner.pages.markup import stylesheet, templates
-from speedrunner.pages.number_texts import exact_number
-from speedrunner.pages.panels import Figure
-from speedrunner.pages.styles import palette_css
-from speedrunner.pages.summary import Summary
-from speedrunner.results.claims import CLAIMS, Judged, JudgedComparison
-from speedrunner.results.run_result import count_terminations
-from speedrunner.results.writing import Cell, Table
+from speedrunner.pages.plots import show_svg
+from speedrunner.pages.tables import html_table, show_cell
+from speedrunner.results.claims import CLAIMS, JudgedComparison
+from speedrunner.results.run_result import RunResult, count_terminations
+from speedrunner.results.writing import Table
+from speedrunner.store.process_notes import process_lines
 
 ROWS = 200
 """Maximum rows of a table on the page; the files in tables/ have all."""
@@ -39,50 +42,45 @@ class Section(NamedTuple):
 
 
 def page(
-    title: str,
-    summary: Summary,
-    figures: Sequence[DrawnFigure],
-    judged: Sequence[Judged],
-    tables: Sequence[Table],
-    facts: Facts,
-    caveats: Sequence[str],
-    problems: Sequence[str],
-    records: Sequence[Table] = (),
+    title: str, found: Collected, figures: Sequence[tuple[Figure, bytes]], records: Sequence[Table] = ()
 ) -> str:
-    """Return the whole page.
+    """Return the whole page. Claims of the paper that have no run are left out.
 
     Args:
-        judged: the paper's claims; those without a run are left out.
-        caveats: notes on the results.
-        problems: runs that could not be read, with the reasons.
+        figures: with their SVG.
         records: tables measured by `speedrunner bench gpu`.
     """
-    environment = templates()
-    environment.filters |= {"cell": _cell, "numbers": _numbers, "moment": _moment}
-    here = files(__package__) / "templates"
-    script = (here / "report.js").read_text(encoding="utf-8")
-    shown = [each for each in judged if each.has_runs]
-    return environment.get_template("report.jinja").render(
-        title=title,
-        written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-        summary=summary,
-        figures=[(drawn.figure, drawn.inline) for drawn in figures],
-        verdicts={verdict: [each for each in shown if each.verdict == verdict] for verdict in VERDICTS},
-        badges=VERDICTS,
-        interval=_interval,
-        sections=[
-            *([Section("records", "Measured on this hardware", [*records])] if records else []),
-            *_sections(tables),
-        ],
-        rows=ROWS,
-        facts=facts,
-        count_terminations=count_terminations,
-        caveats=caveats,
-        problems=problems,
-        missing=_merge(drawn.figure.missing for drawn in figures),
-        policy=_digest(script),
-        style=Markup(stylesheet() + palette_css()),
-        script=Markup(script),
+    runs = [run for condition in found.conditions for run in condition.runs.values()]
+    summaries = summarize(found.conditions)
+    judged = [each for each in found.judged if each.has_runs]
+    return (
+        templates()
+        .get_template("report.jinja")
+        .render(
+            title=title,
+            written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+            counts=count_contents(found.conditions),
+            leading=choose_leading(summaries),
+            summaries=summaries,
+            figures=[(figure, show_svg(svg, figure.title), _numbers(figure)) for figure, svg in figures],
+            verdicts={verdict: [each for each in judged if each.verdict == verdict] for verdict in VERDICTS},
+            badges=VERDICTS,
+            interval=_interval,
+            sections=[
+                *([Section("records", "Measured on this hardware", [*records])] if records else []),
+                *_sections(found.tables),
+            ],
+            rows=ROWS,
+            html_table=html_table,
+            runs=runs,
+            run_table=_run_table(runs),
+            shared=list_shared_facts(runs),
+            changes=[f"{run.path}: {line}" for run in runs for line in process_lines(run.processes)],
+            caveats=[*found.caveats, *found.notes],
+            problems=found.problems,
+            missing=_merge(figure.missing for figure, _ in figures),
+            style=Markup(stylesheet()),
+        )
     )
 
 
@@ -131,37 +129,39 @@ def _interval(compared: JudgedComparison) -> str:
     """Return the measured value of a comparison with its interval and seeds; empty if it is unknown."""
     if compared.value is None:
         return ""
-    value = _cell(compared.value)
-    around = "" if compared.low is None else f" ({_cell(compared.low)} to {_cell(compared.high)})"
+    value = show_cell(compared.value)
+    around = "" if compared.low is None else f" ({show_cell(compared.low)} to {show_cell(compared.high)})"
     return f"measured {value}{around}, {compared.seeds} seed{'s' if compared.seeds != 1 else ''}"
 
 
-def _digest(script: str) -> str:
-    """Return the digest with which a Content-Security-Policy allows one script and no other."""
-    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+def _run_table(runs: Sequence[RunResult]) -> Markup:
+    columns = (
+        *("run", "environment", "method", "model", "seed", "started", "evaluated after", "not yet"),
+        "terminations",
+    )
+    rows = [
+        (
+            run.path,
+            *(run.condition_name.env, run.condition_name.method, run.condition_name.model),
+            run.seed,
+            "not yet" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
+            ", ".join(map(str, run.points)),
+            ", ".join(map(str, run.unfinished)),
+            show_terminations(count_terminations([run])),
+        )
+        for run in runs
+    ]
+    return html_table(columns, rows, label="Runs")
 
 
-def _cell(cell: Cell, column: str = "") -> str:
-    """Return a cell as text: four digits, thousands separated, `$` in columns of USD."""
-    if cell is None:
-        return "–"
-    if isinstance(cell, float):
-        return exact_number(cell, "USD" if "usd" in column else "")
-    return f"{cell:,}" if isinstance(cell, int) else cell
-
-
-def _moment(seconds: float) -> str:
-    return f"{datetime.fromtimestamp(seconds):%Y-%m-%d %H:%M}"
-
-
-def _numbers(figure: Figure) -> list[tuple[Any, ...]]:
-    """Return the figure's content as a table, for screen readers: panel, measure, name, place, value,
-    deviation."""
-    return [
-        (panel.title, measure, line.name, x, y, sd)
+def _numbers(figure: Figure) -> Markup:
+    """Return the figure's content as a table, which screen readers can read."""
+    columns = ("panel", "measure", "name", "at", "mean", "deviation")
+    rows = [
+        (panel.title, panel.y, series.name, x, value.mean, value.sd)
         for row in figure.rows
         for panel in row
-        for measure, lines in ((panel.y or panel.x, panel.lines), (panel.over_y, panel.over))
-        for line in lines
-        for x, y, sd in zip(line.x, line.y, line.sd, strict=True)
+        for series in panel.series
+        for x, value in zip(series.x, series.values, strict=True)
     ]
+    return html_table(columns, rows, label=f"Numbers of {figure.title}")

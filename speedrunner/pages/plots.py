@@ -7,7 +7,7 @@ import io
 import textwrap
 import threading
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Literal, NamedTuple
 
@@ -27,6 +27,9 @@ TEXT, SOFT, GRID = "#1b1b1b", "#8c8c8c", "#dcdcdc"
 
 LIMIT = 1e30
 """Larger values are drawn as this one: matplotlib cannot choose ticks for them."""
+
+STEPS = [1, 2, 2.5, 5, 10]
+"""Steps of ticks, times a power of ten."""
 
 LEGEND_LETTERS = 40
 """Maximum characters of a name in a legend."""
@@ -176,13 +179,13 @@ def plot_curves(axes: Axes, curves: Sequence[Curve], looks: dict[str, Look]) -> 
             axes.vlines(curve.x, low, high, color=look.color, linewidth=1)
         axes.fill_between(curve.x, low, high, color=look.color, alpha=0.14, linewidth=0)
         axes.plot(curve.x, y, **look.line, label=curve.name or "_", clip_on=False)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=STEPS))
     if len(places := {x for curve in curves for x in curve.x}) == 1:
         axes.set_xticks([*places])
     start_at_zero(axes)
 
 
-def clip(values: Sequence[float | None]) -> Any:
+def clip(values: Sequence[Any]) -> Any:
     """Return values as an array that matplotlib can draw; unknown ones are NaN."""
     return numpy.clip(numpy.array(values, dtype=float), -LIMIT, LIMIT)
 
@@ -196,15 +199,31 @@ def start_at_zero(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     space = (high - low or 1.0) * 0.06
     ends = low - space if low else 0.0, high + space if high or not low else 0.0
     axes.set(**{f"{which}lim": ends if low or high else (0.0, 1.0)})
-    axis.set_major_locator(MaxNLocator(5))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.6g}"))
+    axis.set_major_locator(MaxNLocator(5, steps=STEPS))
+    axis.set_major_formatter(FuncFormatter(_show_tick))
 
 
-def label_axes(axes: Axes, x_label: str = "", y_label: str = "", title: str = "", letters: int = 34) -> None:
-    """Write names at the axes and a title above them, in lines of at most `letters` characters."""
-    axes.set_xlabel(textwrap.fill(drawable(x_label), letters))
-    axes.set_ylabel(textwrap.fill(drawable(y_label), letters))
-    axes.set_title(textwrap.fill(drawable(title), letters))
+def _show_tick(value: float, _: object) -> str:
+    if 1e6 <= abs(value) < 1e12:
+        return f"{value / 1e6:g}M"
+    return f"{value / 1e3:g}k" if 1e4 <= abs(value) < 1e6 else f"{value:,.6g}"
+
+
+def label_axes(
+    axes: Axes, x_label: str, y_label: str, title: str = "", *, across: int = 34, up: int = 30
+) -> None:
+    """Write names at the axes and a title above them.
+
+    Args:
+        across, up: maximum characters of their lines, horizontally and vertically; they have at most two.
+    """
+    axes.set_xlabel(_wrap(x_label, across))
+    axes.set_ylabel(_wrap(y_label, up))
+    axes.set_title(_wrap(title, across))
+
+
+def _wrap(text: str, letters: int) -> str:
+    return "\n".join(textwrap.wrap(drawable(text), letters, max_lines=2, placeholder=" ..."))
 
 
 def choose_looks(names: Iterable[str]) -> dict[str, Look]:
@@ -214,8 +233,8 @@ def choose_looks(names: Iterable[str]) -> dict[str, Look]:
     return {name: LOOKS.get(name) or OTHER_LOOKS[others.index(name) % len(OTHER_LOOKS)] for name in different}
 
 
-def add_legend(canvas: Canvas, new_names: dict[str, str] | None = None) -> None:
-    """Add one legend for all axes of a figure below them, in as many columns as fit.
+def add_legend(canvas: Canvas, new_names: Mapping[str, str] = {}) -> int:
+    """Add one legend for all axes of a figure below them, in as many columns as fit. Return its lines.
 
     Args:
         new_names: names to show instead of those of series.
@@ -223,13 +242,14 @@ def add_legend(canvas: Canvas, new_names: dict[str, str] | None = None) -> None:
     handles: dict[str, Any] = {}
     for axes in canvas.axes:
         for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault((new_names or {}).get(name, name), handle)
+            handles.setdefault(new_names.get(name, name), handle)
     if not handles:
-        return
+        return 0
     names = [shorten(drawable(name), LEGEND_LETTERS) for name in handles]
     letters = canvas.get_figwidth() * 72 / matplotlib.rcParams["font.size"] * 1.6
     columns = max(1, int(letters // (max(map(len, names)) + 9)))
     canvas.legend([*handles.values()], names, loc="outside lower center", ncols=columns, columnspacing=1.5)
+    return -(-len(names) // columns)
 
 
 def drawable(text: str) -> str:

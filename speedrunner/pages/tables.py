@@ -40,7 +40,7 @@ def html_table(
     known = [each if isinstance(each, Column) else Column(each) for each in columns]
     right = [_is_right(column, [row[place] for row in rows]) for place, column in enumerate(known)]
     head = [
-        _element("th", column.name.replace("_", " "), is_right, Markup(' scope="col"'))
+        _element("th", visible(column.name).replace("_", " "), is_right, Markup(' scope="col"'))
         for column, is_right in zip(known, right, strict=True)
     ]
     body = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.pages.plots import draw_spark
 from speedrunner.pages.tiles import Form, make_tile
 
 
@@ -34,14 +33,3 @@ def test_one_checkpoint_has_no_change_and_no_sparkline() -> None:
 @pytest.mark.parametrize(("form", "reason"), [("usd", "no price is known"), ("score", "not measured")])
 def test_a_measure_without_a_value_says_why(form: Form, reason: str) -> None:
     assert make_tile("measure", [], form).change == reason
-
-
-def test_a_sparkline_has_a_zero_baseline() -> None:
-    drawn = draw_spark([(0, 2.0), (10, 1.0), (20, 0.0)])
-    assert 'points="0.0,0.0 40.0,14.0 80.0,28.0"' in drawn
-    assert 'points="0.0,28.0 80.0,28.0"' not in draw_spark([(0, 1.0), (1, 1.0)])
-
-
-def test_sparklines_can_share_a_scale() -> None:
-    assert 'points="0.0,14.0 80.0,14.0"' in draw_spark([(0, 1.0), (1, 1.0)], top=2.0)
-    assert 'points="0.0,0.0 80.0,0.0"' in draw_spark([(0, 3.0), (1, 3.0)], top=2.0)
