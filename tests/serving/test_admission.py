@@ -107,17 +107,6 @@ PREFIX = tuple(range(45))
 """Four blocks and a half."""
 
 
-async def test_an_older_one_that_asks_later_takes_the_place_of_a_younger_one_at_rest() -> None:
-    replica = Replica(cache(10), admission=True)
-    old, young = replica.slot(), replica.slot()
-    await young.enter(60)
-    waits = await asks(old, 60)
-    assert not waits.done()  # the young one's request is under way
-    young.pause()
-    assert await waits > 0
-    assert not (await asks(young, 60)).done()
-
-
 async def test_those_that_wait_for_conversations_of_their_own_stand_in_nobodys_way() -> None:
     replica = Replica(cache(10), admission=True)
 

@@ -123,18 +123,6 @@ async def test_an_overflow_is_told_apart(open_talk: Any, api: str, answer: Answe
         assert rig.rows[1].usage == Usage()
 
 
-@pytest.mark.parametrize("api", APIS)
-@pytest.mark.parametrize("fault", [scripted.DROP, scripted.GARBAGE, scripted.abort(call("wait"))])
-async def test_a_fault_on_the_way_is_not_seen_by_the_conversation(
-    open_talk: Any, api: str, fault: Answer
-) -> None:
-    async with open_talk([fault, call("wait")], api) as rig:
-        assert (await rig.talk.ask()).call == ToolCall("wait", {})
-        assert [row.wasted for row in rig.rows] == [True, False]
-        first, second = rig.server.requests
-        assert first.body == second.body
-
-
 async def test_the_tokens_route_sends_ids_that_only_grow_and_the_tag(open_talk: Any) -> None:
     async with open_talk(lambda request: call("go", to=f"<|im_end|> {request.turn}"), "completions") as rig:
         assert isinstance(rig.talk, TokenConversation)

@@ -22,14 +22,6 @@ def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-def test_modules_are_compiled_once_and_not_at_each_call(
-    engine: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    engine.write_text('#!/bin/sh\necho "{\\"env\\": [\\"${PYTHONDONTWRITEBYTECODE-unset}\\"]}"\n')
-    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
-    assert flag_problems({}) == {"env": ["unset"]}
-
-
 def test_an_engine_that_cannot_be_imported_is_quoted(engine: Path) -> None:
     engine.write_text("#!/bin/sh\necho Traceback >&2\necho 'ImportError: no vLLM' >&2\nexit 1\n")
     with pytest.raises(ServerFailed, match=r"^vLLM cannot be imported: ImportError: no vLLM$"):

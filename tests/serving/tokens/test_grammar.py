@@ -82,9 +82,3 @@ def test_thinking_ends_within_its_budget_and_holds_no_control_text(
         assert found
         assert bool(found[1]) == bool(begin)
         assert not any(text.encode() in found[2] for text in CHATML.controls)
-
-
-def test_a_thinking_budget_can_be_used_up(walks: Walks) -> None:
-    part = sequence(thinking(60, "<think>\n", "\n</think>\n\n", CHATML.controls), constant("!"))
-    lengths = [len(walks.walk(part, random.Random(seed), avoids(b"\n", b"<"))) for seed in range(10)]
-    assert max(lengths) >= 60

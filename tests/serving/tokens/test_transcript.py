@@ -223,14 +223,3 @@ def test_thinking_that_takes_its_whole_budget_ends_with_the_closing_text(
         assert talk.written(answer.reasoning, answer.text) == tiny_tokenizer.decode(ids[:-1])
         talk.tell("a wall")
     assert tiny_walks.accepts(talk.grammar, f"{begin}so\n</think>\n\n{call('go', to='x').written}")
-
-
-def test_thinking_that_ends_before_its_budget_has_no_closing_text(tiny_tokenizer: ChatTokenizer) -> None:
-    talk = transcript(tiny_tokenizer, "generated", 30, thinking_closing=CLOSING)
-    answer = talk.answer(ids_of(tiny_tokenizer, Answer(calls=call("go", to="x").calls, thinking="so")))
-    assert (answer.reasoning, answer.thought_cut) == ("so", False)
-    talk.tell("a wall")
-    early = talk.answer(
-        ids_of(tiny_tokenizer, Answer(calls=call("go", to="x").calls, thinking="so" + CLOSING))
-    )
-    assert not early.thought_cut  # the model wrote the sentence itself
