@@ -40,9 +40,6 @@ CONDITION = "condition-"
 SERIES = 8
 """Conditions of an environment whose curves are drawn."""
 
-LINKS = 100
-"""Maximum number of comparisons that the list of conditions links to, so that static pages are bounded."""
-
 TASKS = 30
 """Tasks that differ most which are shown."""
 
@@ -109,7 +106,7 @@ def conditions_page(found: Comparable) -> Context:
     by_env: dict[str, list[tuple[str, Condition]]] = {}
     for slug, side in found.conditions.items():
         by_env.setdefault(side.condition_name.env, []).append((slug, side))
-    places, room = [], LINKS
+    places = []
     for env, conditions in sorted(by_env.items()):
         finished = [(slug, side) for slug, side in conditions if side.points]
         finished.sort(key=lambda each: not each[1].condition_name.method.startswith(REACT))
@@ -123,7 +120,6 @@ def conditions_page(found: Comparable) -> Context:
                 early, late = points[0], points[-1]
                 sides = f"{slug}@{early}/{slug}@{late}"
                 links.append(link(f"compare/{sides}.html", f"checkpoint {early} with {late}"))
-            links, room = links[:room], max(room - len(links), 0)
             last = points[-1] if points else None
             rows.append(
                 [

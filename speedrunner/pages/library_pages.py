@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 from markupsafe import Markup
@@ -140,12 +139,10 @@ def skills_page(run: RunData) -> Context:
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A skill in one version of the library, or in several versions in a row that look alike.
+    """A skill in one version of the library.
 
     Attributes:
         kind: `absent`, `kept`, `new`, `edited`, `renamed`, `deleted`, or `shown` (its visibility changed).
-        version: the first version.
-        span: number of versions.
         name: the skill's name in this version; for `deleted`, before it.
         change: the change in words; empty for `absent` and `kept`.
         calls: calls in episodes that were played with this version, by the actor and by other code.
@@ -155,7 +152,6 @@ class Cell(msgspec.Struct, frozen=True):
 
     kind: str
     version: int
-    span: int = 1
     name: str = ""
     change: str = ""
     calls: int = 0
@@ -248,7 +244,7 @@ def list_rows(run: RunData, history: SkillHistory) -> list[Row]:
                 public=last.public,
                 version=max(there, default=0),
                 calls=sum(each.total for each in changes),
-                cells=list(_merge_cells(cells)),
+                cells=cells,
             )
         )
     return rows
@@ -304,15 +300,3 @@ def _kind(change: str) -> str:
     if change.startswith(RENAMED):
         return "renamed"
     return "edited" if change.startswith("edited") else "shown"
-
-
-def _merge_cells(cells: Sequence[Cell]) -> Iterator[Cell]:
-    """Merge neighbors without a change and calls."""
-
-    def likeness(cell: Cell) -> tuple[int, str]:
-        is_plain = cell.kind in ("absent", "kept") and not cell.calls
-        return -1 if is_plain else cell.version, cell.kind
-
-    for _, those in groupby(cells, key=likeness):
-        first, *more = those
-        yield msgspec.structs.replace(first, span=1 + len(more))

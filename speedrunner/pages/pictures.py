@@ -128,14 +128,10 @@ def draw_babyai(seen: Mapping[str, Any]) -> Picture:
     carried = seen["carrying"]
     items = [(f"{carried[0]}-{carried[1]}", "carried")] if carried else []
     below = _draw_items(tuple(items), columns) or Markup('<text y="7">carries nothing</text>')
-    things = [
-        f"a {_describe_thing(each)} in column {each['pos'][0]}, row {each['pos'][1]}"
-        for each in seen["objects"]
-    ]
     carries = f"a {' '.join(carried[::-1])}" if carried else "nothing"
     label = (
         f"A grid of {columns} by {rows} cells. The agent in column {column}, row {row} looks "
-        f"{HEADINGS[seen['agent_dir']]} and carries {carries}. There is {join_words(things)}."
+        f"{HEADINGS[seen['agent_dir']]} and carries {carries}."
     )
     return Picture(
         "babyai",
@@ -167,11 +163,6 @@ def _name_tile(thing: Mapping[str, Any]) -> str:
     if thing["type"] != "door":
         return name
     return f"{name}-{'open' if thing['open'] else 'locked' if thing['locked'] else 'closed'}"
-
-
-def _describe_thing(thing: Mapping[str, Any]) -> str:
-    state = "open " if thing.get("open") else "locked " if thing.get("locked") else ""
-    return f"{state}{thing['color']} {thing['type']}"
 
 
 # Crafter
@@ -216,12 +207,10 @@ def _draw_night(daylight: float, columns: int, rows: int) -> Markup:
 def _describe_crafter(seen: Mapping[str, Any]) -> str:
     has = join_words(f"{count} {name}" for name, count in seen["inventory"].items())
     state = "sleeps" if seen["sleeping"] else "is dead" if seen["health"] <= 0 else "stands"
-    around = dict.fromkeys(name for row in seen["window"] for name in row.split(","))
-    sight = join_words(name for name in around if name not in ("out", "player"))
     return (
         f"Crafter by {'night' if seen['daylight'] < NIGHT else 'day'}, step {seen['step']}. The player "
         f"{state}, facing {seen['facing_target']} in the {HEADINGS[FACINGS.index(seen['facing'])]}, with "
-        f"{has}; {join_words(f'{vital} {seen[vital]}' for vital in VITALS)} of {MOST}. In sight: {sight}."
+        f"{has}; {join_words(f'{vital} {seen[vital]}' for vital in VITALS)} of {MOST}."
     )
 
 

@@ -111,15 +111,7 @@ class TestMatchTurns:
         ]
         assert match_turns(turns, edits) == {1: [0], 2: [1], 3: [2], 4: [3], 5: [4]}
 
-    def test_a_call_that_changed_nothing_has_none(self) -> None:
-        other = WALK.replace("walk()", "look()")
-        turns = [turn("write_skill", source=WALK), turn("write_skill", source=other)]
-        assert match_turns(turns, [Edit("write", "walk_far", source=other)]) == {1: [0]}
-
     def test_one_source_can_be_several_edits(self) -> None:
         turns = [turn("propose_functions", source=f"{WALK}\n\n\n{GO}")]
         edits = [Edit("write", "walk_far", source=f"{WALK}\n"), Edit("write", "go", "the name is taken")]
         assert match_turns(turns, edits) == {0: [0, 1]}
-
-    def test_edits_without_a_conversation_belong_to_no_turn(self) -> None:
-        assert match_turns([], [Edit("write", "walk_far", source=WALK)]) == {}

@@ -8,9 +8,7 @@ from pathlib import Path
 from speedrunner.pages.library_pages import Row, count_calls, history_page, list_rows
 from speedrunner.pages.site import Site
 from speedrunner.results.skill_table import skill_history
-from speedrunner.store.records import Policy, Skill
 from speedrunner.store.run_data import load
-from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import Elements
 from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
 
@@ -20,15 +18,15 @@ def rows(path: Path) -> list[Row]:
     return list_rows(run, skill_history(run))
 
 
-def cells(row: Row) -> list[tuple[str, int, int, int]]:
-    return [(each.kind, each.version, each.span, each.calls) for each in row.cells]
+def cells(row: Row) -> list[tuple[str, int, int]]:
+    return [(each.kind, each.version, each.calls) for each in row.cells]
 
 
 def test_a_row_has_what_each_sleep_did_and_the_calls_with_each_version(tmp_path: Path) -> None:
     home, step = rows(learnt(tmp_path / "run").path)
-    assert cells(home) == [("absent", 0, 1, 0), ("new", 1, 1, 4), ("edited", 2, 1, 2)]
+    assert cells(home) == [("absent", 0, 0), ("new", 1, 4), ("edited", 2, 2)]
     assert [each.score for each in home.cells] == [None, 0.875, 1.0]
-    assert cells(step) == [("absent", 0, 1, 0), ("new", 1, 1, 2), ("deleted", 2, 1, 0)]
+    assert cells(step) == [("absent", 0, 0), ("new", 1, 2), ("deleted", 2, 0)]
     assert (step.public, step.version) == (False, 1)
 
 
@@ -48,27 +46,7 @@ def test_a_renamed_skill_has_one_row(tmp_path: Path) -> None:
     run.train(1, [skill("walk_far")])
     (row,) = rows(run.path)
     assert (row.name, row.earlier) == ("walk_far", ["go"])
-    assert cells(row) == [("new", 0, 1, 2), ("renamed", 1, 1, 1)]
-
-
-def test_a_skill_that_was_removed_and_written_again_has_one_row(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "run")
-    for version, sources in enumerate(({"go": "return walk()"}, {}, {"go": "return look()"})):
-        run.policy(version, sources)
-        run.train(version, [skill("go")] if sources else [None])
-    (row,) = rows(run.path)
-    assert cells(row) == [("new", 0, 1, 1), ("deleted", 1, 1, 0), ("new", 2, 1, 1)]
-
-
-def test_versions_in_a_row_without_change_and_calls_are_one_cell(tmp_path: Path) -> None:
-    path = SmallRun(tmp_path / "run").path
-    skills = (Skill(name="go", public=True, created=3, edited=3),)
-    with RunDirectory.open_for_writing(path) as run:
-        for version in range(7):
-            there = {"module": "def go() -> str:\n    return walk()", "skills": skills} if version > 2 else {}
-            run.write_policy(Policy(version=version, **there))
-    (row,) = rows(path)
-    assert cells(row) == [("absent", 0, 3, 0), ("new", 3, 1, 0), ("kept", 4, 3, 0)]
+    assert cells(row) == [("new", 0, 2), ("renamed", 1, 1)]
 
 
 def shown(tmp_path: Path, address: str) -> str:
@@ -111,8 +89,12 @@ def test_a_version_has_what_each_skill_calls_and_how_often_it_ran(tmp_path: Path
 
 def test_skills_have_their_calls_failures_and_last_change(tmp_path: Path) -> None:
     learnt(tmp_path / "run")
-    text = " ".join(shown(tmp_path, "skills.html").split())
-    home = text.partition(">home</a>")[2].partition("</tr>")[0]
-    assert re.findall("<td[^>]*>(.*?)</td>", home)[:3] == ["actor", "6", "0"]
-    assert home.endswith("<td>edited in sleep 2</td>")
-    assert "written in sleep 1, removed in sleep 2" in text
+    text = shown(tmp_path, "skills.html")
+
+    def cells(name: str) -> list[str]:
+        row = text.partition(f">{name}</a>")[2].partition("</tr>")[0]
+        return re.findall("<td[^>]*>(.*?)</td>", row)
+
+    home, step = cells("home"), cells("_step")
+    assert (home[:3], home[-2:]) == (["actor", "6", "0"], ["2", "–"])  # edited by sleep 2
+    assert (step[0], step[-2:]) == ("skills", ["1", "2"])  # deleted by it

@@ -119,12 +119,6 @@ def test_a_step_has_its_call_stack_and_the_line_that_made_each_call(run: RunData
     assert lines[step["line"] - 1] == "    return turn_left()"
 
 
-def test_a_call_without_a_recorded_line_shows_none(run: RunData, env: TextEnv) -> None:
-    call = spin(env)
-    call.calls[0].line = msgspec.UNSET
-    assert "line" not in piece(run, episode(env, call))["positions"][1]
-
-
 def test_only_changed_parts_of_a_picture_are_sent(run: RunData, env: TextEnv) -> None:
     trajectory = episode(env, spin(env))
     found, pictures = piece(run, trajectory), replay_pictures(run, trajectory)

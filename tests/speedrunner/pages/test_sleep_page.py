@@ -131,12 +131,3 @@ def test_edits_without_a_conversation_are_shown_in_the_list(site: Site, tmp_path
     text = Elements(site.answer("runs/run/sleep/0002/1.html", {}).content.decode()).text
     assert "No agent took part in this sleep." in text
     assert "+    return go_forward()" in text
-
-
-def test_tokens_include_the_episodes_that_the_sleep_played(site: Site, tmp_path: Path) -> None:
-    played = trajectory(turns=[turn("look", "a wall")] * 3)
-    record = SleepRecord(sleep=2, rollouts=1, attempt=1, agents=[], seconds=0.1, edits=[], attempts=[played])
-    with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        run.write_sleep(record)
-    text = Elements(site.answer("runs/run/sleep/0002/1.html", {}).content.decode()).text
-    assert "300 prompt tokens" in text

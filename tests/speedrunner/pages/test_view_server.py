@@ -64,15 +64,6 @@ def test_without_its_token_nothing_is_told(server: Server) -> None:
         assert (answer.status, "run" in answer.text.replace("speedrunner", "")) == (403, False)
 
 
-@pytest.mark.parametrize("host", ["example.org", "127.0.0.1.example.org", "10.0.0.1:80", "", "[", "0.0.0.0"])
-def test_foreign_hosts_are_refused(server: Server, host: str) -> None:
-    assert server.ask("index.html", Host=host).status == 421
-
-
-def test_through_a_tunnel_it_is_another_port(server: Server) -> None:
-    assert server.ask("index.html", Host="localhost:9000").status == 200
-
-
 @pytest.mark.parametrize("origin", ["http://example.org", "null", "https://127.0.0.1", "http://127.0.0.1:1"])
 def test_foreign_origins_are_refused(server: Server, origin: str) -> None:
     assert server.ask("index.html", Origin=origin).status == 403
