@@ -40,6 +40,12 @@ MEANS = tuple(each.name for each in MEASURES)
 SPENT = tuple(each.name for each in MEASURES if each.is_spent)
 """Tokens by class, and USD: what an episode or a sleep takes."""
 
+AVERAGED = (*MEANS[:-1], "cost_usd", "thought_cut")
+"""Columns of a checkpoint in the tables, per test episode; `thought_cut` is a share of the answers."""
+
+COUNTS = ("episodes", "unscored", "silent")
+TRAINING = tuple(f"training_{name}" for name in SPENT)
+
 TESTED = ("score", "output", "cost_usd")
 """The metrics of tests between conditions."""
 

@@ -12,17 +12,10 @@ from speedrunner.results.break_even import UNPRICED, break_even_table
 from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, has_cache, stack_frames
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES
 from speedrunner.results.means import CONDITION, Spread, average_seeds, mean_sd, spread
-from speedrunner.results.measures import CUT, LIMITS, MEANS, SPENT, TESTED
+from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TESTED, TRAINING
 from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
 from speedrunner.results.writing import Cell, Table, table_of
-
-MEASURES = (*MEANS[:-1], "cost_usd", "thought_cut")
-"""Per test episode; tokens are those of all roles, without wasted requests. `thought_cut` is a share of the
-answers."""
-
-COUNTS = ("episodes", "unscored", "silent")
-TRAINING = tuple(f"training_{name}" for name in SPENT)
 
 
 def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool) -> list[Table]:
@@ -50,7 +43,7 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
 
 
 def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
-    means = average_seeds(checkpoints, MEASURES)
+    means = average_seeds(checkpoints, AVERAGED)
     ended = checkpoints[[*LIMITS]].mul(checkpoints["episodes"], axis=0)
     sums = checkpoints.assign(**ended).groupby(CONDITION)[[*COUNTS, *LIMITS]].sum()
     shares = sums[[*LIMITS]].div(sums["episodes"], axis=0)
@@ -72,7 +65,7 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
 def _seeds(checkpoints: pandas.DataFrame) -> Table:
     ordered = checkpoints.sort_values([*KEYS, "checkpoint", "seed"])
     text = "The values of each seed; the table performance has their means."
-    columns = [*KEYS, "seed", "checkpoint", *COUNTS, *LIMITS, *MEASURES, *TRAINING]
+    columns = [*KEYS, "seed", "checkpoint", *COUNTS, *LIMITS, *AVERAGED, *TRAINING]
     return table_of("seeds", text, ordered[columns])
 
 

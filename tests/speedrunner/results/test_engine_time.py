@@ -43,11 +43,6 @@ def test_a_second_belongs_to_those_who_wait_in_it() -> None:
     assert idle(time) == 0.0
 
 
-def test_a_second_in_which_nobody_waits_is_the_runs_own() -> None:
-    (time,) = engine_time([[ready(0.0, 1.0), row(3.0, 4.0)]])
-    assert (time.requests, idle(time)) == (pytest.approx([1.0, 1.0]), pytest.approx(2.0))
-
-
 def test_runs_share_what_both_wait_for_and_what_neither_does() -> None:
     first = [ready(0.0), row(1.0, 3.0), row(7.0, 8.0)]
     second = [ready(0.0), row(1.0, 3.0), row(3.0, 5.0)]
@@ -58,12 +53,6 @@ def test_runs_share_what_both_wait_for_and_what_neither_does() -> None:
     assert (idle(one), idle(other)) == (pytest.approx(0.5 + 2.0), pytest.approx(0.5))
 
 
-def test_between_two_processes_of_a_run_no_engine_is_its_own() -> None:
-    (time,) = engine_time([[ready(0.0), row(0.0, 1.0), ready(1000.0), row(1001.0, 1002.0)]])
-    assert idle(time) == pytest.approx(1.0)
-    assert total(time) == pytest.approx(3.0)
-
-
 def test_a_readiness_request_that_is_tried_again_begins_no_process() -> None:
     (time,) = engine_time([[ready(0.0), row(5.0, 6.0, "readiness", retry=1), row(6.0, 7.0)]])
     assert total(time) == pytest.approx(7.0)
@@ -71,13 +60,6 @@ def test_a_readiness_request_that_is_tried_again_begins_no_process() -> None:
 
 def test_without_a_readiness_request_the_engine_is_not_ours() -> None:
     assert engine_time([[row(0.0, 1.0)]]) == [EngineTime([None], {})]
-
-
-def test_each_engine_has_a_life_of_its_own() -> None:
-    own, hosted = ([ready(0.0), row(0.0, 4.0)], [row(1.0, 3.0)])
-    hosted = [msgspec.structs.replace(each, model="hosted") for each in hosted]
-    (time,) = engine_time([[*own, *hosted]])
-    assert time == EngineTime([0.0, 4.0, None], {"m": 0.0})
 
 
 moments = st.floats(0, 1000, allow_nan=False)
@@ -198,14 +180,6 @@ def test_the_one_account_of_a_sweep_is_that_of_all_its_runs(tmp_path: Path) -> N
     runs = [ledgers.stored(tmp_path / name, rows, reconciliation) for name in ("one", "other")]
     assert stored_reconciliations(runs).equal is True
     assert stored_reconciliations(runs[:1]).equal is False
-
-
-def test_without_an_account_nothing_is_said_to_be_equal(tmp_path: Path) -> None:
-    found = stored_reconciliations([ledgers.stored(tmp_path / "run", ledgers.ROWS)])
-    assert found.equal is None
-    assert "not measured: no process reached its end; 1 uses of an engine stored none" in reconciliation_text(
-        found
-    )
 
 
 def test_a_real_run_s_ledger_is_its_stored_account(learnt: ScriptedRun) -> None:

@@ -67,13 +67,6 @@ def test_an_empty_library_has_no_means_and_one_function_no_density() -> None:
     assert of("def alone():\n    return alone()") == LibraryStatistics(1, 0, 0.0, 0.0, 1.0, 0.0)
 
 
-def test_functions_in_a_circle_are_one_node() -> None:
-    circle = "def a(): b()\ndef b(): c()\ndef c(): a(); leaf()\ndef leaf(): pass\ndef top(): a()\n"
-    found = of(circle)
-    assert (found.max_depth, found.mean_depth) == (2, (1 + 1 + 1 + 0 + 2) / 5)
-    assert found.density == 5 / (5 * 4)  # each call counts, those in the circle too
-
-
 @pytest.mark.parametrize(
     "body",
     [

@@ -106,12 +106,6 @@ def test_episodes_without_a_ledger_are_an_error(learnt: ScriptedRun, tmp_path: P
         load(run).frame("episodes")
 
 
-def test_edits_of_a_sleep_are_counted(learnt: ScriptedRun) -> None:
-    sleeps = learnt.data.frame("sleeps")
-    assert sleeps["accepted"].tolist() == [1, 0]
-    assert sleeps["rollouts"].tolist() == [2, 2]
-
-
 def test_an_unknown_table_is_told(learnt: ScriptedRun) -> None:
     with pytest.raises(ValueError, match="unknown table 'steps'; tables: episodes, sleeps, requests"):
         learnt.data.frame("steps")  # type: ignore[arg-type]
@@ -145,13 +139,6 @@ def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
     assert found.groupby(["method", "seed"]).size().to_dict() == {("react", 1): 6, ("speedrunner", 0): 10}
     alone = pandas.concat([load(run.path).frame("episodes") for run in runs.runs], ignore_index=True)
     pandas.testing.assert_frame_equal(found.iloc[:, 5:], alone)
-
-
-@pytest.mark.process
-@pytest.mark.parametrize("table", TABLES)
-def test_every_table_is_there_for_all_runs(folder: Path, table: TableName) -> None:
-    found = load_all(folder).frame(table)
-    assert set(found.method) >= {"speedrunner"}
 
 
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:

@@ -233,17 +233,6 @@ def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirecto
     assert "cut off" not in notes(before, [BOOK])
 
 
-def test_a_score_of_nothing_is_none(run: RunDirectory) -> None:
-    (run.path / "evaluations" / "0000.jsonl").unlink()
-    lines = (run.path / "episodes.jsonl").read_text().splitlines()
-    (run.path / "episodes.jsonl").write_text(lines[1] + "\n")
-    assert rows(run)[0]["score"] is None
-
-
-def test_before_the_first_rollout_none_has_a_cost(run: RunDirectory) -> None:
-    assert rows(run)[0]["rollout_usd"] is None
-
-
 def test_rollouts_are_counted_at_the_next_checkpoint_only(run: RunDirectory) -> None:
     play(run, "test/0004/0000", Usage(1, 0, 1), policy=1)
     assert rows(run)[2]["rollout_usd"] is None
@@ -281,14 +270,6 @@ def test_each_sleep_is_spread_over_its_own_batch(empty: RunDirectory) -> None:
     )
 
 
-def test_all_shares_of_a_sleep_make_up_its_cost(empty: RunDirectory) -> None:
-    usage = Usage(prompt=999, cached=500, completion=123)
-    for number in range(7):
-        play(empty, f"train/{number:04d}", Usage())
-    learn(empty, 1, 7, usage)
-    assert sum(rollouts(empty).values()) == pytest.approx(LIST.cost(usage))
-
-
 def test_training_has_taken_the_tokens_of_all_roles_and_sleeps_until_a_checkpoint(
     empty: RunDirectory,
 ) -> None:
@@ -308,12 +289,6 @@ def test_training_has_taken_the_tokens_of_all_roles_and_sleeps_until_a_checkpoin
     by_token = [Classes(cached, uncached, 0, output).times(LIST).total for uncached, cached, output in found]
     assert [row["training_usd"] for row in rows(empty)] == pytest.approx(by_token)
     assert rows(empty, PriceBook("none", {}))[-1]["training_output"] == 135
-
-
-def test_test_episodes_bear_no_sleep(empty: RunDirectory) -> None:
-    play(empty, "test/0000/0000", Usage(1, 0, 1))
-    learn(empty, 1, 1, Usage(9, 0, 9))
-    assert rollouts(empty) == {}
 
 
 def test_without_a_ledger_tokens_are_those_of_the_turns_and_usd_are_unknown(tmp_path: Path) -> None:

@@ -149,16 +149,6 @@ def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) ->
     ]
 
 
-def test_tasks_that_only_one_played_are_in_no_pair(tmp_path: Path) -> None:
-    one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME | {10: {7: 1.0, 2: 1.0}})
-    found = compared(one, other)
-    assert find(found, other, 10, "score").mean == Estimate(1.0, 1.0, 1.0, 2)
-    assert find(found, other, 10, "score").difference == Estimate(0.0, None, None, 1)
-    assert found.notes == [
-        f"{other.path}: 1 of its test tasks were not played by {one.path} and are excluded from pairs"
-    ]
-
-
 def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_path: Path) -> None:
     one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME | {10: {1: 1.0}})
     found = compared(one, other)
@@ -211,17 +201,6 @@ def test_tasks_are_paired_and_an_unscored_one_is_in_no_pair(tmp_path: Path) -> N
     assert found.low <= 0.25 <= found.high
 
 
-def test_checkpoints_of_one_run_are_compared_by_task(tmp_path: Path) -> None:
-    run = side(evaluated(tmp_path / "run", [0.0, 0.5], [0.5, 1.0]))
-    found = estimate_difference(run, run, (0, 2), "score")
-    assert found is not None
-    assert found.mean == 0.5
-    assert [(each.task.index, each.difference) for each in list_task_differences(run, run, (0, 2))] == [
-        (100, 0.5),
-        (101, 0.5),
-    ]
-
-
 def test_conditions_are_paired_by_seed(tmp_path: Path) -> None:
     one = side(evaluated(tmp_path / "a0", [0.0, 0.0]), evaluated(tmp_path / "a1", [1.0, 1.0], seed=1))
     other = side(
@@ -252,18 +231,3 @@ def test_a_task_that_a_damaged_run_has_twice_counts_once(tmp_path: Path) -> None
         (0.0, 1.0),
         (0.5, 1.0),
     ]
-
-
-def test_without_a_common_task_there_is_no_difference(tmp_path: Path) -> None:
-    one, other = evaluated(tmp_path / "one", [None, 0.5]), evaluated(tmp_path / "other", [0.5, None])
-    assert estimate_difference(side(one), side(other), (0, 0), "score") is None
-    assert list_task_differences(side(one), side(other), (0, 0)) == []
-
-
-def test_an_unfinished_checkpoint_counts_in_no_mean(tmp_path: Path) -> None:
-    run = side(evaluated(tmp_path / "run", [0.0, 1.0], [1.0]))
-    assert run.points == [0]
-    assert run.estimate(2, "score") is None
-    found = run.estimate(0, "score")
-    assert found is not None
-    assert found.mean == pytest.approx(0.5)

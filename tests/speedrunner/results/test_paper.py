@@ -63,18 +63,6 @@ class TestFile:
             "tab:voyager_truncation": 7,
         }
 
-    def test_the_summary_averages_the_two_families_of_the_whole_table(self) -> None:
-        numbers = {(each.table, each.env, each.method, each.quantity): each for each in list_published()}
-        for (table, env, method, quantity), each in numbers.items():
-            if (table, env) != ("tab:complexity_summary", "scienceworld"):
-                continue
-            parts = [numbers["tab:complexity_global", f"{FAMILY}{n}", method, quantity] for n in (3, 4)]
-            for mine, theirs in (
-                (each.value, [one.value for one in parts]),
-                (each.sd, [one.sd for one in parts]),
-            ):
-                assert mine == pytest.approx(sum(filter(None, theirs)) / 2, rel=0.15)
-
     def test_some_numbers_as_they_are_printed(self) -> None:
         found = {
             (each.table, each.env, each.method, each.quantity): (each.value, each.sd)

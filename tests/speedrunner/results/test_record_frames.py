@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import get_args
 
 import pandas
 import pytest
@@ -35,15 +34,6 @@ def frame(data: RunData, table: RecordTable) -> pandas.DataFrame:
         return None if model is None or usage is None else usage.completion / 100
 
     return frame_records(data, table, cost)
-
-
-def test_one_row_for_each_thing(learnt: ScriptedRun) -> None:
-    data = learnt.data
-    turns = [turn for each in (*data.trajectories(), *data.evaluations()) for turn in each.turns]
-    asleep = [turn for record in data.sleeps for turn in record.turns]
-    lengths = {table: len(frame(data, table)) for table in get_args(RecordTable)}
-    assert (lengths["requests"], lengths["turns"]) == (len(data.requests), len(turns) + len(asleep))
-    assert lengths["skills"] == 2
 
 
 def test_labels_are_typed_as_the_columns_of_episodes(learnt: ScriptedRun) -> None:
@@ -82,14 +72,6 @@ def test_a_sleep_s_turns_have_its_key_and_their_agent_s_role(learnt: ScriptedRun
     assert asleep["policy"].unique().tolist() == [0, 1]
     assert asleep["checkpoint"].isna().all()
     assert asleep["call"].tolist() == ["write_skill", "finish", "write_skill", "finish"]
-
-
-def test_skills_stand_once_for_each_version_that_has_them(learnt: ScriptedRun) -> None:
-    rows = frame(learnt.data, "skills").to_dict("records")
-    assert rows == [
-        {"policy": version, "name": "to_flag", "public": True, "created": 1, "edited": 1}
-        for version in (1, 2)
-    ]
 
 
 def test_the_calls_of_a_skill_name_their_caller(learnt: ScriptedRun) -> None:

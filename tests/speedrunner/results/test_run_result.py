@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pandas
 import pytest
 
-from speedrunner.config.names import ConditionName
 from speedrunner.results import processes
 from speedrunner.results.run_result import (
     WORTHWHILE,
@@ -25,25 +23,6 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return read_result(learnt(tmp_path_factory.mktemp("learnt") / "run").path, None)
 
 
-def test_it_is_called_by_its_setting_and_seed(summary: RunResult) -> None:
-    assert (summary.condition_name, summary.seed) == (
-        ConditionName("babyai", "speedrunner", "tiny-random"),
-        0,
-    )
-
-
-def test_means_are_over_the_test_episodes_of_a_checkpoint(summary: RunResult) -> None:
-    assert summary.checkpoints["score"].to_dict() == {0: 0.25, 2: 0.75, 4: 1.0}
-    last = summary.checkpoints.loc[4]
-    assert [last[name] for name in ("llm_calls", "actions", "uncached", "cached", "output")] == [
-        1,
-        4,
-        40,
-        60,
-        20,
-    ]
-
-
 def test_cost_is_the_actor_s_and_the_share_of_the_sleeps_since_the_previous_checkpoint(
     summary: RunResult,
 ) -> None:
@@ -51,15 +30,6 @@ def test_cost_is_the_actor_s_and_the_share_of_the_sleeps_since_the_previous_chec
         {0: TURN_USD, 2: TURN_USD + SLEEP_USD / 2, 4: TURN_USD + SLEEP_USD / 2}
     )
     assert summary.checkpoints["actor_usd"][2] == pytest.approx(TURN_USD)
-
-
-def test_training_rollouts_are_a_second_curve(summary: RunResult) -> None:
-    rollouts = 2 * TURN_USD + SLEEP_USD / 2, 1.5 * TURN_USD + SLEEP_USD / 2
-    found = summary.checkpoints["rollout_usd"]
-    assert pandas.isna(found[0])
-    assert (found[2], found[4]) == pytest.approx(rollouts)
-    spent = summary.checkpoints["training_usd"].to_dict()
-    assert spent == pytest.approx({0: 0.0, 2: 2 * rollouts[0], 4: 2 * sum(rollouts)})
 
 
 def test_libraries_are_those_of_the_policies(summary: RunResult) -> None:
@@ -78,14 +48,6 @@ def test_sleeps_have_their_tokens_and_prefix(summary: RunResult) -> None:
 
 def test_terminations_are_counted(summary: RunResult) -> None:
     assert count_terminations([summary]) == {"submitted": 10}
-
-
-def test_what_a_fault_ended_is_played_and_not_tested(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "run")
-    run.policy(0, {})
-    run.test(0, 0, [None, 0.5])
-    row = read_result(run.path, None).checkpoints.loc[0]
-    assert (row["episodes"], row["unscored"], row["score"]) == (2, 1, 0.5)
 
 
 def test_an_evaluation_in_the_middle_is_left_out(tmp_path: Path) -> None:

@@ -181,10 +181,6 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
     assert set(rows) == {"score", "uncached", "cached", "output", "actor_usd"}
 
 
-def test_without_such_evaluations_there_is_no_row() -> None:
-    assert tables(pair(0, {}, {})[0])["cache"].rows == []
-
-
 def test_the_cached_share_is_of_the_last_checkpoint_over_seeds() -> None:
     runs = [
         summary("babyai", "asi", seed, checkpoint(0, [{}]), checkpoint(50, [values]))

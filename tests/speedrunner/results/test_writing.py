@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from speedrunner.results.writing import Cell, Table, csv_text, latex, latex_text, write
-from speedrunner.store.files import StorageError
 
 SPECIAL = 'a=b_c & 50% of #1 ~ {x} \\ ^ $2 <|> "q"'
 
@@ -33,11 +32,6 @@ def test_csv_reads_back() -> None:
 def test_no_text_is_a_formula_but_negative_numbers_stay(formula: str) -> None:
     (row,) = read(csv_text(table((formula, -1.5))))
     assert row == {"name": f"'{formula}", "value": "-1.5"}
-
-
-def test_no_text_is_a_formula_where_semicolons_part_cells() -> None:
-    (row,) = read(csv_text(table(("a;=1+1; @SUM(A1)", 1))))
-    assert row["name"] == "a;'=1+1; '@SUM(A1)"
 
 
 @pytest.mark.parametrize("name", ["[2pt]", "*"])
@@ -76,28 +70,11 @@ def test_a_short_table_is_one_and_a_long_one_may_be_parted() -> None:
         assert text.count(r"\begin{") == text.count(r"\end{")
 
 
-def test_a_flagged_row_has_a_dagger() -> None:
-    text = latex_text(table(("one", 1), ("two", 2), flagged=frozenset({1})))
-    assert r"two$^\dagger$ & $2$" in text
-    assert r"one & $1$" in text
-
-
-def test_an_empty_table_has_its_head() -> None:
-    assert csv_text(table()) == "name,value\n"
-    assert r"name & value \\" in latex_text(table())
-
-
 def test_both_files_are_written_into_a_new_folder_and_again(tmp_path: Path) -> None:
     for value in (1, 2):
         write(tmp_path / "new" / "out", [table(("x", value))])
         assert (tmp_path / "new" / "out" / "some.csv").read_text() == f"name,value\nx,{value}\n"
     assert {path.name for path in (tmp_path / "new" / "out").iterdir()} == {"some.csv", "some.tex"}
-
-
-def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StorageError, match=r"file/out could not be made: not a directory"):
-        write(tmp_path / "file" / "out", [table()])
 
 
 def test_remarks_end_each_caption(tmp_path: Path) -> None:
