@@ -28,7 +28,7 @@ from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.sandbox.isolation import sandbox_limits
 
-PACKAGES = ("typed", "serving", "envs", "speedrunner")
+PACKAGES = ("serving", "envs", "speedrunner")
 """SpeedRunner's own packages."""
 
 WEIGHTS = ("*.safetensors", "*.bin")

@@ -39,7 +39,7 @@ def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
         f"method/{name}" for name in ("description", "episodes", "example", "primitives", "rules", "world")
     }
     assert set(process.prompts) == {"actor/system", "actor/user"} | shared
-    assert set(process.code) >= {"typed", "serving", "envs", "speedrunner", "tests.toy_env"}
+    assert set(process.code) >= {"serving", "envs", "speedrunner", "tests.toy_env"}
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(
         process.models["tiny-random"]
     )

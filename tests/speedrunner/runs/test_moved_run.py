@@ -53,7 +53,7 @@ def read_identity(checkout: Path, folder: Path, settings: list[str], **wanted: A
 @pytest.mark.slow
 def test_a_run_has_the_same_identity_on_every_machine(tiny_folder: str, tmp_path: Path) -> None:
     copy, here, there = tmp_path / "copy", tmp_path / "here", tmp_path / "there"
-    for folder in ("typed", "serving", "envs", "speedrunner", "models", "configs", "tests"):
+    for folder in ("serving", "envs", "speedrunner", "models", "configs", "tests"):
         shutil.copytree(CHECKOUT / folder, copy / folder, ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(tiny_folder, copy / ".cache/models/tiny-random")
     here.mkdir()
