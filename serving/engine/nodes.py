@@ -25,7 +25,7 @@ HEAD = "SLURM_LAUNCH_NODE_IPADDR"
 def worker_rank() -> int:
     """Return the rank of this worker node, from 1. Raises `ServerFailed` outside a step of such a job."""
     if PORT not in os.environ or "SLURM_PROCID" not in os.environ:
-        raise ServerFailed("--worker-node works only in the scripts that `speedrunner submit` writes")
+        raise ServerFailed("--worker-node works only in the scripts that `speedrunner sweep` writes")
     return int(os.environ["SLURM_PROCID"]) + 1
 
 
@@ -39,7 +39,7 @@ def node_arguments(nodes: int, rank: int) -> list[str]:
         return []
     if PORT not in os.environ or HEAD not in os.environ:
         raise ServerFailed(
-            f"the model needs {nodes} nodes, but this is one: submit a job with `speedrunner submit"
+            f"the model needs {nodes} nodes, but this is one: submit a job with `speedrunner sweep"
             " experiment=NAME cluster=...`"
         )
     place = ["--nnodes", str(nodes), "--node-rank", str(rank)]

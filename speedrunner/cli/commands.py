@@ -27,17 +27,10 @@ class Command:
 LIBRARY = (
     Command("show", "Print the source of a library and who may call each skill.", "library_command:show"),
     Command("diff", "Print the differences between two versions of a library.", "library_command:diff"),
-    Command("graph", "Print which skills and primitives each skill calls.", "library_command:graph"),
     Command(
         "stats",
         "Print a library's size, complexity and calls of its skills.",
         "library_command:stats",
-    ),
-    Command(
-        "export",
-        "Write a library as an agent skill (SKILL.md).",
-        "library_export:export",
-        shares=True,
     ),
 )
 
@@ -57,7 +50,7 @@ BENCH = (
 COMMANDS = {
     "Run": (
         Command("run", "Play a run, resume it, or evaluate a stored policy."),
-        Command("sweep", "Play the runs of an experiment or a list, side by side."),
+        Command("sweep", "Play the runs of an experiment or a list, here or as Slurm jobs."),
         Command("episode", "Play one episode and print everything."),
         Command(
             "list", "List environments, methods, models, experiments or all settings.", "list_command:list_"
@@ -67,19 +60,18 @@ COMMANDS = {
         Command("status", "Show the status of runs, planned runs and their Slurm jobs."),
         Command("show", "List a run's episodes, or print a recorded episode or sleep."),
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
-        Command("compare", "Draw learning curves of runs and compare each run with the first."),
+        Command("compare", "Print learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),
-        Command("library", "Show, compare and export skill libraries.", commands=LIBRARY),
+        Command("library", "Show and compare skill libraries.", commands=LIBRARY),
         Command("verify", "Check a run's records by repeating every call, without a model."),
     ),
     "Publish": (
         Command("report", "Write results of runs: report.html, tables (CSV, LaTeX), figures.", shares=True),
-        Command("export", "Write runs in the formats of other tools.", shares=True),
+        Command("export", "Write runs or a library in the formats of other tools.", shares=True),
     ),
     "Cluster": (
         Command("prepare", "Download and build what runs need on nodes without a network."),
         Command("doctor", "Check this machine before a run and say how to fix problems."),
-        Command("submit", "Submit a sweep to Slurm as jobs that resume by themselves."),
         Command("serve", "Serve a model until Ctrl-C, for runs in other terminals."),
     ),
     "Extend": (
@@ -88,14 +80,3 @@ COMMANDS = {
     "Measure": (Command("bench", "Benchmark this machine and its engine against targets.", commands=BENCH),),
 }
 """The commands by heading, in the order of `speedrunner --help`."""
-
-MOVED = {
-    "eval": "speedrunner run run.start_from=RUN:VERSION run.rollouts=0",
-    "version": "speedrunner --version",
-    "study": "speedrunner bench replay RUN",
-    "probe": "speedrunner bench probe",
-    "plot": "speedrunner compare RUN",
-    "tables": "speedrunner report DIR... --out OUT",
-    "bench accounts": "python -m tests.bench",
-}
-"""Old commands with their replacements: a command, or a developers' check in a checkout."""

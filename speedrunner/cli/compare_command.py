@@ -9,13 +9,12 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.bar_charts import BLOCKS, Plotted, draw_curves
 from speedrunner.cli.command import AsJson, PriceList
-from speedrunner.cli.output import SafeConsole, say, say_broken_records, say_json, terminal_width
+from speedrunner.cli.output import say, say_broken_records, say_json, terminal_width
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import pairing
-from speedrunner.results.cost_text import limit_text, price_text
+from speedrunner.results.cost_text import checkpoint_lines, limit_text, price_text
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
@@ -52,11 +51,11 @@ def compare(
     prices: PriceList = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw learning curves of runs and compare each run with the first.
+    """Print learning curves of runs and compare each run with the first.
 
-    Curves are means over the test episodes of each checkpoint; USD include a rollout's share of the sleeps.
-    A table follows for several runs: scores, tokens, USD of the test episodes alone (test USD) and their
-    differences, paired by test task, at the checkpoints that all runs have finished. --json prints the table.
+    The table of checkpoints has means over test episodes; USD include a rollout's share of the sleeps. A
+    second table follows for several runs: scores, tokens, USD of the test episodes alone (test USD) and their
+    differences, paired by test task, at the checkpoints that all runs have finished. --json prints that one.
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
@@ -74,19 +73,18 @@ def compare(
         say_json(pairing.compare(framed))
         say_broken_records(loaded)
         return
-    plotted = {
-        side.path: Plotted(
-            list_rows(add_costs(run, side.episodes, frame_sleeps(run, priced))),
-            run.settings.run.test_episodes,
-        )
+    points = {
+        side.path: list_rows(add_costs(run, side.episodes, frame_sleeps(run, priced)))
         for side, run, priced in zip(framed, loaded, costs, strict=True)
     }
     say_broken_records(loaded)
-    blocks = BLOCKS if SafeConsole().encoding.startswith("utf") else "#"
-    say(*draw_curves(plotted, blocks, terminal_width()))
+    if not any(points.values()):
+        say("no test episode is finished yet")
+        return
+    say(*checkpoint_lines(points, terminal_width()))
     if len(loaded) == 1:
-        (only,) = plotted.values()
-        say(*filter(None, [limit_text(only.rows).strip()]), *caveats(loaded[0].processes))
+        (only,) = points.values()
+        say(*filter(None, [limit_text(only).strip()]), *caveats(loaded[0].processes))
         return
     found = pairing.compare(framed)
     names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}

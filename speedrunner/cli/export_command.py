@@ -7,30 +7,37 @@ from typing import Annotated, Literal
 
 import typer
 
+from speedrunner.cli.command import Trust
+from speedrunner.cli.library_command import load_library
 from speedrunner.cli.output import say, say_left_out
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.export.atif import write_trajectories
 from speedrunner.export.conversations import check
 from speedrunner.export.dataset import write_dataset
 from speedrunner.export.inspect_log import write_logs
+from speedrunner.export.skill_package import check_name, write_package
+from speedrunner.runs.stored_policy import find_policy
 from speedrunner.store.discovery import readable, runs_below
 from speedrunner.store.folders import check_new, output_folder
+from speedrunner.store.policies import InvalidPolicy
 
-Format = Literal["dataset", "inspect", "atif"]
+Format = Literal["dataset", "inspect", "atif", "skills"]
 
 
 def export(
     runs: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Runs, or folders with runs in or below them.")
+        list[Path],
+        typer.Argument(metavar="DIR...", help="Runs, or folders with runs; RUN[:VERSION] for skills."),
     ],
     to: Annotated[
         Format,
         typer.Option(
             "--to",
-            metavar="dataset|inspect|atif",
+            metavar="dataset|inspect|atif|skills",
             help="dataset: a Hugging Face datasets folder (parquet) with one row for each conversation."
             " inspect: one log of Inspect for each evaluation."
-            " atif: one ATIF 1.8 trajectory for each conversation.",
+            " atif: one ATIF 1.8 trajectory for each conversation."
+            " skills: a run's library as an agent skill (SKILL.md).",
             show_default=False,
         ),
     ],
@@ -41,19 +48,32 @@ def export(
             "--token-ids", help="Write the ids of prompts and answers (serving.token_ids), for atif."
         ),
     ] = False,
+    licence: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT",
+            help="Terms of the skills' text, for skills. Default: those of the model that wrote it.",
+            show_default=False,
+        ),
+    ] = None,
+    trust: Trust = None,
 ) -> None:
-    """Write runs in the formats of other tools.
+    """Write runs or a library in the formats of other tools.
 
     Runs may be unfinished. Damaged runs and broken records are named and left out. The folder appears once
-    it is complete.
+    it is complete. For skills, its name becomes the name of the skill.
 
     Examples:
         speedrunner export runs/demo --to dataset --out demo-episodes
         speedrunner export runs/demo --to atif --out demo-atif
+        speedrunner export runs/demo:4 --to skills --out babyai-skills
     """
     if token_ids and to != "atif":
         raise InvalidConfig(f"--token-ids is for --to atif, not for --to {to}")
     check_new(out)
+    if to == "skills":
+        _write_skills(runs, out, licence, trust or [])
+        return
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
@@ -70,3 +90,16 @@ def export(
         else:
             what = f"{write_trajectories(paths, folder, token_ids)} trajectories"
     say(f"{what or 'nothing'} of {len(paths)} runs written to {out}")
+
+
+def _write_skills(sources: list[Path], out: Path, licence: str | None, trust: list[str]) -> None:
+    """Write a version of a run's library as an agent skill."""
+    check_name(out)
+    if len(sources) != 1:
+        raise InvalidConfig(f"--to skills writes one library, not {len(sources)}: name one RUN[:VERSION]")
+    run, version = find_policy(str(sources[0]))
+    if not run.policies.load(version).skills:
+        raise InvalidPolicy(f"{run.path}: policy v{version:04d} has no skills to export")
+    library, _ = load_library(run, version, trust)
+    write_package(run, version, library, out, licence)
+    say(f"{len(library.public)} public skills of {run.path}:{version} written to {out}")

@@ -1,4 +1,4 @@
-"""`speedrunner library show | diff | graph | stats`: stored skill libraries."""
+"""`speedrunner library show | diff | stats`: stored skill libraries."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 import typer
 
 from envs import Primitive
-from speedrunner.cli.command import AsJson, RunPath, Trust
+from speedrunner.cli.command import AsJson, RunPath
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_BYTES, InvalidSkill
-from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
+from speedrunner.library.text import compared_lines, diff_lines, source_text
 from speedrunner.results.libraries import library_statistics
 from speedrunner.results.skill_table import SkillRow, list_skills, skill_history
 from speedrunner.runs.stored_policy import find_policy
@@ -80,16 +80,6 @@ def diff(
     none = f"{names[1]} changed nothing" if other is None else f"{names[0]} and {names[1]} are identical"
     old, new = (compared_lines(*load_library(*each)) for each in (before, after))
     say(*(list(diff_lines(old, new, names)) or [none]))
-
-
-def graph(run: RunPath, version: Version = None, trust: Trust = None) -> None:
-    """Print which skills and primitives each skill calls.
-
-    Example: speedrunner library graph runs/demo
-    """
-    directory, found = _find(run, version)
-    library, _ = load_library(directory, found, trust or [])
-    say(*graph_lines(library))
 
 
 def stats(

@@ -8,7 +8,7 @@ from typing import Any
 
 from typer.core import TyperCommand, TyperOption
 
-from speedrunner.cli.commands import COMMANDS, MOVED, Command
+from speedrunner.cli.commands import COMMANDS, Command
 from speedrunner.cli.lazy_group import load
 
 PAGE = Path(__file__).parents[2] / "docs" / "commands.md"
@@ -42,8 +42,6 @@ def _sections() -> Iterator[str]:
                 yield from _describe(below, words)
             if not each.commands:
                 yield from _describe(each, f"speedrunner {each.name}")
-    yield "## Old names"
-    yield "\n".join(f"- `speedrunner {old}` is now `{new}`." for old, new in MOVED.items())
 
 
 def leaves(commands: Iterable[Command], before: str) -> Iterator[tuple[str, Command]]:

@@ -13,7 +13,9 @@ from serving.worker_node import serve_part
 from speedrunner.cli.command import DryRun, RunsFolder, carry_out, in_flight, run_list
 from speedrunner.cli.output import SafeConsole, say, terminal_width
 from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_runs
+from speedrunner.cli.slurm_jobs import submit_jobs
 from speedrunner.config.console import align_columns, short_number
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
 from speedrunner.experiments.sweep import AT_ONCE
@@ -32,27 +34,51 @@ def sweep(
         run_list(
             "experiment=NAME (scale=paper or smoke), or FILE: YAML, a list of runs. A setting that"
             " some of the runs have (method=asi run.seed=0,1) chooses among them; any other applies to all."
+            " cluster=NAME (a file of configs/cluster/, or a path) submits them to Slurm as jobs;"
+            " cluster.KEY=VALUE changes one of its keys."
         ),
     ],
     folder: RunsFolder = None,
-    at_once: Annotated[int, in_flight("over all runs")] = AT_ONCE,
+    at_once: Annotated[int, in_flight("over all runs, or in each job")] = AT_ONCE,
     part: Annotated[
         str | None,
         typer.Option(
             metavar="K/N", help="Play the K-th of N parts of the runs, as one job does.", show_default=False
         ),
     ] = None,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Number of Slurm jobs. Default: as many as the runs can keep busy.",
+            show_default=False,
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the Slurm jobs as one JSON object.")] = False,
     worker_node: Annotated[bool, typer.Option("--worker-node", hidden=True)] = False,
     dry_run: DryRun = False,
 ) -> None:
-    """Play the runs of an experiment or a list, side by side.
+    """Play the runs of an experiment or a list, here or as Slurm jobs.
 
     Runs of one model share a server. Finished runs are not played again, also where another experiment has
     played them. A run that stops does not stop the others. Rerun the same command to resume. method=NAME
     selects exactly one method or variant of an experiment, such as speedrunner-no-interpreter.
 
-    Example: speedrunner sweep experiment=main scale=smoke
+    With cluster=NAME, each job serves one model and plays some of its runs. A job that is preempted, or whose
+    time is over, starts again and resumes. --dry-run prints the jobs on standard error and their scripts on
+    standard output.
+
+    Examples:
+      speedrunner sweep experiment=main scale=smoke
+      speedrunner sweep experiment=main scale=smoke cluster=cpu --dry-run
     """
+    if any(each.startswith(("cluster=", "cluster.")) for each in what):
+        if part is not None:
+            raise InvalidConfig("--part is what a Slurm job plays: leave it out, or leave out cluster=")
+        submit_jobs(what, folder, at_once, jobs, dry_run=dry_run, as_json=as_json)
+        return
+    if jobs is not None or as_json:
+        raise InvalidConfig("--jobs and --json are for Slurm jobs: name a cluster with cluster=NAME")
     grid = grid_of(what, folder)
     runs = members(grid.runs(), plays_here=not worker_node)
     logs = ""

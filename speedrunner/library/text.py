@@ -75,36 +75,6 @@ def compared_lines(library: Library, notes: str = "") -> list[str]:
     return lines + (["", *_notes(notes).split("\n")] if notes else [])
 
 
-def graph_lines(library: Library) -> Iterator[str]:
-    """Yield the call graph as trees that start at the skills that no other skill calls.
-
-    Each skill's own calls are shown at its first occurrence and abbreviated to `...` afterwards.
-    """
-    if not library.skills:
-        yield EMPTY
-    graph = {name: library.calls(name) for name in library.by_name}
-    shown: set[str] = set()
-
-    def tree(name: str, depth: int) -> Iterator[str]:
-        pad = "  " * depth
-        again = name in shown and any(called != name for called in graph[name])
-        yield f"{pad}{name} ({_visibility(library.skill(name).public)}){' ...' if again else ''}"
-        if again:
-            return
-        shown.add(name)
-        primitives = [called for called in graph[name] if called not in graph]
-        if primitives:
-            yield f"{pad}  {', '.join(primitives)}"
-        for called in graph[name]:
-            if called in graph and called != name:
-                yield from tree(called, depth + 1)
-
-    called = {name for caller, names in graph.items() for name in names if name != caller}
-    for name in [*(each for each in graph if each not in called), *graph]:
-        if name not in shown:  # then cycles, which have no root
-            yield from tree(name, 0)
-
-
 def _visibility(public: bool) -> str:
     return "public" if public else "private"
 

@@ -90,7 +90,7 @@ class Slurm:
         """Submit so many runs; the jobs' ids."""
         own = [f"--dir={self.runs}", "cluster=cpu", "cluster.cpus=4", "cluster.memory_gb=6", *more]
         scratch = f"cluster.scratch={self.scratch}"
-        shown = self.speedrunner("submit", str(self.list_of_runs(count)), *own, scratch, "--json")
+        shown = self.speedrunner("sweep", str(self.list_of_runs(count)), *own, scratch, "--json")
         jobs = [each["job"] for each in json.loads(shown)["jobs"]]
         self.jobs += jobs
         return jobs
@@ -283,12 +283,10 @@ def test_a_second_job_on_a_run_leaves_the_first_alone_and_a_cancelled_job_stays_
     (job,) = slurm.submit(1, longer)
     slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")
     what = [str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", "cluster=cpu", longer]
-    refused = slurm.command(sys.executable, "-m", "speedrunner", "submit", *what, "--json", check=False)
+    refused = slurm.command(sys.executable, "-m", "speedrunner", "sweep", *what, "--json", check=False)
     assert refused == ""
     script, log = slurm.runs / "second.sbatch", slurm.runs / "second.log"
-    script.write_text(
-        slurm.speedrunner("submit", *what, "--dry-run", "cluster.cpus=4", "cluster.memory_gb=4")
-    )
+    script.write_text(slurm.speedrunner("sweep", *what, "--dry-run", "cluster.cpus=4", "cluster.memory_gb=4"))
     second = slurm.command("sbatch", "--parsable", f"--output={log}", str(script)).strip()
     slurm.until(lambda: slurm.job(f"{second}_1")["JobState"] == "FAILED", "the second job's end")
     first = rf"is in use by process \d+ of root on \S+ \(Slurm job {job}\)"
@@ -317,7 +315,7 @@ def test_names_of_any_characters_reach_the_job_as_they_are(slurm: Slurm) -> None
     (here / "site.yaml").write_text(json.dumps(site))
     (here / "two\nlines.yaml").write_text(json.dumps([SETTINGS]))
     words = ["two\nlines.yaml", f"--dir={ODD} again"]
-    command = [sys.executable, "-m", "speedrunner", "submit", *words, "cluster=site.yaml", "--json"]
+    command = [sys.executable, "-m", "speedrunner", "sweep", *words, "cluster=site.yaml", "--json"]
     done = subprocess.run(command, env=slurm.environment, cwd=here, capture_output=True, check=False)
     assert done.returncode == 0, done.stderr
     (job,) = json.loads(done.stdout)["jobs"]

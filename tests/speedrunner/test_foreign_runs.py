@@ -37,7 +37,7 @@ SLOW = (
     f"episode run.start_from=RUN {NO_SERVER}",
     *("view FOLDER --static OUT/view", "report FOLDER --out OUT/report", "verify RUN"),
     *("export FOLDER --to dataset --out OUT/data", "export FOLDER --to inspect --out OUT/logs"),
-    *("library export RUN --to skills --out OUT/skills", f"bench replay RUN {NO_SERVER}"),
+    *("export RUN --to skills --out OUT/skills", f"bench replay RUN {NO_SERVER}"),
 )
 """Commands that read runs."""
 

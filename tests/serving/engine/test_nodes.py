@@ -40,7 +40,7 @@ def server(folder: Path, rank: int = 0) -> VllmServer:
 class TestOutsideOfAJob:
     async def test_nothing_is_started(self, tmp_path: Path) -> None:
         own = server(tmp_path)
-        with pytest.raises(ServerFailed, match=r"^the model needs 3 nodes.*`speedrunner submit"):
+        with pytest.raises(ServerFailed, match=r"^the model needs 3 nodes.*`speedrunner sweep"):
             await own.start()
         assert not own.log.exists()
 

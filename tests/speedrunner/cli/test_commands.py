@@ -7,7 +7,7 @@ from inspect import getdoc
 
 import pytest
 
-from speedrunner.cli.commands import COMMANDS, MOVED, Command
+from speedrunner.cli.commands import COMMANDS, Command
 from speedrunner.cli.reference import PAGE, leaves, render_page
 
 TOP = [each for commands in COMMANDS.values() for each in commands]
@@ -15,8 +15,8 @@ ALL = {words.strip(): each for words, each in leaves(TOP, "")}
 """Every command that runs something, by its words."""
 
 
-def test_the_help_shows_at_most_22_commands_under_six_headings() -> None:
-    assert len(TOP) == len({each.name for each in TOP}) <= 22
+def test_the_help_shows_at_most_18_commands_under_six_headings() -> None:
+    assert len(TOP) == len({each.name for each in TOP}) <= 18
     assert list(COMMANDS) == ["Run", "Look", "Publish", "Cluster", "Extend", "Measure"]
 
 
@@ -35,11 +35,6 @@ def test_the_help_of_a_command_is_the_first_line_of_its_docstring(words: str) ->
 def test_each_line_of_the_list_of_commands_fits_into_80_columns(group: list[Command]) -> None:
     margin = 2 + max(len(each.name) for each in group) + 2 + 2
     assert [each.name for each in group if margin + len(each.help) > 80 or each.help[-1] != "."] == []
-
-
-def test_no_old_name_is_a_command() -> None:
-    names = {each.name for each in TOP} | set(ALL)
-    assert names.isdisjoint(MOVED)
 
 
 def test_the_page_of_commands_is_current() -> None:

@@ -21,7 +21,7 @@ RECORDED = CHECKOUT / "tests/data/format_2"
 SHARED = {
     "view": "view RUN --static OUT",
     "export": "export RUN --to dataset --out OUT",
-    "library export": "library export RECORDED --to skills --out OUT",
+    "export, skills": "export RECORDED --to skills --out OUT",
     "init": "init env treasure OUT",
 }
 
@@ -45,7 +45,7 @@ def test_the_table_of_commands_names_those_that_share() -> None:
     top = [each for group in COMMANDS.values() for each in group]
     shares = {each.name for each in top if each.shares}
     shares |= {f"{each.name} {below.name}" for each in top for below in each.commands if below.shares}
-    assert shares == {*SHARED, "report"}  # report: test_report_command.py
+    assert shares == {*SHARED, "report"} - {"export, skills"}  # report: test_report_command.py
 
 
 @pytest.mark.parametrize("name", SHARED)

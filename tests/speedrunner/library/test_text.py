@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speedrunner.library.library import Library
-from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
+from speedrunner.library.text import compared_lines, diff_lines, source_text
 from tests.toy_env import Corridor
 
 STEP = 'def _step(n: int) -> str:\n    """Walk."""\n    return walk(n * UNIT)'
@@ -50,27 +50,6 @@ def test_a_diff_shows_changed_lines_and_visibility() -> None:
     assert "-    look()" in lines
     assert "+def back() -> str:" in lines
     assert list(diff_lines(first, first, ("a", "b"))) == []
-
-
-def test_the_call_graph_begins_with_what_no_skill_calls() -> None:
-    assert list(graph_lines(SECOND)) == [
-        "go (public)",
-        "  _step (private)",
-        "    walk",
-        "back (public)",
-        "  look",
-        "  _step (private) ...",
-    ]
-    assert list(graph_lines(EMPTY)) == ["(the library is empty)"]
-
-
-def test_skills_that_call_each_other_are_not_lost() -> None:
-    ping, pong = (
-        f'def {name}(n: int) -> str:\n    """Play."""\n    return {other}(n - 1) if n else ""\n'
-        for name, other in (("ping", "pong"), ("pong", "ping"))
-    )
-    both = EMPTY.write(ping + pong, sleep=1)
-    assert list(graph_lines(both)) == ["ping (public)", "  pong (public)", "    ping (public) ..."]
 
 
 @pytest.mark.parametrize(

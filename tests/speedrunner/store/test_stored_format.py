@@ -80,7 +80,7 @@ def test_owning_it_changes_no_record(run: Path) -> None:
     [
         ("show", "RUN", "train/0"), ("show", "RUN", "sleep/1"), ("compare", "RUN"), ("cost", "RUN"),
         ("status", "RUN"), ("library", "show", "RUN"), ("library", "diff", "RUN:1"),
-        ("library", "graph", "RUN"), ("library", "stats", "RUN"),
+        ("library", "stats", "RUN"),
         ("view", "RUN", "--static", "OUT"),
     ],
     ids=" ".join,

@@ -45,8 +45,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def printed(*given: str) -> str:
-    """What `speedrunner submit` prints for the list of runs."""
-    done = in_process("submit", "runs.yaml", *given)
+    """What `speedrunner sweep` prints for the list of runs."""
+    done = in_process("sweep", "runs.yaml", *given)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -72,7 +72,7 @@ def write_spread_model(file: Path, nodes: int, name: str = "tiny-random") -> Non
 
 
 def refused(*given: str) -> str:
-    return complaint(in_process("submit", "runs.yaml", *given))
+    return complaint(in_process("sweep", "runs.yaml", *given))
 
 
 class TestAScript:
@@ -183,7 +183,7 @@ def test_what_cannot_be_asked_for_is_one_line(folder: Path, golden: Golden) -> N
     for name in ("one", "other"):
         write_spread_model(folder / f"{name}.yaml", nodes=2, name=name)
     cases = {
-        "no cluster": ["model=tiny", "--dry-run"],
+        "no cluster": ["model=tiny", "--jobs=2"],
         "an unknown key": ["cluster=cpu", "cluster.minuets=9"],
         "an unknown model": ["cluster=cpu", "model=tyni"],
         "GPUs of a cluster without": ["cluster=cpu", "model=qwen3.5-27b"],
@@ -227,7 +227,7 @@ class TestADryRun:
     GIVEN = ("model=qwen3.5-27b-2gpu", "--jobs=2", *SITE, *GPU)
 
     def test_prints_the_jobs_apart_from_their_script(self) -> None:
-        done = in_process("submit", "runs.yaml", *self.GIVEN)
+        done = in_process("sweep", "runs.yaml", *self.GIVEN)
         assert done.stdout.startswith("#!")
         lines = done.stderr.splitlines()
         assert lines[0] == f"site: {CHECKOUT}/configs/cluster/gpu.yaml, default partition"

@@ -1,15 +1,11 @@
-"""`speedrunner submit`: submit a sweep as Slurm jobs."""
+"""Slurm jobs that play a sweep: `speedrunner sweep ... cluster=NAME`."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from speedrunner.cli.command import AsJson, RunsFolder, in_flight, run_list
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.config.schema import InvalidConfig
@@ -17,41 +13,20 @@ from speedrunner.experiments.cluster import submit as submission
 from speedrunner.experiments.cluster.cluster_config import Cluster, cluster_of
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts
-from speedrunner.experiments.sweep import AT_ONCE
 from speedrunner.experiments.sweep_members import Member, is_unfinished, members
 
 DROPPED = ("nodes", "hours", "runs")
 """Columns that a narrow terminal loses first."""
 
 
-def submit(
-    what: Annotated[
-        list[str],
-        run_list(
-            "The runs, as for `speedrunner sweep`, and cluster=NAME (a file of configs/cluster/, or a path)."
-            " cluster.KEY=VALUE changes one of its keys."
-        ),
-    ],
-    folder: RunsFolder = None,
-    at_once: Annotated[int, in_flight("in each job")] = AT_ONCE,
-    jobs: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Number of jobs. Default: as many as the runs can keep busy.", show_default=False
-        ),
-    ] = None,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print the jobs and their scripts; submit nothing.")
-    ] = False,
-    as_json: AsJson = False,
+def submit_jobs(
+    what: Sequence[str], folder: Path | None, at_once: int, jobs: int | None, *, dry_run: bool, as_json: bool
 ) -> None:
-    """Submit a sweep to Slurm as jobs that resume by themselves.
+    """Submit a sweep as Slurm jobs, or print them and their scripts.
 
-    Each job serves one model and plays some of its runs. A job that is preempted, or whose time is over,
-    starts again and resumes. Finished parts are left out. `speedrunner status` shows jobs and runs.
-    --dry-run prints the jobs on standard error and the scripts on standard output.
-
-    Example: speedrunner submit experiment=main scale=smoke cluster=cpu --dry-run
+    Args:
+        what: the runs, with `cluster=NAME` and perhaps `cluster.KEY=VALUE`.
+        jobs: number of jobs; `None`: as many as the runs can keep busy.
     """
     cluster, file, rest = cluster_of(what)
     grid = grid_of(rest, folder)
