@@ -14,7 +14,6 @@ from serving.apis.completions import TokenConversation
 from serving.errors import ServingError
 from speedrunner.methods.resumed_agent import LOST
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.store import run_data
 from speedrunner.store.json_records import own_digest
 from speedrunner.store.run_data import RunData
 from speedrunner.store.sleep_journal import SleepJournal, read_steps
@@ -126,15 +125,11 @@ async def test_the_inducer_reads_once_that_its_session_was_restarted(corridor: R
     assert "(False, 'to_flag')" in read[4]  # the variable of the first session; the draft is there
 
 
-async def test_an_answer_that_a_kill_lost_counts_as_wasted(
-    stopped: ScriptedRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_answer_that_a_kill_lost_counts_as_wasted(stopped: ScriptedRun) -> None:
     journal = stopped.data.files.sleep_journal
     lines = journal.read_bytes().splitlines(keepends=True)
     journal.write_bytes(b"".join(lines[:-1]))  # killed before the last turn was on the disk
-    with monkeypatch.context() as patch:
-        patch.setattr(run_data, "LEDGER_BYTES", 0)  # a reader's limit, which stops no run
-        await stopped.play()
+    await stopped.play()
     (record,) = stopped.data.sleeps
     assert record.lost == [json.loads(lines[-1])["turn"]["request"]]
     check_finished(stopped.dir, ["train/0000", "train/0001"], sleeps=1)
