@@ -273,15 +273,3 @@ def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
     bad.write_text(re.sub(r'"started":[0-9.]+', '"started":1e15', bad.read_text()))
     (problem,) = problems(copied)
     assert f"{bad}, line 1, is not a valid Process" in problem
-
-
-def test_a_folder_that_is_too_deep_hides_no_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with monkeypatch.context() as there:
-        there.chdir(min(copied.glob("*/config.yaml")).parent)
-        for _ in range(25):
-            Path("d" * 200).mkdir()
-            os.chdir("d" * 200)
-    try:
-        assert problems(copied) == []
-    finally:
-        shutil.rmtree(copied)
