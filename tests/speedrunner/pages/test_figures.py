@@ -34,13 +34,6 @@ def test_a_line_has_means_and_deviations_over_seeds() -> None:
     assert [value.sd for value in line.values] == pytest.approx([0.1414, 0.2828], abs=1e-3)
 
 
-def test_one_seed_has_no_deviation() -> None:
-    found = drawn(run("babyai", "react", 0, 0.2))
-    figure = found["combined_performance_tiny_random"]
-    assert figure.rows[0][0].series[0].values[0].sd is None
-    assert figure.text.endswith("Only one seed, so bands are 95% intervals over its test episodes: react.")
-
-
 def test_one_seed_has_an_interval_over_its_test_episodes() -> None:
     scores = checkpoint(0, [{"score": score} for score in (0.0, 0.0, 1.0, 1.0)])
     (panel,) = drawn(summary("babyai", "react", 0, scores))["combined_performance_tiny_random"].rows[0]
@@ -89,23 +82,11 @@ def test_what_only_one_family_had_is_no_gap_of_scienceworld() -> None:
     assert [line.name for line in found["replay_ablation_tiny_random"].rows[0][0].series] == ["asi_replay"]
 
 
-def test_each_model_has_a_figure_of_its_own() -> None:
-    found = drawn(run("babyai", "react", 0, 0.2), run("babyai", "react", 0, 0.4, model="other"))
-    assert {"combined_performance_tiny_random", "combined_performance_other"} <= set(found)
-    assert {"tokens_tiny_random", "tokens_other"} <= set(found)
-
-
 def test_one_method_has_no_scatter_plot() -> None:
     one, two = run("babyai", "react", 0, 0.2), run("babyai", "speedrunner", 0, 0.4)
     assert "pareto_frontier_tiny_random" not in drawn(one)
     ((panel,),) = drawn(one, two, run("crafter", "react", 0, 0.1))["pareto_frontier_tiny_random"].rows
     assert (panel.title, len(panel.series)) == ("BabyAI", 2)
-
-
-def test_the_frontier_is_what_no_other_beats_in_both() -> None:
-    points = {"cheap": (1.0, 0.2), "good": (3.0, 0.9), "worse": (4.0, 0.5), "dear": (9.0, 0.95)}
-    assert frontier(points) == ["cheap", "good", "dear"]
-    assert frontier({}) == []
 
 
 def test_a_shift_goes_on_where_its_first_half_ended() -> None:
@@ -178,13 +159,6 @@ def test_the_spend_on_training_is_drawn_over_rollouts_for_each_environment() -> 
     assert figure.rows[1][0].series[0].y == [0.0, 2000.0, 5000.0]
 
 
-def test_without_prices_the_spend_on_training_is_drawn_in_tokens_alone() -> None:
-    run = summary("babyai", "opo", 0, checkpoint(50, [{}], spent={"usd": 0.0, "output": 30.0}))
-    figure = drawn(run)["training_spend_tiny_random"]
-    assert [panel.y for (panel,) in figure.rows] == ["output tokens spent on training"]
-    assert "speedrunner report DIR --prices NAME" in figure.missing
-
-
 def test_tokens_are_stacked_by_class() -> None:
     ((panel,),) = drawn(run("babyai", "react", 0, 0.2))["tokens_tiny_random"].rows
     assert [(line.name, line.x, line.y) for line in panel.series] == [
@@ -192,18 +166,6 @@ def test_tokens_are_stacked_by_class() -> None:
         ("cached", ["react"], [900.0]),
         ("output", ["react"], [40.0]),
     ]
-
-
-def test_a_method_whose_episodes_sent_no_request_is_on_no_frontier() -> None:
-    nothing = {name: float("nan") for name in ("llm_calls", "uncached", "cached", "output", "usd")}
-    points = checkpoint(0, [{"score": 0.9}]), checkpoint(50, [{"score": 0.0, **nothing}])
-    found = drawn(
-        summary("crafter", "voyager", 0, *points),
-        *(run("crafter", method, 0, 0.1, 0.2) for method in ("react", "opo")),
-    )
-    ((panel,),) = found["pareto_frontier_tiny_random"].rows
-    assert [line.name for line in panel.series] == ["react", "opo"]
-    assert "voyager" not in panel.frontier
 
 
 def test_episodes_without_a_request_take_a_method_off_the_frontier() -> None:
@@ -229,3 +191,9 @@ def test_a_figure_has_no_more_columns_and_lines_than_can_be_drawn() -> None:
     rows = drawn(*many)["combined_performance_tiny_random"].rows
     assert {len(row) for row in rows} == {12}
     assert len(rows[0][0].series) == 1 + 24
+
+
+def test_the_frontier_is_what_no_other_beats_in_both() -> None:
+    points = {"cheap": (1.0, 0.2), "good": (3.0, 0.9), "worse": (4.0, 0.5), "dear": (9.0, 0.95)}
+    assert frontier(points) == ["cheap", "good", "dear"]
+    assert frontier({}) == []

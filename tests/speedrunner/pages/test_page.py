@@ -157,20 +157,6 @@ def test_the_page_opens_with_headline_numbers_from_the_first_to_the_last_checkpo
     assert text.index('class="tiles"') < text.index("<figure")
 
 
-def test_several_conditions_are_compared_in_a_table() -> None:
-    runs = [summary("babyai", method, 0, checkpoint(0, [{}])) for method in ("react", "speedrunner")]
-    text = page_of(*runs)
-    assert text.count('class="tiles"') == 1
-    assert "Headline numbers of speedrunner on babyai" in text
-    assert "<tr><td>babyai</td><td>react</td>" in text
-
-
-def test_tables_are_folded() -> None:
-    text = page_of(tables=[Table("costs", "", ("cost_usd",), [(0.0002,)])])
-    assert '<details class="fold" id="table-costs">' in text
-    assert '<td class="number">$0.0002</td>' in text
-
-
 def test_machines_and_versions_are_named_with_the_runs_that_have_them() -> None:
     machine = Machine("A processor", 8, 33.7, ["H100, 81559 MiB"] * 2)
     played = msgspec.structs.replace(process(load_model_config("tiny-random")), machine=machine)
