@@ -185,6 +185,12 @@ def test_each_room_imports_only_from_the_floors_below_it() -> None:
     assert upward == EXCEPTIONS
 
 
+def test_the_runner_does_not_import_the_analysis() -> None:
+    found = {each for file in (ROOT / "speedrunner/runs").rglob("*.py") for each in imports(file)}
+    assert "speedrunner.runs.metrics" in found
+    assert not any(each.startswith("speedrunner.results") for each in found)
+
+
 def test_each_room_has_a_floor() -> None:
     files = (ROOT / "speedrunner").rglob("*.py")
     modules = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files)
