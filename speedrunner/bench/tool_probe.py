@@ -7,16 +7,14 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 
 from serving.conversation import sampling
 from serving.engine.prompt import Prompt
-from serving.errors import RequestRefused, ServerFailed
 from serving.meter import Spending
 from serving.model import Model
-from serving.model_config import ModelConfig, Role, Roles
+from serving.model_config import ModelConfig, Role
 from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProbe, battery
 from serving.together import run_together
 from speedrunner.bench.engine import open_engine
@@ -78,15 +76,7 @@ async def measure_tools(
         spending = Spending(config.serving.spending_cap_usd)
         # Without admission, because the engine is measured.
         async with deployment.client(lambda row: None, spending=spending, admission=False) as model:
-            try:
-                return await probe_tools(model, role, count, in_flight, status)
-            except RequestRefused as error:
-                if model_config.api == "completions" or model_config.hosted or deployment.server is not None:
-                    raise
-                raise ServerFailed(
-                    f"the server at {deployment.endpoint} refuses built-in tool calls ({error}); start it"
-                    f" with --enable-auto-tool-choice --tool-call-parser {model_config.tool_format or 'NAME'}"
-                ) from error
+            return await probe_tools(model, role, count, in_flight, status)
 
 
 async def probe_tools(model: Model, role: Role, count: int, in_flight: int, status: Status) -> Measurement:
@@ -199,20 +189,3 @@ def thinking_role(model_config: ModelConfig, thinking: bool | None) -> Role:
         return role
     tokens = (role.thinking_tokens or THINKING_TOKENS) if thinking else 0
     return msgspec.structs.replace(role, thinking_tokens=tokens)
-
-
-def with_built_in_calls(model_config: ModelConfig) -> ModelConfig:
-    """Return the model config on the chat API, with the server's flags for vLLM's own tool calls.
-
-    Raises `InvalidConfig`.
-    """
-    if model_config.hosted:
-        raise InvalidConfig(f"--built-in needs a vLLM server, but model {model_config.name!r} is hosted")
-    silent = msgspec.structs.replace(model_config.roles.actor, thinking_tokens=0)
-    flags: dict[str, Any] = {"enable-auto-tool-choice": True}
-    if model_config.tool_format is not None:
-        flags["tool-call-parser"] = model_config.tool_format  # the parsers have the formats' names
-    if model_config.thinking != "none":
-        flags["default-chat-template-kwargs"] = {"enable_thinking": False}
-    server = msgspec.structs.replace(model_config.server, flags={**flags, **model_config.server.flags})
-    return msgspec.structs.replace(model_config, api="chat", roles=Roles(silent, silent), server=server)

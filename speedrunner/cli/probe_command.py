@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.bench.cache_probe import measure_cache_use
-from speedrunner.bench.tool_probe import measure_tools, thinking_role, with_built_in_calls
+from speedrunner.bench.tool_probe import measure_tools, thinking_role
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config
@@ -23,21 +23,16 @@ def tools(
             "--thinking/--no-thinking", help="Let the model think. Default: as its configuration says."
         ),
     ] = None,
-    built_in: Annotated[
-        bool, typer.Option("--built-in", help="Use vLLM's own tool calls, for comparison.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Count valid, invalid and truncated tool calls of an engine.
 
-    Exit status 1: a call is not valid. With --built-in or a hosted model there is no such target.
+    Exit status 1: a call is not valid. A hosted model has no such target.
 
     Example: speedrunner bench probe tools model=tiny-random --count 100
     """
     config = compose(overrides or [])
     model_config = actor_model_config(config)
-    if built_in:
-        model_config = with_built_in_calls(model_config)
     role = thinking_role(model_config, thinking)
     show_measured(lambda status: measure_tools(model_config, config, role, count, in_flight, status), as_json)
 

@@ -20,12 +20,12 @@ from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.bench.tool_probe import THINKING_TOKENS, thinking_role, with_built_in_calls
+from speedrunner.bench.tool_probe import THINKING_TOKENS, thinking_role
 from speedrunner.cli.probe_command import cache, tools
 from speedrunner.config.schema import InvalidConfig
 from tests.golden_tables import Golden, refusals
 from tests.probe_engines import Forgetful, Probed
-from tests.scripted_engine import Answer, Request, call, refuse, sample_call, say
+from tests.scripted_engine import Answer, Request, call, sample_call
 
 app = typer.Typer()
 app.command()(cache)
@@ -89,12 +89,12 @@ class TestTools:
         assert found["kinds"][-1] == {"probe": "all", "valid": 11, "invalid": 1, "truncated": 0}
         assert [each["value"] for each in found["figures"]] == [1, None, None, None]
 
-    def test_built_in_calls_have_no_target(
-        self, model_config_file: str, tiny_tokenizer: ChatTokenizer
+    def test_calls_on_the_chat_api_have_no_target(
+        self, tiny_model_config: ModelConfig, tiny_folder: str, tiny_tokenizer: ChatTokenizer, tmp_path: Path
     ) -> None:
+        chat = written(tiny_model_config, tmp_path, api="chat")
         with Probed(tiny_tokenizer, up_or_valid) as server:
-            url = f"serving.url={server.endpoint}"
-            done = probe("tools", model_config_file, url, "--count", "12", "--built-in", "--json")
+            done = probe("tools", chat, f"serving.url={server.endpoint}", "--count", "12", "--json")
         assert done.exit_code == 0
         found = one_object(done.stdout)
         assert (found["api"], found["kinds"][-1]["invalid"], found["met"]) == ("chat", 1, None)
@@ -121,21 +121,15 @@ def test_what_cannot_be_probed_is_refused(
     tmp_path: Path,
     golden: Golden,
 ) -> None:
-    def without(asked: Request) -> Answer:
-        return refuse(400, "auto tool choice is off") if asked.tools else say("")
-
     def run(*arguments: str) -> None:
         if error := probe(*arguments).exception:
             raise error
 
     (tmp_path / "short").mkdir()
     short = written(tiny_model_config, tmp_path / "short", context=3_000)
-    with Probed(tiny_tokenizer, without) as bare, Probed(tiny_tokenizer) as server:
+    with Probed(tiny_tokenizer) as server:
         tries = {
             "no server": partial(run, "cache", model_config_file, "serving.url=unix:/nowhere/at/all"),
-            "a server without built-in calls": partial(
-                run, "tools", model_config_file, f"serving.url={bare.endpoint}", "--built-in"
-            ),
             "a cache behind a hosted API": partial(run, "cache", "model=gpt-5.4-mini"),
             "more turns than fit": partial(
                 run, "cache", short, f"serving.url={server.endpoint}", "--turns", "200"
@@ -144,13 +138,10 @@ def test_what_cannot_be_probed_is_refused(
                 thinking_role, load_model_config("qwen3-4b-instruct"), True
             ),
             "thinking on the chat API": partial(
-                thinking_role, with_built_in_calls(load_model_config("tiny-random")), True
-            ),
-            "built-in calls of a hosted model": partial(
-                with_built_in_calls, load_model_config("gpt-5.4-mini")
+                thinking_role, msgspec.structs.replace(tiny_model_config, api="chat"), True
             ),
         }
-        text = refusals(tries, (ServerFailed, InvalidConfig), SERVER=bare.endpoint)
+        text = refusals(tries, (ServerFailed, InvalidConfig))
     golden("refused_probes.txt", re.sub(r"has \d+ tokens", "has N tokens", text))  # it has a random part
 
 
@@ -160,13 +151,3 @@ def test_thinking_is_the_model_configs_unless_it_is_asked_for() -> None:
     assert [thinking_role(thinker, each).thinking_tokens for each in (None, True, False)] == [own, own, 0]
     tiny = load_model_config("tiny-random")
     assert [thinking_role(tiny, each).thinking_tokens for each in (None, True)] == [0, THINKING_TOKENS]
-
-
-def test_a_server_for_built_in_calls_gets_the_flags_that_they_need() -> None:
-    flags = with_built_in_calls(load_model_config("tiny-hybrid")).server.flags
-    assert flags["enable-auto-tool-choice"] is True
-    assert flags["tool-call-parser"] == "qwen3_xml"
-    assert flags["default-chat-template-kwargs"] == {"enable_thinking": False}
-    kept = with_built_in_calls(load_model_config("qwen3-4b-instruct"))
-    assert kept.api == "chat"
-    assert "default-chat-template-kwargs" not in kept.server.flags
