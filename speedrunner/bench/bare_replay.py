@@ -10,11 +10,12 @@ from typing import Any
 
 import msgspec
 
+from serving.apis.completions import TokenConversation
 from serving.deployment import Deployment
 from serving.engine.http import HttpClient, HttpError
 from serving.errors import RequestFailed
 from serving.together import run_together
-from speedrunner.bench.episodes import PlayedEpisode
+from speedrunner.store.records import Turn
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,9 @@ class TokenStream:
     replica: int | None
 
     @classmethod
-    def of(cls, played: PlayedEpisode) -> TokenStream:
+    def of(cls, turns: Sequence[Turn], talk: TokenConversation) -> TokenStream:
         """Return the token stream of an episode's conversation."""
-        talk, ids = played.talk, played.talk.transcript.ids
-        usages = [turn.usage for turn in played.trajectory.turns]
+        ids, usages = talk.transcript.ids, [turn.usage for turn in turns]
         between = [
             ids[before.prompt + before.completion : after.prompt]
             for before, after in itertools.pairwise(usages)

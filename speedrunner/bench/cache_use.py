@@ -13,9 +13,8 @@ from serving.deployment import Deployment
 from serving.engine.cache_config import CacheConfig
 from serving.model_config import ModelConfig
 from speedrunner.bench.engine import cache_of, describe_cache, open_engine, with_flags
-from speedrunner.bench.episodes import BenchRun, bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.bench.rollouts import Rollout, open_player
+from speedrunner.bench.rollouts import BenchRun, Rollout, bench_run, open_player
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 

@@ -8,9 +8,8 @@ from collections.abc import Sequence
 from serving.deployment import Deployment
 from serving.model_config import ModelConfig
 from speedrunner.bench.engine import open_engine
-from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table
-from speedrunner.bench.rollouts import Player, Rollout, open_player
+from speedrunner.bench.rollouts import Player, Rollout, bench_run, open_player
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 

@@ -1,27 +1,43 @@
 """Rollouts: episodes played on an engine, as one typed row each, with a bare replay on request.
 
-`bench rollout`, `bench cache` and `bench gpu` play them in different sizes and print different columns.
+`bench rollout`, `bench cache` and `bench gpu` play them in different sizes and print different columns. The
+executor of runs plays the episodes, in the directory of a temporary run.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from dataclasses import dataclass
+import itertools
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from envs import Task
+from serving.apis.completions import TokenConversation
+from serving.conversation import Conversation
 from serving.deployment import Deployment
 from serving.engine.http import HttpClient
 from serving.engine.metrics import read_metrics
+from serving.meter import LedgerRow
 from serving.model import Model
 from serving.options import REQUEST_TIMEOUT_S
+from speedrunner.agents.actor import Actor
 from speedrunner.bench.bare_replay import BareClient, TokenStream
-from speedrunner.bench.episodes import BenchRun
 from speedrunner.bench.resources import Resources
 from speedrunner.config.console import Status
+from speedrunner.config.schema import to_yaml
 from speedrunner.results.ledger import token_line
+from speedrunner.runs.direct import play_steps
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.plan import Due, Wake
+from speedrunner.runs.setup import Setup
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import Trajectory, Turn
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.worker_pool import WorkerPool
 
 PREEMPTIONS = "num_preemptions_total"
@@ -89,6 +105,48 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass
+class BenchRun:
+    """The temporary run that players write to, and its training tasks. Made by `bench_run`.
+
+    Attributes:
+        calls: maximum requests per episode.
+        tasks: the next numbered tasks; after the split's last one it restarts with the first.
+        batches: numbers of the next rollouts.
+        rows: ledger rows by episode.
+    """
+
+    setup: Setup
+    directory: RunDirectory
+    calls: int
+    tasks: Iterator[tuple[int, Task]]
+    batches: Iterator[int] = field(default_factory=itertools.count)
+    rows: dict[str | None, list[LedgerRow]] = field(default_factory=dict)
+
+    def record(self, row: LedgerRow) -> None:
+        """Write a row of the ledger."""
+        self.rows.setdefault(row.labels.get("episode"), []).append(row)
+        self.directory.append_request(row)
+
+
+@contextmanager
+def bench_run(setup: Setup, calls: int | None = None) -> Iterator[BenchRun]:
+    """Open a run to play episodes in; its directory is removed afterwards. Raises `StorageError`.
+
+    Args:
+        calls: see `BenchRun`; `None`: as configured.
+    """
+    if calls is None:
+        calls = setup.model_config.role("actor").calls(setup.env.limits.llm_calls)
+    with (
+        tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
+        RunDirectory.open_for_writing(Path(folder)) as directory,
+    ):
+        directory.write_config(to_yaml(setup.config))
+        directory.write_policy(setup.initial_policy())
+        yield BenchRun(setup, directory, calls, enumerate(itertools.cycle(setup.split.train)))
+
+
+@dataclass
 class Player:
     """Plays rollouts with a fixed number of episodes in flight. Made by `open_player`."""
 
@@ -105,20 +163,22 @@ class Player:
     ) -> Rollout:
         """Play training episodes, and replay their requests on request.
 
-        Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
+        Raises:
+            RunStopped: an episode ended by an infrastructure error.
+            ServingError, WorkerError, StorageError: the engine, the workers or the disk failed.
         """
         deployment, owned = self.deployment, self.deployment.server
-        prefix = await self.run.warm(self.model)
+        prefix = await self._warm()
         await self.pool.ready()
         before = await self._preemptions()
         gpus = deployment.model_config.gpus_of_a_node if owned else 0
         async with Resources(owned.pid if owned else None, gpus) as used:
-            played = await self.run.play(self.model, self.pool, episodes, status)
+            played, talks = await self._play_episodes(episodes, status)
         preemptions = await self._preemptions() - before
-        line = token_line(row for each in played for row in each.rows)
+        line = token_line(row for each in played for row in self.run.rows[each.episode])
         prompt, cached = int(line.tokens.cached + line.tokens.computed), int(line.tokens.cached)
-        turns = [turn for each in played for turn in each.trajectory.turns]
-        output = sum(each.trajectory.usage.completion for each in played)
+        turns = [turn for each in played for turn in each.turns]
+        output = sum(each.usage.completion for each in played)
         measured: dict[str, Any] = {"server_mb": used.server_mb, "gpu_mib": used.gpu_mib}
         if owned:
             measured["cpu_ms"] = 1000 * used.cpu_s / output
@@ -127,14 +187,15 @@ class Player:
         if used.watts is not None:
             measured |= {"watts": used.watts, "joules": 1000 * used.watts * used.seconds / output}
         if cache := deployment.replicas[0].cache:
-            own = [cache.blocks(len(each.talk.transcript.ids), len(prefix)) for each in played]
+            own = [cache.blocks(len(talk.transcript.ids), len(prefix)) for talk in talks]
             shared = len(prefix) // cache.block_size
             measured |= {"cache_blocks": cache.num_gpu_blocks, "shared_blocks": shared}
             measured["own_blocks"] = sum(own) / len(own)
         output_per_s = output / used.seconds
         if replayed:
             status(f"{output_per_s:.0f} output tokens/s; its bare replay")
-            streams, bare = [TokenStream.of(each) for each in played], BareClient(deployment, self.http)
+            streams = [TokenStream.of(each.turns, talk) for each, talk in zip(played, talks, strict=True)]
+            bare = BareClient(deployment, self.http)
             await bare.warm(streams, prefix)
             async with Resources() as again:
                 answered = await bare.play(streams)
@@ -163,6 +224,47 @@ class Player:
             **measured,
         )
 
+    async def _warm(self) -> list[int]:
+        """Send the prefix that all episodes share, alone. Return its token ids. Raises `ServingError`."""
+        setup = self.run.setup
+        actor = Actor(setup.env, self._limited_model(), setup.config)
+        spec = setup.method.agent(setup.initial_policy(), setup.split.train[0], setup.env)
+        await actor.warm(spec, Labels())
+        return actor.shared_prefix(spec)
+
+    async def _play_episodes(
+        self, episodes: int, status: Status
+    ) -> tuple[list[Trajectory], list[TokenConversation]]:
+        """Play the next tasks; return the episodes and their actors' conversations. Raises as `play`.
+
+        Args:
+            status: called with the turns and episodes so far.
+        """
+        run, talks, turns = self.run, dict[str, TokenConversation](), 0
+        batch = next(run.batches)
+        tasks = {f"train/{number:04d}": task for number, task in itertools.islice(run.tasks, episodes)}
+
+        def keep(episode: str, talk: Conversation, turn: Turn | None) -> None:
+            nonlocal turns
+            assert isinstance(talk, TokenConversation)
+            talks[episode] = talk
+            turns += turn is not None
+            status(f"{turns} turns of {len(talks)} of {episodes} episodes")
+
+        steps = [Due(Wake(batch, 0, tasks), tasks)]
+        await play_steps(run.setup, run.directory, self._limited_model(), self.pool, steps, keep)
+        played = run.directory.read().trajectories(batch)
+        for each in played:
+            if each.termination.is_fault:
+                raise RunStopped(f"{each.episode} ended by {each.termination}: {each.error}")
+        return played, [talks[each.episode] for each in played]
+
+    def _limited_model(self) -> Model:
+        """Return the model with at most `calls` requests per episode."""
+        roles = self.model.model_config.roles
+        actor = msgspec.structs.replace(roles.actor, max_calls=self.run.calls)
+        return self.model.with_roles(msgspec.structs.replace(roles, actor=actor))
+
     async def _preemptions(self) -> int:
         """Return how many requests the engine has stopped for lack of blocks since its start."""
         sums = (await read_metrics(self.deployment.endpoint)).sums(PREEMPTIONS)
@@ -179,7 +281,7 @@ async def open_player(
         admission: queue conversations without room in the cache, if the deployment's options ask for it.
     """
     async with (
-        run.workers(in_flight) as pool,
+        run.setup.workers(in_flight, run.directory.files.worker_log) as pool,
         deployment.client(run.record, admission=admission) as model,
         deployment.endpoint.client(REQUEST_TIMEOUT_S) as http,
     ):

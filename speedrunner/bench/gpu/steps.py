@@ -13,11 +13,10 @@ from serving.model_config import ModelConfig
 from serving.sizing import cache_on
 from speedrunner.bench.cache_use import LEVEL_COLUMNS, play_levels, share_of_maximum
 from speedrunner.bench.engine import cache_of, describe_cache
-from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.gpu.session import Bench
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollout_speed import measure_timed_rollout
-from speedrunner.bench.rollouts import Rollout
+from speedrunner.bench.rollouts import Rollout, bench_run
 from speedrunner.bench.tool_probe import probe_tools
 from speedrunner.runs.machine import installed, machine, versions
 

@@ -17,10 +17,9 @@ from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.bare_replay import BareClient, TokenStream
 from speedrunner.bench.engine import open_engine, playing_setup
-from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.rollout_speed import LEAST_JUDGED, describe_rollouts, measure_rollout
-from speedrunner.bench.rollouts import open_player
+from speedrunner.bench.rollouts import bench_run, open_player
 from tests.record_samples import ROW
 from tests.scripted_engine import ScriptedEngine, say
 from tests.scripted_runs import Runs, script
