@@ -2,14 +2,17 @@
 
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
 docs/results.md explains what is played and how both passes are kept fair. Answers are forced to the recorded
-ones (`speedrunner.bench.cache_passes`). Then the log-probabilities of some recorded tokens are compared
-(`speedrunner.bench.cache_truth`).
+ones. Each pass has its own `cache_salt` (a new one for every request without the cache) and its own grammars,
+so neither finds grammars that the other compiled. Then the log-probabilities of some recorded tokens are
+compared (`speedrunner.bench.cache_truth`).
 """
 
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,33 +20,187 @@ from typing import Any
 from msgspec.structs import replace
 
 from serving.deployment import Deployment
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import read_metrics
+from serving.meter import LedgerRow
 from serving.model import Model
 from serving.together import run_together
-from serving.usage import Prices, Usage
-from speedrunner.bench.cache_passes import CachePass, RecordedRun, play_twice, sum_usage
-from speedrunner.bench.cache_truth import (
-    ForcedToken,
-    Positions,
-    add_shifts,
-    choose_positions,
-    compare,
-    probe_engine,
-    shift_figures,
-)
+from serving.usage import Counters, Prices, Usage
+from speedrunner.agents.loop import plain_messages
+from speedrunner.bench.cache_truth import ForcedToken, choose_positions, compare, probe_engine, shift_figures
 from speedrunner.bench.engine import completions_api, open_engine
-from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
-from speedrunner.bench.player import Forcing, Played, play_script
+from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table, columns
+from speedrunner.bench.player import Forcing, Played, Script, play_script
 from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import writing
+from speedrunner.runs.setup import Setup
 from speedrunner.store.files import write_atomic
 from speedrunner.store.records import Trajectory
+from speedrunner.store.run_data import RunData
+from speedrunner.store.stored_run import RunDirectoryError
 
 TOKENS = 200
 """Recorded tokens of each method whose log-probabilities are compared, by default."""
 
 RATIOS = (1.0, 0.5, 0.25, 0.1, 0.0)
 """Prices of a cached prompt token, as a share of an uncached one's."""
+
+VERDICTS = {
+    None: "no prompt token came from the cache, so it was not compared.",
+    True: "cached and computed prefixes give the same distribution, within the engine's noise.",
+    False: (
+        "cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
+        " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
+    ),
+}
+
+ENGINE = {
+    "first_token_s": "time_to_first_token_seconds_sum",
+    "first_tokens": "time_to_first_token_seconds_count",
+    "inference_s": "request_inference_time_seconds_sum",
+}
+"""The engine's own sums that are read."""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run to play again, with this many episodes at the same time."""
+
+    data: RunData
+    setup: Setup
+    in_flight: int
+
+    @property
+    def method(self) -> str:
+        """The name by which results are grouped."""
+        return f"{self.setup.config.method.name} on {self.setup.config.env.name}"
+
+    def episodes(self) -> dict[int, list[Trajectory]]:
+        """Return its finished episodes by policy version in the order of their starts, with the actor's
+        turns only.
+
+        Raises:
+            RunDirectoryError: there is none.
+            StorageError: the run cannot be read.
+        """
+        found: dict[int, list[Trajectory]] = {}
+        played = [*self.data.trajectories(), *self.data.evaluations()]
+        for each in sorted(played, key=lambda each: (each.policy, each.started)):
+            if turns := [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)]:
+                found.setdefault(each.policy, []).append(replace(each, turns=turns))
+        if not found:
+            path = self.data.path
+            raise RunDirectoryError(f"{path} has no finished episode to replay yet")
+        return found
+
+    def all_episodes(self) -> list[Trajectory]:
+        """Return the episodes of all policies. Raises as `episodes`."""
+        return [each for played in self.episodes().values() for each in played]
+
+    def script(self, played: Trajectory) -> Script:
+        """Return an episode's conversation with its recorded answers."""
+        setup = self.setup
+        policy = self.data.policies.load(played.policy)
+        tools = setup.method.agent(policy, played.task, setup.env).list_tools(setup.env)
+        replies = [turn.messages[0].content for turn in played.turns[1:]]
+        labels = {"role": "replay", "episode": played.episode}
+        return Script(plain_messages(played.turns[0].messages), tools, replies, played.turns, labels)
+
+    def check(self, played: Trajectory, tokens: int) -> None:
+        """Raise `RunDirectoryError` unless the first prompt has as many tokens as recorded."""
+        recorded = played.turns[0].usage.prompt
+        if recorded != tokens:
+            raise RunDirectoryError(
+                f"{self.data.path}: the first prompt of {played.episode} had {recorded} tokens when it"
+                f" was played, and {tokens} now: its templates, environment, method or model have"
+                " changed"
+            )
+
+
+@dataclass
+class CachePass:
+    """The totals of one pass over episodes.
+
+    Attributes:
+        cache: whether requests shared the prefix cache.
+        rows: rows of the ledger.
+        played: the answers.
+        wall_s: time from each policy's first request to its last answer, summed.
+        engine: growth of the engine's own sums of seconds and counts meanwhile.
+        foreign: whether others used the engine meanwhile, or requests had to be tried again.
+        skipped: answers without room in the context, because earlier ones took more tokens.
+    """
+
+    cache: bool
+    rows: list[LedgerRow] = field(default_factory=list)
+    played: list[Played] = field(default_factory=list)
+    wall_s: float = 0.0
+    engine: dict[str, float] = field(default_factory=dict)
+    foreign: bool = False
+    skipped: int = 0
+    salt: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    async def play(self, run: RecordedRun, model: Model, episode: Trajectory) -> None:
+        """Play an episode, and count its answers. Raises as `play_twice`."""
+        forcing = Forcing(lambda: self.salt) if self.cache else Forcing(lambda: secrets.token_hex(8), cut=1)
+        played = await play_script(model, run.script(episode), forcing, partial(run.check, episode))
+        self.played += played
+        self.skipped += len(episode.turns) - len(played)
+
+    async def measure(
+        self, run: RecordedRun, model: Model, endpoint: Endpoint, episodes: Sequence[Trajectory]
+    ) -> None:
+        """Play the episodes of one policy, and add their totals. Raises as `play_twice`."""
+        start = len(self.rows)
+        counted, before = await _engine_sums(endpoint)
+        began = time.monotonic()
+        if self.cache:
+            first = run.script(episodes[0])
+            await model.warm("actor", first.messages, first.tools, {}, cache_salt=self.salt)
+        self.wall_s += time.monotonic() - began
+        _, warmed = await _engine_sums(endpoint)
+        began = time.monotonic()
+        await run_together(partial(self.play, run, model), episodes, run.in_flight)
+        self.wall_s += time.monotonic() - began
+        counted_then, after = await _engine_sums(endpoint)
+        self.foreign |= counted_then - counted != Counters.of(sum_usage(self.rows[start:]))
+        for name, value in after.items():
+            since = before if name == "inference_s" else warmed  # warm-up requests are not answers
+            self.engine[name] = self.engine.get(name, 0.0) + value - since[name]
+
+
+async def play_twice(deployment: Deployment, run: RecordedRun, passes: Sequence[CachePass]) -> None:
+    """Play a run's episodes in each pass, policy by policy, and add the totals to the passes.
+
+    The pass that plays first alternates, so that neither has an advantage.
+
+    Raises:
+        RunDirectoryError: a first prompt has another length than recorded.
+        ServingError: the engine failed.
+    """
+    policies = list(run.episodes().values())
+    async with deployment.client(lambda row: None) as model:
+        # An engine's first request of a kind takes longer, so this one counts for neither pass.
+        first = replace(policies[0][0], turns=policies[0][0].turns[:1])
+        await CachePass(cache=False).play(run, model, first)
+    for number, episodes in enumerate(policies):
+        for one in passes if number % 2 == 0 else reversed(passes):
+            admission = one.cache and run.setup.config.serving.admission
+            async with deployment.client(one.rows.append, admission=admission) as model:
+                await one.measure(run, model, deployment.endpoint, episodes)
+
+
+async def _engine_sums(endpoint: Endpoint) -> tuple[Counters, dict[str, float]]:
+    """Return the engine's counters and its sums of seconds, since its start."""
+    metrics = await read_metrics(endpoint)
+    found = metrics.sums(*ENGINE.values())
+    return metrics.counters(), {name: found[own] for name, own in ENGINE.items() if own in found}
+
+
+def sum_usage(rows: Sequence[LedgerRow]) -> Usage:
+    """Return the tokens of all answered requests."""
+    return sum((row.usage for row in rows if row.usage is not None), Usage())
 
 
 async def compare_tokens(
@@ -52,38 +209,32 @@ async def compare_tokens(
     """Compare so many recorded tokens with a cached prefix and without. Raises as `play_twice`."""
     found: list[ForcedToken] = []
     salt = secrets.token_hex(8)
+
+    async def compare_episode(
+        run: RecordedRun, model: Model, chosen: tuple[Trajectory, list[set[int]]]
+    ) -> None:
+        """Force the answers up to the last one with chosen positions."""
+        episode, positions = chosen
+
+        async def watch(number: int, played: Played) -> None:
+            if positions[number]:
+                probe, answer = partial(probe_engine, model.engine, played.replica), played.answer.token_ids
+                found.extend(await compare(probe, played.prompt, answer, positions[number], salt))
+
+        last = max(number for number, each in enumerate(positions) if each)
+        wanted = run.script(replace(episode, turns=episode.turns[: last + 1]))
+        await play_script(model, wanted, Forcing(lambda: salt), partial(run.check, episode), watch)
+
     for number, run in enumerate(runs):
-        episodes = [each for played in run.episodes().values() for each in played]
+        episodes = run.all_episodes()
         share = tokens // len(runs) + (number < tokens % len(runs))
-        answers = {each.episode: [turn.usage.completion for turn in each.turns] for each in episodes}
-        chosen = choose_positions(answers, share)
+        lengths = [turn.usage.completion for each in episodes for turn in each.turns]
+        positions = iter(choose_positions(lengths, share))
+        chosen = [(each, [next(positions) for _ in each.turns]) for each in episodes]
         async with deployment.client(lambda row: None, admission=run.setup.config.serving.admission) as model:
-            play = partial(_compare_episode, run, model, salt, chosen, found)
-            wanted = [each for each in episodes if each.episode in chosen]
-            await run_together(play, wanted, run.in_flight)
+            compared = [each for each in chosen if any(each[1])]
+            await run_together(partial(compare_episode, run, model), compared, run.in_flight)
     return found
-
-
-async def _compare_episode(
-    run: RecordedRun,
-    model: Model,
-    salt: str,
-    chosen: Positions,
-    found: list[ForcedToken],
-    episode: Trajectory,
-) -> None:
-    """Force an episode's answers with the cache, up to the last one with chosen positions, and compare
-    those."""
-    turns = chosen[episode.episode]
-
-    async def watch(number: int, played: Played) -> None:
-        if number in turns:
-            probe, answer = partial(probe_engine, model.engine, played.replica), played.answer.token_ids
-            found.extend(await compare(probe, played.prompt, answer, turns[number], salt))
-
-    wanted = replace(episode, turns=episode.turns[: max(turns) + 1])
-    check = partial(run.check, episode)
-    await play_script(model, run.script(wanted), Forcing(lambda: salt), check, watch)
 
 
 async def study_cache(
@@ -98,9 +249,8 @@ async def study_cache(
 
     Returns:
         A measurement. Its `methods` have for each method the `passes` with the cache and without
-            (`pass_figures`), the `recorded` usage of the same requests, and how many requests of the ledgers
-            were `left_out` (those of sleeps, probes and aborted attempts), and the `logprobs`
-            (`shift_figures`).
+            (`pass_figures`), the `recorded` usage of the same requests, how many requests of the ledgers were
+            `left_out` (those of sleeps, probes and aborted attempts), and the `logprobs` (`shift_figures`).
 
     Raises:
         InvalidConfig: the runs' models differ, or have no token ids.
@@ -137,7 +287,7 @@ async def study_cache(
                     continue
                 figures = shift_figures(compared, model_config.dtype)
                 found.facts["methods"][-1]["logprobs"] = figures
-                add_shifts(found, method, figures)
+                _add_shifts(found, method, figures)
     if prices.uncached or prices.output:
         found.notes.append(f"USD per million tokens: {prices.uncached:g} uncached, {prices.output:g} output.")
     else:
@@ -150,7 +300,7 @@ async def study_cache(
 def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[dict[str, Any]]) -> None:
     """Add a method's passes, the one with the cache first."""
     one, other = passes
-    episodes = [each for run in runs for played in run.episodes().values() for each in played]
+    episodes = [each for run in runs for each in run.all_episodes()]
     turns = [turn for each in episodes for turn in each.turns]
     recorded = sum((turn.usage for turn in turns), Usage())
     rows = [row for run in runs for row in run.data.requests]
@@ -171,6 +321,15 @@ def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[
     names = [str(run.data.path) for run in runs]
     about = {"method": method, "runs": names, "episodes": len(episodes), "recorded": recorded}
     found.facts["methods"].append(about | {"left_out": left_out, "passes": passes})
+
+
+def _add_shifts(found: Measurement, method: str, figures: dict[str, Any]) -> None:
+    """Add the table of a method's shifts and the verdict."""
+    names = {"cached": "cached and computed", "control": "computed twice", "limit": "counts as noise"}
+    rows = [{"shift": text} | figures[name] for name, text in names.items()]
+    title = f"{method}: shift of the log-probability of {figures['tokens']} recorded tokens"
+    found.tables.append(Table("", rows, columns("shift", "median:.2g", "p95:.2g", "max:.2g"), title=title))
+    found.notes.append(f"{method}: {VERDICTS[figures['same']]}")
 
 
 def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:

@@ -8,8 +8,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.bench.cache_passes import RecordedRun
-from speedrunner.bench.cache_study import TOKENS, study_cache, write_csv
+from speedrunner.bench.cache_study import TOKENS, RecordedRun, study_cache, write_csv
 from speedrunner.cli.command import AsJson, PriceList, Trust, show_measured
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.pricing import price_list

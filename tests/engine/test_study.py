@@ -14,7 +14,7 @@ import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.bench.cache_truth import Probe, TokenProbe, compare, probe_engine, shift_figures
+from speedrunner.bench.cache_truth import Probe, compare, probe_engine, shift_figures
 from speedrunner.cli.replay_command import replay
 from speedrunner.store.run_data import load
 from tests import tool_samples
@@ -73,7 +73,7 @@ class WrongState:
         self._honest = honest
         self._seed = seed
 
-    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
+    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> tuple[float, int]:
         if salt != SALT:
             return await self._honest(prompt, token, salt)
         rng = random.Random(self._seed)
@@ -86,11 +86,11 @@ class WrongState:
 class Remembered:
     """Asks for each prompt without the cache only once."""
 
-    def __init__(self, probe: Probe, known: dict[tuple[int, ...], TokenProbe]) -> None:
+    def __init__(self, probe: Probe, known: dict[tuple[int, ...], tuple[float, int]]) -> None:
         self._probe = probe
         self._known = known
 
-    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> TokenProbe:
+    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> tuple[float, int]:
         if salt == SALT:
             return await self._probe(prompt, token, salt)
         key = (*prompt, token)
@@ -113,7 +113,7 @@ async def test_a_prefix_with_a_wrong_state_is_caught_100_times_of_100(engine_ser
     true = [token for turn in turns for token in await compare(honest, *turn, {0, 2, 5}, SALT)]
     assert shift_figures(true, dtype)["same"] is True
     assert all(token.reused for token in true[3:])
-    known: dict[tuple[int, ...], TokenProbe] = {}
+    known: dict[tuple[int, ...], tuple[float, int]] = {}
     verdicts = []
     for seed in range(100):
         prober = Remembered(WrongState(honest, seed).probe, known)
