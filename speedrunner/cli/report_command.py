@@ -57,7 +57,7 @@ def report(
         except StorageError as error:
             records, damaged = [], [str(error)]
         found.problems.extend(damaged)
-        made = figures(found.conditions, found.options)
+        made = figures(found.conditions)
         status("drawing figures")
         files = [*divide(draw, made, least=2)]
         out = out or _own_folder(folders)

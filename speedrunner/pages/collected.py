@@ -48,7 +48,6 @@ class Collected:
         notes: runs that are left out because another one has their condition and seed.
         caveats: notes on the results from the model configs.
         problems: runs and files that could not be read, a line each.
-        options: further options of the command that fills a gap.
     """
 
     runs: list[RunResult]
@@ -59,7 +58,6 @@ class Collected:
     notes: list[str]
     caveats: list[str]
     problems: list[str]
-    options: str
 
 
 def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corrected: bool) -> Collected:
@@ -104,7 +102,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
         notes=notes,
         caveats=caveats,
         problems=problems,
-        options=options,
     )
 
 

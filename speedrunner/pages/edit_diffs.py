@@ -1,16 +1,15 @@
-"""The edits of a sleep as diffs, and the turns that requested them."""
+"""The edits of a sleep as diffs."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import msgspec
 
-from speedrunner.library.definition import Definition, function_names, read_text
+from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.library.text import diff_lines
-from speedrunner.store.records import Edit, Turn
+from speedrunner.store.records import Edit
 
 SHARED = "shared code"
 """Heading of the diff of imports, constants and classes."""
@@ -91,48 +90,6 @@ def compare_definitions(before: Mapping[str, Definition], after: Mapping[str, De
             texts = ([] if each is None else each.source.split("\n") for each in sides)
             found.append(_compare(name, *texts))
     return found
-
-
-def match_turns(turns: Sequence[Turn], edits: Sequence[Edit]) -> dict[int, list[int]]:
-    """Return the positions of the edits that each turn requested, by the turn's position.
-
-    An edit belongs to the turn with a call that has its texts and names as arguments. If a method edits
-    without such a call, the edit belongs to no turn.
-    """
-    found: dict[int, list[int]] = {}
-    texts = [_strings(turn) for turn in turns]
-    verbatim = set().union(*texts) if texts else set()
-    place = 0
-    for number, given in enumerate(texts):
-        call = turns[number].call
-        while place < len(edits) and call is not None:
-            edit = edits[place]
-            is_verbatim = edit.source is not None and edit.source in verbatim
-            if not (edit.source in given if is_verbatim else _is_requested(edit, call.name, given)):
-                break
-            found.setdefault(number, []).append(place)
-            place += 1
-            if is_verbatim or edit.action != "write":
-                break  # such a call requests one edit
-    return found
-
-
-def _is_requested(edit: Edit, tool: str, given: set[str]) -> bool:
-    match edit.action:
-        case "write":
-            return any(set(edit.names) <= set(function_names(text)) for text in given if "def " in text)
-        case "edit":
-            return {edit.name, edit.old, edit.new} <= given
-        case "rename":
-            return {edit.name, edit.new_name} <= given
-        case _:
-            return edit.name in given and edit.action in tool
-
-
-def _strings(turn: Turn) -> set[str]:
-    """Return the texts among the arguments of a turn's call."""
-    given: dict[str, Any] = {} if turn.call is None else turn.call.arguments
-    return {each for each in given.values() if isinstance(each, str)}
 
 
 def _apply(there: Mapping[str, Definition], edit: Edit) -> dict[str, Definition]:

@@ -28,7 +28,7 @@ from speedrunner.results.conditions import (
 )
 from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
 from speedrunner.results.means import Spread
-from speedrunner.results.paper import played_models, sweep_command
+from speedrunner.results.paper import played_models
 from speedrunner.results.tables import cache_effects
 
 SCORE, OUTPUT, USD, SPEND = "score", "output", "cost_usd", "training_usd"
@@ -51,8 +51,6 @@ MOST_PLACES, MOST_METHODS = 12, 24
 """Maximum environments of a figure, and methods in addition to the main ones. The tables have all."""
 
 MAIN = (REACT, "opo", "asi", "voyager", OURS)
-UNCACHED = (*((name, "babyai") for name in MAIN if name != "voyager"), ("voyager", "crafter"))
-"""Methods and environments that are also evaluated without prefix cache."""
 
 
 class Series(msgspec.Struct, frozen=True):
@@ -111,7 +109,6 @@ class Figure(msgspec.Struct, frozen=True):
         name: name of its files, and its anchor on the page; the paper's label if it has one.
         rows: rows of panels.
         runs: the runs behind it.
-        missing: what is missing, by the command that fills it.
         is_experiment: whether it shows the scores and costs of an experiment; see
             `speedrunner.pages.camera_ready`.
     """
@@ -121,7 +118,6 @@ class Figure(msgspec.Struct, frozen=True):
     text: str
     rows: list[list[Panel]]
     runs: list[str]
-    missing: dict[str, list[str]]
     is_experiment: bool = False
 
     @property
@@ -138,37 +134,27 @@ class Figure(msgspec.Struct, frozen=True):
 
 
 class FigureBuilder:
-    """Collects the runs and the gaps of a figure while its panels are made.
-
-    Args:
-        experiment: the experiment that fills gaps.
-        options: further options of its command, such as ` scale=smoke`.
+    """Collects the runs of a figure while its panels are made.
 
     Attributes:
         everything: the conditions of all models; `groups`: those of the figure's model.
     """
 
-    def __init__(self, groups: Sequence[Condition], model: str, experiment: str, options: str) -> None:
+    def __init__(self, groups: Sequence[Condition], model: str) -> None:
         self.everything = groups
         self.groups = [group for group in groups if group.condition_name.model == model]
         self.model = model
-        self._command = sweep_command(experiment, self.groups[0].first.config.model, options)
         self._runs: dict[str, None] = {}
-        self._gaps: dict[str, None] = {}
-        self._unpriced = False
 
     def methods(self, envs: Sequence[str]) -> list[str]:
         """Return the methods that were played in one of these environments."""
         return methods(self.groups, envs, self.model)
 
     def curve(self, envs: Sequence[str], method: str, measure: str) -> Curve:
-        """Return the curve of one condition; record a gap if it was not played, or has no price."""
+        """Return the curve of one condition; without points if it was not played, or has no price."""
         found = curve(self.groups, envs, method, self.model, measure)
-        self._runs |= dict.fromkeys(found.runs)
-        if not curve(self.groups, envs, method, self.model, SCORE).points:
-            self._gaps[f"{method} on {' and '.join(envs)}"] = None
-        elif measure in (USD, SPEND) and not any(value.mean for value in found.points.values()):
-            self._unpriced = True
+        self.note(found.runs)
+        if measure in (USD, SPEND) and not any(value.mean for value in found.points.values()):
             return Curve({}, found.runs)
         return found
 
@@ -195,10 +181,9 @@ class FigureBuilder:
         found = (bootstrap_mean(run.values(point, measure).tolist()) for point in points)
         return [None if each is None else each.ends for each in found]
 
-    def note(self, runs: Iterable[str], gaps: Iterable[str] = ()) -> None:
-        """Record the runs and gaps of a panel that has no curve."""
+    def note(self, runs: Iterable[str]) -> None:
+        """Record the runs of a panel."""
         self._runs |= dict.fromkeys(runs)
-        self._gaps |= dict.fromkeys(gaps)
 
     def figure(self, name: str, title: str, text: str, rows: Iterable[Iterable[Panel]]) -> Figure | None:
         """Return the figure with its non-empty panels; `None` if there are none.
@@ -222,24 +207,17 @@ class FigureBuilder:
                 if any(series.ends for series in single)
                 else f" Only one seed, so no deviation: {names}."
             )
-        missing = {self._command: [*self._gaps]} if self._gaps else {}
-        if self._unpriced:
-            missing["speedrunner report DIR --prices NAME"] = ["prices: USD are unknown or all zero"]
         suffix = "".join(each if each.isalnum() else "_" for each in self.model[:LETTERS])
-        return Figure(f"{name}_{suffix}", f"{title}, {self.model}", text, kept, [*self._runs], missing)
+        return Figure(f"{name}_{suffix}", f"{title}, {self.model}", text, kept, [*self._runs])
 
 
-def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
-    """Return all figures of some runs, for each played model.
-
-    Args:
-        options: further options of the command that fills a gap.
-    """
+def figures(groups: Sequence[Condition]) -> list[Figure]:
+    """Return all figures of some runs, for each played model."""
     made: list[Figure] = []
     taken = set()
     for model in sorted(played_models(groups)):
-        for experiment, make, is_experiment in FIGURES:
-            figure = make(FigureBuilder(groups, model, experiment, options))
+        for make, is_experiment in FIGURES:
+            figure = make(FigureBuilder(groups, model))
             if figure is None:
                 continue
             # Names of models may differ only in characters that names of files lack.
@@ -435,11 +413,7 @@ def _tokens(builder: FigureBuilder) -> Figure | None:
 
 def _cache(builder: FigureBuilder) -> Figure | None:
     found = [each for each in cache_effects(builder.everything) if each.condition_name.model == builder.model]
-    known = {(each.condition_name.method, each.condition_name.env) for each in found}
-    builder.note(
-        (run for each in found for run in each.runs),
-        (f"{method} on {env} without prefix cache" for method, env in UNCACHED if (method, env) not in known),
-    )
+    builder.note(run for each in found for run in each.runs)
     row = []
     for measure in ("uncached", "actor_usd"):
         with_cache, without = {}, {}
@@ -503,17 +477,17 @@ _SPEND = CurveFigure(
     _trained_columns,
 )
 
-FIGURES: tuple[tuple[str, Maker, bool], ...] = (
-    ("main", _LEARNING.make, True),
-    ("main", partial(_pareto, USD), False),
-    ("main", partial(_pareto, OUTPUT), False),
-    ("ablations", _ABLATIONS.make, True),
-    ("interpreter", _INTERPRETER.make, True),
-    ("zombies", _zombies, True),
-    ("shift", _shift, True),
-    ("replay", _REPLAY.make, True),
-    ("main", _SPEND.make, False),
-    ("main", _tokens, False),
-    ("cache", _cache, False),
+FIGURES: tuple[tuple[Maker, bool], ...] = (
+    (_LEARNING.make, True),
+    (partial(_pareto, USD), False),
+    (partial(_pareto, OUTPUT), False),
+    (_ABLATIONS.make, True),
+    (_INTERPRETER.make, True),
+    (_zombies, True),
+    (_shift, True),
+    (_REPLAY.make, True),
+    (_SPEND.make, False),
+    (_tokens, False),
+    (_cache, False),
 )
-"""The experiment that each figure shows, how it is made, and `Figure.is_experiment`."""
+"""The figures in the order of the page, and `Figure.is_experiment`."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping
 
 import msgspec
 from markupsafe import Markup
@@ -19,7 +19,6 @@ from speedrunner.results.skill_table import (
     RENAMED,
     START,
     SkillHistory,
-    SkillVersion,
     list_skills,
     skill_history,
 )
@@ -28,8 +27,8 @@ from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import RunData
 
-LEVELS = 4
-"""Shades for the number of calls."""
+CHANGES = ("new", "edited", "deleted", "other")
+"""Kinds of changes of skills, which are columns of the history."""
 
 Calls = Counter[tuple[str, str]]
 """Number of calls by caller and called function; the caller of the actor's calls is empty."""
@@ -138,67 +137,27 @@ def skills_page(run: RunData) -> Context:
     return {**heading(run), "table": table, "count": len(rows)}
 
 
-class Cell(msgspec.Struct, frozen=True):
-    """A skill in one version of the library.
-
-    Attributes:
-        kind: `absent`, `kept`, `new`, `edited`, `renamed`, `deleted`, or `shown` (its visibility changed).
-        name: the skill's name in this version; for `deleted`, before it.
-        change: the change in words; empty for `absent` and `kept`.
-        calls: calls in episodes that were played with this version, by the actor and by other code.
-        score: mean score of these episodes; `None` without any.
-        level: shade for the number of calls, from 0 (none) to `LEVELS`.
-    """
-
-    kind: str
-    version: int
-    name: str = ""
-    change: str = ""
-    calls: int = 0
-    score: float | None = None
-    level: int = 0
-
-
-class Row(msgspec.Struct, frozen=True):
-    """One skill under all of its names: its last name, the `earlier` ones, the last `version` that has it,
-    and its `calls` in all finished episodes."""
-
-    name: str
-    earlier: list[str]
-    public: bool
-    version: int
-    calls: int
-    cells: list[Cell]
-
-
 def history_page(run: RunData) -> Context:
-    """Return the library over time: versions as columns, and as rows all skills that a run ever had; those
-    first that the actor sees, then the most called."""
+    """Return the library over time: one line for each version."""
     history = skill_history(run)
-    rows = sorted(list_rows(run, history), key=lambda row: (not row.calls, not row.public, -row.calls))
     return {
         **heading(run),
         "versions": sorted(history.libraries),
         "stored": set(run.policies.versions()),
-        "sleeps": {each.sleep for each in run.sleeps},
-        "timeline": _version_table(run, history, rows) if rows else Markup(),
-        "rows": rows,
+        "timeline": _version_table(run, history) if history.versions else Markup(),
     }
 
 
-def _version_table(run: RunData, history: SkillHistory, rows: Iterable[Row]) -> Markup:
+def _version_table(run: RunData, history: SkillHistory) -> Markup:
     """Return one line for each version: what the sleep changed and says, and the episodes played with it."""
-    changes: dict[int, Counter[str]] = {version: Counter() for version in history.libraries}
-    for row in rows:
-        for cell in row.cells:
-            changes[cell.version][cell.kind] += 1
+    stored, lines = set(run.policies.versions()), []
+    changes = list_library_changes(history, stored)
     played: dict[int, list[float | None]] = {}
     for each in run.rows:
         played.setdefault(each.policy, []).append(each.score)
     summaries = {
         record.sleep: summarize_sleep(msgspec.to_builtins(record))["summary"] for record in run.sleeps
     }
-    stored, lines = run.policies.versions(), []
     for version, library in sorted(history.libraries.items()):
         scores = [score for score in played.get(version, []) if score is not None]
         lines.append(
@@ -206,97 +165,45 @@ def _version_table(run: RunData, history: SkillHistory, rows: Iterable[Row]) -> 
                 link(f"library/{version:04d}.html", f"v{version}") if version in stored else f"v{version}",
                 link(f"sleep/{version:04d}/1.html", f"Sleep {version}") if version in summaries else None,
                 len(library.skills),
-                *(changes[version][kind] or None for kind in ("new", "edited", "renamed", "deleted")),
+                *(Markup(", ").join(changes[version, kind]) or None for kind in CHANGES),
                 len(played.get(version, [])),
                 sum(scores) / len(scores) if scores else None,
                 summaries.get(version, ""),
             ]
         )
     columns: tuple[str | Column, ...] = (
-        *("version", "sleep", "skills"),
-        *(Column(kind, numbers=True) for kind in ("new", "edited", "renamed", "deleted")),
-        "episodes with it",
+        *("version", "sleep", "skills", *CHANGES, "episodes with it"),
         *(Column("score", "{:.3f}".format), "what the sleep says"),
     )
     return html_table(columns, lines, label="Versions", kind="timeline")
 
 
-def list_rows(run: RunData, history: SkillHistory) -> list[Row]:
-    """Return one row per skill, in the order in which they were first written."""
-    scores = {row.episode: row.score for row in run.rows}
-    usage: dict[tuple[int, str], tuple[int, list[float]]] = {}
-    for use in history.uses:
-        score = scores.get(use.episode)
-        for name, calls in use.calls.items():
-            before, known = usage.get((use.policy, name), (0, []))
-            usage[use.policy, name] = before + calls, known + ([] if score is None else [score])
-    most = max((calls for calls, _ in usage.values()), default=0)
-    rows = []
-    for changes in follow_skills(history):
-        cells = [_cell(changes, version, usage, most) for version in sorted(history.libraries)]
-        last = changes[-1]
-        names = dict.fromkeys(each.name for each in changes)
-        there = (each for each in history.libraries if last.until is None or each < last.until)
-        rows.append(
-            Row(
-                name=last.name,
-                earlier=[name for name in names if name != last.name],
-                public=last.public,
-                version=max(there, default=0),
-                calls=sum(each.total for each in changes),
-                cells=cells,
-            )
-        )
-    return rows
+def list_library_changes(
+    history: SkillHistory, stored: Collection[int]
+) -> defaultdict[tuple[int, str], list[Markup | str]]:
+    """Return the names of changed skills by version and column of `CHANGES`. If the version is stored, each
+    name is a link to the difference."""
+    found: defaultdict[tuple[int, str], list[Markup | str]] = defaultdict(list)
 
+    def add(version: int, kind: str, text: str, anchor: str) -> None:
+        address = f"library/{version:04d}.html#{anchor}"
+        found[version, kind].append(link(address, text) if version in stored else text)
 
-def follow_skills(history: SkillHistory) -> list[list[SkillVersion]]:
-    """Return the versions of each skill under all of its names, oldest first. The skills are in the order in
-    which they were first written."""
-    found: list[list[SkillVersion]] = []
-    current: dict[str, list[SkillVersion]] = {}
-    for version in history.versions:
-        before = version.change.removeprefix(RENAMED) if version.change.startswith(RENAMED) else version.name
-        if before not in current:
-            found.append(current.setdefault(before, []))
-        current[version.name] = versions = current.pop(before)
-        versions.append(version)
+    for each in history.versions:
+        match each.change:
+            case "edited in shared code":
+                add(each.sleep, "edited", each.name, "changes")
+            case "edited":
+                add(each.sleep, "edited", each.name, f"change-{each.name}")
+            case "written":
+                add(each.sleep, "new", each.name, f"change-{each.name}")
+            case change if change == START:
+                add(each.sleep, "new", each.name, f"skill-{each.name}")
+            case change:  # renamed, or its visibility changed
+                add(each.sleep, "other", f"{each.name} ({change})", f"skill-{each.name}")
+    changes = {(each.sleep, each.change) for each in history.versions}
+    for each in history.versions:
+        is_deleted = each.removed and (each.until, f"{RENAMED}{each.name}") not in changes
+        if is_deleted and each.until is not None:
+            add(each.until, "deleted", each.name, f"change-{each.name}")
     return found
-
-
-def _cell(
-    changes: Sequence[SkillVersion],
-    version: int,
-    usage: Mapping[tuple[int, str], tuple[int, list[float]]],
-    most: int,
-) -> Cell:
-    """Return a skill in one version of the library."""
-    there = [
-        each for each in changes if each.sleep <= version and (each.until is None or version < each.until)
-    ]
-    if not there:
-        gone = [each for each in changes if each.removed and each.until == version]
-        if not gone:
-            return Cell("absent", version)
-        return Cell("deleted", version, name=gone[-1].name, change="deleted")
-    now = there[-1]
-    is_new = now.sleep == version
-    calls, scores = usage.get((version, now.name), (0, []))
-    return Cell(
-        kind=_kind(now.change) if is_new else "kept",
-        version=version,
-        name=now.name,
-        change=now.change if is_new else "",
-        calls=calls,
-        score=sum(scores) / len(scores) if scores else None,
-        level=-(-LEVELS * calls.bit_length() // max(most.bit_length(), 1)),
-    )
-
-
-def _kind(change: str) -> str:
-    """Return the kind of cell for a change as `SkillVersion` names it."""
-    if change in ("written", START):
-        return "new"
-    if change.startswith(RENAMED):
-        return "renamed"
-    return "edited" if change.startswith("edited") else "shown"

@@ -1,16 +1,16 @@
-"""A sleep as a notebook: cells of code with their outputs, and edits as diffs."""
+"""A sleep as a notebook: edits as diffs, and cells of code with their outputs."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from speedrunner.agents.reading import summarize_sleep
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
-from speedrunner.pages.edit_diffs import ShownEdit, match_turns, show_edits
+from speedrunner.pages.edit_diffs import show_edits
 from speedrunner.pages.shown_calls import describe_result, write_call_without
 from speedrunner.pages.view_parts import TURNS, Context, NotFound, heading, page_part
 from speedrunner.store.policies import InvalidPolicy
@@ -36,7 +36,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         code: multi-line texts among its arguments, by parameter.
         output: the result or the error.
         rest: what the reply has in addition to the output, such as the remaining budget.
-        edits: the edits that the call requested. Their diffs are shown instead of `code`.
     """
 
     number: int
@@ -48,7 +47,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     output: str
     failed: bool
     rest: str
-    edits: list[ShownEdit]
     turn: Turn
 
 
@@ -59,10 +57,6 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
     except RunDirectoryError as error:
         raise NotFound(str(error)) from error
     turns = [turn for agent in record.agents for turn in agent.turns]
-    edits = show_edits(_definitions_before(run, record), record.edits)
-    matched = match_turns(turns, record.edits)
-    cells = list(list_cells(record, {turn: [edits[n] for n in those] for turn, those in matched.items()}))
-    cell_of = {place: turn + 1 for turn, those in matched.items() for place in those}
     known = {row.episode for row in run.rows if row.phase == "train" and row.policy < record.sleep}
     return {
         **heading(run),
@@ -70,9 +64,9 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
         "summary": str(summarize_sleep(msgspec.to_builtins(record))["summary"]),
         "numbers": {each.sleep for each in run.sleeps},
         "versions": run.policies.versions(),
-        "edits": [(edit, cell_of.get(place)) for place, edit in enumerate(edits)],
+        "edits": show_edits(_definitions_before(run, record), record.edits),
         "read": {key: those for key, those in find_episodes(turns).items() if key in known},
-        **page_part(cells, page, TURNS),
+        **page_part(list_cells(record), page, TURNS),
     }
 
 
@@ -87,28 +81,25 @@ def find_episodes(turns: Sequence[Turn]) -> dict[str, list[int]]:
     return dict(sorted(found.items()))
 
 
-def list_cells(record: SleepRecord, edits: Mapping[int, list[ShownEdit]]) -> Iterator[Cell]:
-    """Yield the turns of a sleep as cells, in which nothing occurs twice.
-
-    Args:
-        edits: the edits that each turn requested, by the turn's position.
-    """
-    number = 0
+def list_cells(record: SleepRecord) -> list[Cell]:
+    """Return the turns of a sleep as cells, in which nothing occurs twice."""
+    cells: list[Cell] = []
     for agent in record.agents:
         replies = _replies(agent.turns)
         open_conversations: set[int] = set()
         for place, turn in enumerate(agent.turns):
             is_first = turn.conversation not in open_conversations
             open_conversations.add(turn.conversation)
-            yield _cell(
-                turn,
-                number=number + 1,
-                agent="" if place else agent.role,
-                prompt=turn.messages if is_first else [],
-                reply=replies[place],
-                edits=edits.get(number, []),
+            cells.append(
+                _cell(
+                    turn,
+                    number=len(cells) + 1,
+                    agent="" if place else agent.role,
+                    prompt=turn.messages if is_first else [],
+                    reply=replies[place],
+                )
             )
-            number += 1
+    return cells
 
 
 def _definitions_before(run: RunData, record: SleepRecord) -> tuple[Definition, ...]:
@@ -131,9 +122,7 @@ def _replies(turns: Sequence[Turn]) -> list[str]:
     return replies[::-1]
 
 
-def _cell(
-    turn: Turn, *, number: int, agent: str, prompt: list[Message], reply: str, edits: list[ShownEdit]
-) -> Cell:
+def _cell(turn: Turn, *, number: int, agent: str, prompt: list[Message], reply: str) -> Cell:
     call, ran = turn.call, turn.executed
     output, failed = turn.error or "", turn.error is not None
     if ran is not None:
@@ -151,10 +140,9 @@ def _cell(
         prompt=prompt,
         said=said if call is None or said[:1] not in ("<", "{", "[") else "",
         call="" if call is None else write_call_without(texts, call.name, given),
-        code={} if edits else texts,
+        code=texts,
         output=output,
         failed=failed,
         rest=reply.removeprefix(f"Error: {output}" if failed else output).lstrip(". \n"),
-        edits=edits,
         turn=turn,
     )

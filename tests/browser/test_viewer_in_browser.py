@@ -104,8 +104,8 @@ def test_print_cuts_off_no_column(written: str, pages: Pages, path: str) -> None
     assert page.evaluate(f"{cut}.map((each) => each.ariaLabel)") == []
 
 
-def test_a_cell_leads_to_the_difference(written: str, pages: Pages) -> None:
+def test_a_change_of_a_skill_leads_to_the_difference(written: str, pages: Pages) -> None:
     page = pages.open(urljoin(written, "runs/learnt/library.html"))
-    page.get_by_role("link", name="edited").first.click()
+    page.locator("a[href$='0002.html#change-home']").click()
     page.wait_for_url("**/library/0002.html#change-home")
     assert "-    return _step()" in page.locator("#change-home").inner_text()

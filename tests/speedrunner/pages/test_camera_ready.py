@@ -46,7 +46,7 @@ def panel(place: str, measure: str, most: float, names: tuple[str, ...] = NAMES)
 def experiment(*places: str) -> Figure:
     rows = [[panel(place, measure, most) for place in places] for measure, most in MEASURES]
     title = "Performance and cost over training, a-model-with-a-name-of-some-length-2048-instruct"
-    return Figure("main_model", title, "", rows, [], {}, is_experiment=True)
+    return Figure("main_model", title, "", rows, [], is_experiment=True)
 
 
 @pytest.mark.parametrize(

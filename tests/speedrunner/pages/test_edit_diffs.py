@@ -1,21 +1,15 @@
-"""Edits as diffs, and the turns that requested them."""
+"""Edits as diffs."""
 
 from __future__ import annotations
 
 import pytest
 
-from serving.tokens.tools import ToolCall
-from serving.usage import Usage
 from speedrunner.library.definition import read_text
-from speedrunner.pages.edit_diffs import Diff, match_turns, show_edits
-from speedrunner.store.records import Edit, Turn
+from speedrunner.pages.edit_diffs import Diff, show_edits
+from speedrunner.store.records import Edit
 
 WALK = 'def walk_far() -> str:\n    """Walk."""\n    return walk()'
 GO = 'def go() -> str:\n    """Go."""\n    return walk_far()'
-
-
-def turn(tool: str, /, **arguments: object) -> Turn:
-    return Turn([], "", Usage(), 0.1, call=ToolCall(tool, dict(arguments)))
 
 
 def test_a_new_skill_is_all_added() -> None:
@@ -89,29 +83,3 @@ def test_shared_code_has_one_diff() -> None:
 def test_an_edit_that_cannot_be_made_shows_the_texts_that_it_has(edit: Edit, lines: list[str]) -> None:
     (shown,) = show_edits(read_text(WALK), [edit])
     assert [line for diff in shown.diffs for line in diff.lines if line[0] in "+-"] == lines
-
-
-class TestMatchTurns:
-    def test_an_edit_belongs_to_the_call_with_its_arguments(self) -> None:
-        turns = [
-            turn("execute_code", code="print(1)"),
-            turn("write_skill", source=WALK, public=True),
-            turn("edit_skill", name="walk_far", old="walk()", new="look()"),
-            turn("rename_skill", name="walk_far", new_name="run"),
-            turn("set_visibility", name="run", public=False),
-            turn("delete_skill", name="run"),
-            Turn([], "", Usage(), 0.1, error="no call"),
-        ]
-        edits = [
-            Edit("write", "walk_far", source=WALK),
-            Edit("edit", "walk_far", old="walk()", new="look()"),
-            Edit("rename", "walk_far", new_name="run"),
-            Edit("visibility", "run", public=False),
-            Edit("delete", "run"),
-        ]
-        assert match_turns(turns, edits) == {1: [0], 2: [1], 3: [2], 4: [3], 5: [4]}
-
-    def test_one_source_can_be_several_edits(self) -> None:
-        turns = [turn("propose_functions", source=f"{WALK}\n\n\n{GO}")]
-        edits = [Edit("write", "walk_far", source=f"{WALK}\n"), Edit("write", "go", "the name is taken")]
-        assert match_turns(turns, edits) == {0: [0, 1]}

@@ -44,7 +44,7 @@ CURVES = Panel(
 
 
 def figure(*rows: list[Panel]) -> Figure:
-    return Figure("some", "A figure", "", [*rows], [], {})
+    return Figure("some", "A figure", "", [*rows], [])
 
 
 @pytest.mark.parametrize(

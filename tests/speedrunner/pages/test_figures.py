@@ -1,10 +1,7 @@
-"""Figures as data: what is drawn where, on which runs it stands, what is missing."""
+"""Figures as data: what is drawn where, and from which runs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
 import pytest
 
 from speedrunner.pages.figures import Figure, figures
@@ -51,21 +48,9 @@ def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> N
     assert (alone.title, alone.series[0].y) == ("scienceworld-family3", [0.2])
 
 
-def test_a_figure_names_its_runs_and_what_fills_its_gaps() -> None:
+def test_a_figure_names_its_runs() -> None:
     figure = drawn(run("babyai", "react", 0, 0.2))["combined_performance_tiny_random"]
     assert figure.runs == ["runs/babyai-react-tiny-random-seed0"]
-    (gaps,) = [*figure.missing.values()]
-    assert "speedrunner on babyai" in gaps
-    assert [*figure.missing] == ["speedrunner sweep experiment=main model=tiny-random"]
-
-
-def test_the_command_that_fills_gaps_names_an_inducer_of_its_own() -> None:
-    played = run("babyai", "react", 0, 0.2, model="small+large")
-    models = msgspec.structs.replace(played.config.model, name="small", inducer_name="large")
-    config = msgspec.structs.replace(played.config, model=models)
-    found = drawn(replace(played, config=config))
-    missing = found["combined_performance_small_large"].missing
-    assert [*missing] == ["speedrunner sweep experiment=main model=small model.inducer_name=large"]
 
 
 def test_each_method_that_was_played_is_drawn_whatever_the_main_experiment_has() -> None:
@@ -75,10 +60,9 @@ def test_each_method_that_was_played_is_drawn_whatever_the_main_experiment_has()
     assert [line.name for line in panel.series] == ["react", "voyager", "asi_replay", "mine", "mine-option1"]
 
 
-def test_what_only_one_family_had_is_no_gap_of_scienceworld() -> None:
+def test_a_method_that_only_one_family_had_is_drawn_for_it() -> None:
     third, fourth = "scienceworld-family3", "scienceworld-family4"
     found = drawn(run(third, "react", 0, 0.2), run(fourth, "react", 0, 0.2), run(third, "asi_replay", 0, 0.2))
-    assert "asi_replay" not in str(found["combined_performance_tiny_random"].missing)
     assert [line.name for line in found["replay_ablation_tiny_random"].rows[0][0].series] == ["asi_replay"]
 
 
@@ -104,9 +88,6 @@ def test_zombies_are_bars_and_experiments_that_were_not_begun_have_no_figure() -
     found = drawn(run("crafter-zombie_frequency0", "react", 0, 0.2), run("crafter", "react", 0, 0.1))
     ((panel,),) = found["zombie_sweep_tiny_random"].rows  # without a library, nothing is about combat
     assert (panel.kind, panel.series[0].x, panel.series[0].y) == ("bars", ["0x", "1x"], [0.2, 0.1])
-    (missing,) = found["zombie_sweep_tiny_random"].missing.values()
-    assert "react on crafter-zombie_frequency2" in missing
-    assert "react on crafter" not in missing  # it has no library, and needs none
     assert not [name for name in found if name.startswith(("scienceworld_shift", "replay"))]
 
 
@@ -114,18 +95,17 @@ def test_runs_without_a_checkpoint_have_no_figure() -> None:
     assert drawn(run("babyai", "react")) == {}
 
 
-def test_without_prices_nothing_is_drawn_in_usd_and_the_figure_says_so() -> None:
+def test_without_prices_nothing_is_drawn_in_usd() -> None:
     free = summary("babyai", "react", 0, checkpoint(0, [{"usd": 0.0}]))
     found = drawn(free)
     assert {panel.y for (panel,) in found["combined_performance_tiny_random"].rows} == {
         "score",
         "output tokens per episode",
     }
-    assert "speedrunner report DIR --prices NAME" in found["combined_performance_tiny_random"].missing
     assert "combined_performance_pareto_tiny_random" not in found
 
 
-def test_what_the_cache_saved_stands_on_both_evaluations_and_names_those_that_lack() -> None:
+def test_what_the_cache_saved_stands_on_both_evaluations() -> None:
     runs = pair(0, {"uncached": 10.0}, {"uncached": 100.0})
     figure = drawn(*runs)["prefix_cache_tiny_random"]
     tokens, usd = figure.rows[0]
@@ -135,9 +115,6 @@ def test_what_the_cache_saved_stands_on_both_evaluations_and_names_those_that_la
     ]
     assert usd.y == "USD per episode, without sleeps"
     assert figure.runs == [run.path for run in runs]
-    (gaps,) = figure.missing.values()
-    assert "voyager on crafter without prefix cache" in gaps
-    assert "asi on babyai without prefix cache" not in gaps
 
 
 def trained(env: str, method: str, *usd: float) -> RunResult:

@@ -1,52 +1,15 @@
-"""Versions of a library as columns, skills as rows."""
+"""A library over time, its versions, and its skills."""
 
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-from speedrunner.pages.library_pages import Row, count_calls, history_page, list_rows
+from speedrunner.pages.library_pages import count_calls
 from speedrunner.pages.site import Site
-from speedrunner.results.skill_table import skill_history
 from speedrunner.store.run_data import load
 from tests.page_elements import Elements
 from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
-
-
-def rows(path: Path) -> list[Row]:
-    run = load(path)
-    return list_rows(run, skill_history(run))
-
-
-def cells(row: Row) -> list[tuple[str, int, int]]:
-    return [(each.kind, each.version, each.calls) for each in row.cells]
-
-
-def test_a_row_has_what_each_sleep_did_and_the_calls_with_each_version(tmp_path: Path) -> None:
-    home, step = rows(learnt(tmp_path / "run").path)
-    assert cells(home) == [("absent", 0, 0), ("new", 1, 4), ("edited", 2, 2)]
-    assert [each.score for each in home.cells] == [None, 0.875, 1.0]
-    assert cells(step) == [("absent", 0, 0), ("new", 1, 2), ("deleted", 2, 0)]
-    assert (step.public, step.version) == (False, 1)
-
-
-def test_skills_that_the_actor_sees_come_first(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "run")
-    run.policy(0, {"_step": "return walk()", "home": "return _step()"})
-    run.train(0, [skill("home", 4, None, skill("_step"), skill("_step"))])
-    data = load(run.path)
-    assert [row.name for row in history_page(data)["rows"]] == ["home", "_step"]
-
-
-def test_a_renamed_skill_has_one_row(tmp_path: Path) -> None:
-    run = SmallRun(tmp_path / "run")
-    run.policy(0, {"go": "return walk()"})
-    run.train(0, [skill("go"), skill("go")])
-    run.policy(1, {"walk_far": "return walk()"}, {"walk_far": 0})
-    run.train(1, [skill("walk_far")])
-    (row,) = rows(run.path)
-    assert (row.name, row.earlier) == ("walk_far", ["go"])
-    assert cells(row) == [("new", 0, 2), ("renamed", 1, 1)]
 
 
 def shown(tmp_path: Path, address: str) -> str:
@@ -55,26 +18,33 @@ def shown(tmp_path: Path, address: str) -> str:
     return answer.content.decode()
 
 
+def table_rows(tmp_path: Path) -> list[list[str]]:
+    (table,) = re.findall('<table class="timeline">.*?</table>', shown(tmp_path, "library.html"), re.S)
+    return [re.findall("<td[^>]*>(.*?)</td>", row) for row in re.findall("<tr>(.*?)</tr>", table)[1:]]
+
+
 def test_each_version_has_its_changes_and_the_mean_score_of_its_episodes(tmp_path: Path) -> None:
     learnt(tmp_path / "run")
-    (table,) = re.findall('<table class="timeline">.*?</table>', shown(tmp_path, "library.html"), re.S)
-    rows = [re.findall("<td[^>]*>(.*?)</td>", row) for row in re.findall("<tr>(.*?)</tr>", table)[1:]]
-    assert [row[2:7] for row in rows] == [
-        ["0", "–", "–", "–", "–"], ["2", "2", "–", "–", "–"], ["1", "–", "1", "–", "1"],
+    rows = table_rows(tmp_path)
+    assert [[Elements(cell).text for cell in row[2:7]] for row in rows] == [
+        ["0", "–", "–", "–", "–"], ["2", "home, _step", "–", "–", "–"], ["1", "–", "home", "_step", "–"],
     ]  # fmt: skip
     data = load(tmp_path / "run")
     for version, row in enumerate(rows):
         scores = [each.score for each in data.rows if each.policy == version and each.score is not None]
         assert row[7:9] == [str(len(scores)), f"{sum(scores) / len(scores):.3f}"]
-
-
-def test_the_history_leads_to_differences(tmp_path: Path) -> None:
-    learnt(tmp_path / "run")
-    text = shown(tmp_path, "library.html")
-    assert '<a href="library/0002.html#change-home" title="edited, version 2">edited</a>' in text
-    assert '<a href="library/0002.html#change-_step" title="deleted, version 2">deleted</a>' in text
-    assert '<span class="use">4× 0.88</span>' in text
+    assert '<a href="library/0002.html#change-home">home</a>' in rows[2][4]
     assert {"change-home", "change-_step"} <= set(Elements(shown(tmp_path, "library/0002.html")).ids)
+
+
+def test_a_renamed_skill_is_neither_new_nor_deleted(tmp_path: Path) -> None:
+    run = SmallRun(tmp_path / "run")
+    run.policy(0, {"go": "return walk()"})
+    run.train(0, [skill("go"), skill("go")])
+    run.policy(1, {"walk_far": "return walk()"}, {"walk_far": 0})
+    start, later = ([Elements(cell).text for cell in row[3:7]] for row in table_rows(tmp_path))
+    assert start == ["go", "–", "–", "–"]
+    assert later == ["–", "–", "–", "walk_far (renamed from go)"]
 
 
 def test_a_version_has_what_each_skill_calls_and_how_often_it_ran(tmp_path: Path) -> None:

@@ -38,9 +38,8 @@ def page_of(*runs: RunResult, tables: Sequence[Table] | None = None, text: str =
         notes=said,
         caveats=said,
         problems=said,
-        options=text,
     )
-    return page(text, found, [(figure, b"<svg/>") for figure in figures(groups, text)])
+    return page(text, found, [(figure, b"<svg/>") for figure in figures(groups)])
 
 
 def whole(text: str = "Aside") -> str:
@@ -134,15 +133,6 @@ def test_tables_of_the_paper_have_only_what_a_run_measured() -> None:
     assert "2 of 3 seeds" not in text
     assert "opo" not in text
     assert "zombies" not in text
-
-
-def test_missing_parts_are_listed_once_and_only_for_experiments_that_have_a_run() -> None:
-    text = page_of(summary("babyai", "react", 0, checkpoint(0, [{}])))
-    before, _, missing = text.partition('id="missing"')
-    assert "sweep experiment=" not in before.partition("<main")[2].partition('id="claims"')[0]
-    assert missing.count("<code>speedrunner sweep experiment=main model=tiny-random</code>") == 1
-    assert missing.count("speedrunner on babyai") == 1
-    assert "experiment=zombies" not in text
 
 
 def test_the_page_opens_with_headline_numbers_from_the_first_to_the_last_checkpoint() -> None:
