@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, PriceList
-from speedrunner.cli.output import say, say_broken_records, say_json, terminal_width
+from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import pairing
@@ -63,7 +63,7 @@ def compare(
         raise InvalidConfig(
             f"--prices {GPU_HOURS} is for `speedrunner cost`: here runs are priced by the token"
         )
-    loaded = [load(path, skip_broken=True) for path in {path.resolve(): path for path in runs}.values()]
+    loaded = [load(path) for path in {path.resolve(): path for path in runs}.values()]
     if len(loaded) > len(ascii_uppercase):
         raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
     books = [price_book(run, prices) for run in loaded]
@@ -71,13 +71,11 @@ def compare(
     framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
     if as_json:
         say_json(pairing.compare(framed))
-        say_broken_records(loaded)
         return
     points = {
         side.path: list_rows(add_costs(run, side.episodes, frame_sleeps(run, priced)))
         for side, run, priced in zip(framed, loaded, costs, strict=True)
     }
-    say_broken_records(loaded)
     if not any(points.values()):
         say("no test episode is finished yet")
         return

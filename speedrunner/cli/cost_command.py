@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson
-from speedrunner.cli.output import say, say_broken_records, say_json, terminal_width
+from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.results import cost_text
 from speedrunner.results.engine_time import stored_reconciliations
 from speedrunner.results.ledger import RunCosts, run_costs
@@ -44,13 +44,12 @@ def cost(
 
     Example: speedrunner cost runs/demo --prices gpt-5.4-mini
     """
-    loaded = [load(path, skip_broken=True) for path in dict.fromkeys(runs)]
+    loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = run_costs(loaded, [price_book(run, prices, gpu_hour) for run in loaded])
     reconciliations = stored_reconciliations(loaded)
     found = [
         (run, one, list_rows(frame_checkpoints(run, one))) for run, one in zip(loaded, costs, strict=True)
     ]
-    say_broken_records(loaded)
     if as_json:
         say_json({"runs": [_to_mapping(*each) for each in found], "reconciliations": reconciliations})
         return

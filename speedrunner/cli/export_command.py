@@ -60,8 +60,8 @@ def export(
 ) -> None:
     """Write runs or a library in the formats of other tools.
 
-    Runs may be unfinished. Damaged runs and broken records are named and left out. The folder appears once
-    it is complete. For skills, its name becomes the name of the skill.
+    Runs may be unfinished. Damaged runs are named and left out. The folder appears once it is complete.
+    For skills, its name becomes the name of the skill.
 
     Examples:
         speedrunner export runs/demo --to dataset --out demo-episodes
@@ -77,10 +77,8 @@ def export(
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
-    checked, problems = readable(paths, check)
+    paths, problems = readable(paths, check)
     say_left_out(problems)
-    say(*(line for _, broken in checked for line in broken), err=True)
-    paths = [path for path, _ in checked]
     with output_folder(out, 0o777) as folder:
         if to == "dataset":
             counts = write_dataset(paths, folder)

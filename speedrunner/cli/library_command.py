@@ -109,7 +109,7 @@ def stats(
         run, version = find_policy(source)
         library, _ = load_library(run, version)
         definitions = library.definitions
-        run = load(run.path, skip_broken=True)
+        run = load(run.path)
         skills = [each for each in list_skills(run, skill_history(run)) if each.skill in library.by_name]
     found = library_statistics(definitions)
     if as_json:

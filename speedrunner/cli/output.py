@@ -18,7 +18,7 @@ from speedrunner.config.console import Status, json_text, visible
 from speedrunner.config.findings import Finding, Report
 
 if TYPE_CHECKING:
-    from speedrunner.store.run_data import RunData
+    pass
 
 SILENT_S = 15.0
 """Maximum seconds without output on a standard error that is not a terminal."""
@@ -71,11 +71,6 @@ def say_json(value: Any) -> None:
 def say_left_out(problems: Iterable[str]) -> None:
     """Print on standard error which damaged runs a command leaves out."""
     say(*(f"left out: {problem}" for problem in problems), err=True)
-
-
-def say_broken_records(runs: Iterable[RunData]) -> None:
-    """Print on standard error which broken records of runs a command leaves out."""
-    say(*(line for run in runs for line in run.left_out or ()), err=True)
 
 
 def say_finding(finding: Finding) -> None:

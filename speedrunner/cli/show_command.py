@@ -10,7 +10,7 @@ import typer
 from speedrunner.agents.failure import describe_failure
 from speedrunner.agents.texts import full_lines, sleep_lines
 from speedrunner.cli.command import RunPath
-from speedrunner.cli.output import say, say_broken_records, terminal_width
+from speedrunner.cli.output import say, terminal_width
 from speedrunner.config.console import align_columns
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.records import EpisodeRow
@@ -43,7 +43,7 @@ def show(
       speedrunner show runs/demo
       speedrunner show runs/demo test/10/3
     """
-    data = load(run, skip_broken=True)
+    data = load(run)
     if episode is None:
         say(*_list_episodes(data, terminal_width()))
     else:
@@ -51,7 +51,6 @@ def show(
         is_sleep = kind == "sleep" and number.isdecimal()
         say(*(sleep_lines(data.sleep(int(number))) if is_sleep else full_lines(data.trajectory(episode))))
     say(*caveats(data.processes))
-    say_broken_records([data])
 
 
 def _list_episodes(run: RunData, width: float) -> Iterator[str]:

@@ -114,7 +114,7 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 
 
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
-    run = load(path, skip_broken=True)
+    run = load(path)
     rows = run.rows  # after a kill one may be missing; `run.episodes` would index all episodes
     points = list_rows(average_tests(frame_episodes(rows)))
     owner = owner_of(path / "lock")
@@ -140,7 +140,6 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         state="finished" if not left else "running" if owner else "stopped",
         of=sum(len(step.tasks) for step in plan),
         doing="" if not left else _name(left[0].step),
-        note="; ".join(run.left_out or []),
     )
 
 

@@ -45,7 +45,7 @@ def write_trajectories(paths: Sequence[Path], folder: Path, with_ids: bool = Fal
     count = 0
     with explain_errors(folder, "written"):
         for name, path in zip(run_names(paths), paths, strict=True):
-            run = load(path, skip_broken=True)
+            run = load(path)
             if with_ids and not run.settings.serving.token_ids:
                 raise StorageError(
                     f"{path} has no token ids: only runs with serving.token_ids=true record them"

@@ -17,18 +17,17 @@ from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
 
 
-def check(path: Path) -> tuple[Path, list[str]]:
+def check(path: Path) -> Path:
     """Read everything that will be exported of a run, a file at a time, so that no export stops halfway.
 
-    Returns the path, and one line for each broken record, which is left out. Raises the errors listed in
-    `speedrunner.store.discovery`.
+    Returns the path. Raises the errors listed in `speedrunner.store.discovery`.
     """
-    run = load(path, skip_broken=True)
+    run = load(path)
     _ = run.settings, run.episodes, run.sleeps, run.ledger
     for phase in get_args(Phase):
         for _ in run.played(phase):
             pass
-    return path, run.left_out or []
+    return path
 
 
 def run_names(runs: Sequence[Path]) -> list[str]:

@@ -86,9 +86,7 @@ def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
         (folder / "data").mkdir(parents=True, exist_ok=True)
         for split in get_args(Split):
             file = folder / "data" / f"{split}-00000-of-00001.parquet"
-            rows = chain.from_iterable(
-                _rows(load(path, skip_broken=True), name, split) for name, path in runs
-            )
+            rows = chain.from_iterable(_rows(load(path), name, split) for name, path in runs)
             for group in iter(lambda rows=rows: list(islice(rows, ROWS)), []):  # type: ignore[misc]
                 if split not in counts:  # a split without rows has no file
                     writer = stack.enter_context(parquet.ParquetWriter(file, schema, compression="zstd"))
@@ -96,9 +94,9 @@ def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
                 counts[split] = counts.get(split, 0) + len(group)
         (folder / "configurations").mkdir()
         for name, path in runs:
-            text = load(path, skip_broken=True).config_text
+            text = load(path).config_text
             (folder / "configurations" / f"{name}.yaml").write_text(text, encoding="utf-8")
-        loaded = [(name, load(path, skip_broken=True)) for name, path in runs]
+        loaded = [(name, load(path)) for name, path in runs]
         (folder / "README.md").write_text(_card(list(counts), loaded), encoding="utf-8")
     return counts
 

@@ -39,7 +39,7 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     with explain_errors(folder, "written"):
         folder.mkdir(parents=True, exist_ok=True)
         for name, path in zip(run_names(runs), runs, strict=True):
-            run = load(path, skip_broken=True)
+            run = load(path)
             for point in list_rows(average_tests(frame_episodes(run.episodes))):
                 if not (played := run.evaluations(point["checkpoint"])):
                     continue  # a damaged run may have only summary rows

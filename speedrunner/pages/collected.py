@@ -144,7 +144,6 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
             problems.append(result)
         else:
             runs.append(result)
-            problems += result.left_out
     return runs, problems
 
 

@@ -66,7 +66,7 @@ class Comparable:
         self.problems: list[str] = []
         for slug, path in found.items():
             try:
-                self.runs[slug] = frame_run(load(path, skip_broken=True), name=slug)
+                self.runs[slug] = frame_run(load(path), name=slug)
             except DAMAGED as error:
                 self.problems.append(damage(path, error))
         groups, self.notes = group_runs([*self.runs.values()])
@@ -190,7 +190,6 @@ def comparison_page(found: Comparable, first: str, second: str, root: str) -> Co
         "paired": [(own.name, their.name) for own, their in pairs],
         "config": list(dict.fromkeys(lines)),
         "choices": found.choices,
-        "problems": [line for pair in pairs for run in pair for line in run.left_out],
     }
 
 

@@ -20,7 +20,6 @@ from speedrunner.pages.worlds import DRAWN, replay_pictures
 from speedrunner.store.episode_summary import count_repeats
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData, load
-from speedrunner.store.stored_run import RunDirectoryError
 
 _replaying = threading.Lock()
 """Held while an episode is replayed: a page asks for several pieces of its playback at the same time."""
@@ -40,7 +39,7 @@ class ViewedEpisode:
         Args:
             state: which attempt of which run; it only distinguishes episodes that are kept.
         """
-        run = load(path, skip_broken=True)
+        run = load(path)
         return cls(run, find_episode(run, key))
 
     @cached_property
@@ -71,8 +70,6 @@ def find_episode(run: RunData, key: str) -> Trajectory:
     row = next((row for row in run.rows if row.episode == key), None)
     found = None if row is None else run.find(row)
     if found is None:
-        if row is not None and run.left_out:
-            raise RunDirectoryError(f"episode {key} cannot be shown: {'; '.join(run.left_out)}")
         raise NotFound(f"the run does not have episode {key} now")
     return found
 

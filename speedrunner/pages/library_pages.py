@@ -22,8 +22,6 @@ from speedrunner.results.skill_table import (
     list_skills,
     skill_history,
 )
-from speedrunner.store.json_records import leave_out
-from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import RunData
 
@@ -44,15 +42,11 @@ def version_page(run: RunData, version: int) -> Context:
     before = max((each for each in there if each < version), default=None)
     changes, notes = [], []
     if before is not None:
-        try:
-            earlier = run.policies.load(before)
-            changes = compare_definitions(Library(()).of(earlier).named, library.named)
-            if earlier.notes != policy.notes:
-                lines = diff_lines(earlier.notes.split("\n"), policy.notes.split("\n"), ("", ""))
-                notes = list(lines)[2:]  # without the names of files
-        except InvalidPolicy as error:  # its changes are unknown; the library is shown
-            leave_out(error, run.left_out)
-            before = None
+        earlier = run.policies.load(before)
+        changes = compare_definitions(Library(()).of(earlier).named, library.named)
+        if earlier.notes != policy.notes:
+            lines = diff_lines(earlier.notes.split("\n"), policy.notes.split("\n"), ("", ""))
+            notes = list(lines)[2:]  # without the names of files
     calls = count_calls(run, version)
     totals: Counter[str] = Counter()
     for (_, called), count in calls.items():

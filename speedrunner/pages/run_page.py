@@ -53,7 +53,7 @@ def runs_table(found: Mapping[str, Path]) -> Markup:
     for slug, path in found.items():
         name = link(f"runs/{slug}/index.html", os.path.relpath(path.resolve(), top))
         try:
-            run = load(path, skip_broken=True)
+            run = load(path)
             points = list_rows(average_tests(frame_episodes(run.rows))) if run.rows else []
             head = heading(run)
         except DAMAGED as error:
@@ -61,11 +61,10 @@ def runs_table(found: Mapping[str, Path]) -> Markup:
             rows.append([name, badge("bad", "damaged") + problem, *[None] * 6])
             continue
         last = points[-1] if points else {}
-        problems = Markup("").join(element("p", "problem", line) for line in head["left_out"])
         rows.append(
             [
                 name + Markup("<br>") + element("span", "note", head["condition_name"]),
-                badge(head["status"]["kind"], head["status"]["text"]) + problems,
+                badge(head["status"]["kind"], head["status"]["text"]),
                 len(run.rows),
                 last.get("checkpoint"),
                 last.get("score"),

@@ -143,7 +143,7 @@ class Site:
         path = self.runs().get(slug)
         if path is None:
             raise NotFound(f"the folder does not have run {slug} now")
-        return load(path, skip_broken=True)
+        return load(path)
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
         problem = " ".join(str(error).split()) or type(error).__name__

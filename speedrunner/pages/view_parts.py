@@ -81,7 +81,6 @@ def heading(run: RunData) -> Context:
         "condition_name": named,
         "status": _status(run),
         "caveats": caveats(run.processes),
-        "left_out": run.left_out,  # grows until the page is rendered
     }
 
 

@@ -196,8 +196,7 @@ def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCo
 def ledger(run: RunData) -> list[LedgerRow]:
     """Return a run's requests. Raises `StorageError`, also if the ledger is unexpectedly empty."""
     if run.episodes and not run.requests:
-        why = "; ".join(run.left_out or []) or "is requests.jsonl missing?"
-        raise RunDirectoryError(f"{run.path} has episodes but no ledger: {why}")
+        raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
     return run.requests
 
 

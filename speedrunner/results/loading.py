@@ -91,13 +91,9 @@ class Runs:
         return pandas.concat(frames, ignore_index=True)
 
 
-def load(path: Path | str, *, skip_broken: bool = False) -> Run:
-    """Open a run for reading. Raises `StorageError` if the folder is not a run.
-
-    Args:
-        skip_broken: whether to leave out broken lines and sleeps, and name them in `Run.left_out`.
-    """
-    return open_as(Run, path, skip_broken=skip_broken)
+def load(path: Path | str) -> Run:
+    """Open a run for reading. Raises `StorageError` if the folder is not a run."""
+    return open_as(Run, path)
 
 
 def load_all(*folders: Path | str) -> Runs:

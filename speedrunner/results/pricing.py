@@ -66,8 +66,9 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
             f"--prices {GPU_HOURS} and --gpu-hour USD need each other: give the price of one GPU for one hour"
         )
     if not run.processes:
-        why = "; ".join(run.left_out or []) or "processes.jsonl, which records them, has no complete row"
-        raise RunDirectoryError(f"{run.path} has no prices: {why}")
+        raise RunDirectoryError(
+            f"{run.path} has no prices: processes.jsonl, which records them, has no complete row"
+        )
     newest = run.processes[-1]
     model_configs = {model_config.name: model_config for model_config in (newest.actor, newest.inducer)}
     if gpu_hour_usd is not None:

@@ -49,7 +49,6 @@ class RunResult:
         processes: oldest first.
         unpriced: models without known prices.
         caveats: notes on the results from the model configs.
-        left_out: one line for each broken record that the results lack.
         name: identifies the run in the viewer's links.
     """
 
@@ -65,7 +64,6 @@ class RunResult:
     processes: list[Process] = field(default_factory=list)
     unpriced: list[str] = field(default_factory=list)
     caveats: list[str] = field(default_factory=list)
-    left_out: list[str] = field(default_factory=list)
     name: str = ""
     _tests: dict[int, pandas.DataFrame] = field(default_factory=dict, init=False, repr=False)
 
@@ -143,7 +141,6 @@ def _make_result(
         unfinished=sorted(set(run.checkpoints).difference(whole.index)),
         processes=run.processes,
         caveats=caveats(run.processes),
-        left_out=run.left_out or [],
         **more,
     )
 
@@ -179,7 +176,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         StorageError, InvalidConfig: the run is damaged. Contradicting records raise further errors, which
             `speedrunner.store.discovery` lists.
     """
-    run = load(path, skip_broken=True)
+    run = load(path)
     if not run.processes and not run.rows:  # it was created and has not started
         costs, history, name = None, SkillHistory({}, [], []), prices or OWN
         episodes = frame_episodes([])

@@ -10,8 +10,6 @@ from itertools import chain
 import msgspec
 
 from speedrunner.library.library import Library
-from speedrunner.store.json_records import leave_out
-from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Skill, Trajectory, is_failure
 from speedrunner.store.run_data import RunData
 
@@ -134,16 +132,10 @@ def skill_history(run: RunData) -> SkillHistory:
     """Follow a run's skills through its policies and call trees.
 
     Raises:
-        StorageError: the run cannot be read, or a policy's library is damaged; if the run was loaded with
-            `skip_broken`, such a library is left out.
+        StorageError: the run cannot be read, or a policy's library is damaged.
     """
     stored = sorted({row.policy for row in run.episodes}.union(run.policies.versions()))
-    libraries: dict[int, Library] = {}
-    for version in stored:
-        try:
-            libraries[version] = Library(()).of(run.policies.load(version))
-        except InvalidPolicy as error:
-            leave_out(error, run.left_out)
+    libraries = {version: Library(()).of(run.policies.load(version)) for version in stored}
     versions: list[SkillVersion] = []
     current: dict[int, dict[str, SkillVersion]] = {}
     before, there = Library(()), dict[str, SkillVersion]()

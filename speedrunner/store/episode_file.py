@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from speedrunner.store import files, json_lines, json_records
+from speedrunner.store import json_lines, json_records
 from speedrunner.store.records import FORMAT, Trajectory
 
 
@@ -37,26 +37,17 @@ class Entry(NamedTuple):
 
 
 class EpisodeFile:
-    """The trajectories of one batch or evaluation. Every access may raise `StorageError`.
+    """The trajectories of one batch or evaluation. Every access may raise `StorageError`."""
 
-    Args:
-        left_out: collects broken lines, which are left out; `None`: they are errors.
-    """
-
-    def __init__(self, path: Path, left_out: json_records.LeftOut = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self._left_out = left_out
 
     @cached_property
     def attempts(self) -> list[Entry]:
         """Return every attempt that ended, in order; a torn tail is left out."""
         found: list[Entry] = []
         for number, start, line in json_lines.iterate_lines(self.path):
-            try:
-                key = json_records.as_part(line, EpisodeKey, f"{self.path}, line {number},")
-            except files.StorageError as error:
-                json_records.leave_out(error, self._left_out)
-                continue
+            key = json_records.as_part(line, EpisodeKey, f"{self.path}, line {number},")
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
         return found
 
@@ -74,9 +65,4 @@ class EpisodeFile:
     def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
         """Yield the trajectories of attempts, one at a time in memory."""
         for each, line in zip(entries, self.lines(entries), strict=True):
-            try:
-                found = json_records.as_record(line, Trajectory, f"{self.path}, line {each.line},")
-            except files.StorageError as error:
-                json_records.leave_out(error, self._left_out)
-            else:
-                yield found
+            yield json_records.as_record(line, Trajectory, f"{self.path}, line {each.line},")

@@ -21,7 +21,7 @@ from speedrunner.store.files import (
     open_regular,
     sync_folder,
 )
-from speedrunner.store.json_records import LeftOut, Record, encode, is_json, leave_out, make_decoder
+from speedrunner.store.json_records import Record, encode, is_json, make_decoder
 
 BUFFER = 2**20
 """Bytes that a reader asks for at once. Lines have up to hundreds of kilobytes."""
@@ -69,29 +69,21 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
     return size + len(line)
 
 
-def read_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> list[Record]:
+def read_records(path: Path, type_: type[Record]) -> list[Record]:
     """Read a JSON-lines file. A missing file is empty, and a torn tail is left out.
-
-    Args:
-        left_out: see `leave_out`; `None`: a broken line is an error.
 
     Raises:
         StorageError: the file cannot be read, or a line other than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
-    return list(iterate_records(path, type_, left_out))
+    return list(iterate_records(path, type_))
 
 
-def iterate_records(path: Path, type_: type[Record], left_out: LeftOut = None) -> Iterator[Record]:
+def iterate_records(path: Path, type_: type[Record]) -> Iterator[Record]:
     """Yield the records of a JSON-lines file as `read_records` does, one at a time in memory."""
     decode = make_decoder(type_)
     for number, _, line in iterate_lines(path):
-        try:
-            record = decode(line, f"{path}, line {number},")
-        except StorageError as error:
-            leave_out(error, left_out)
-        else:
-            yield record
+        yield decode(line, f"{path}, line {number},")
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:

@@ -29,10 +29,6 @@ class UnknownFormat(StorageError):
     """A record has a layout that this version does not know."""
 
 
-LeftOut = list[str] | None
-"""Collects one line for each broken record that a reader left out; `None`: broken records are errors."""
-
-
 def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> Record:
     """Read a file of `write_record`, of at most `limit` bytes. Raises `StorageError`, `UnknownFormat`."""
     return as_record(read_content(path, limit), type_, path)
@@ -58,17 +54,6 @@ def read_json(path: Path, type_: Any = dict[str, Any]) -> Any:
         return msgspec.json.decode(content, type=type_)
     except _NOT_JSON as error:
         raise StorageError(f"{path} is damaged: {error}") from error
-
-
-def leave_out(error: StorageError, left_out: LeftOut) -> None:
-    """Add a broken record's error to `left_out`, so that its reader can continue without the record.
-
-    Raises the error if `left_out` is `None`, and `UnknownFormat` always: then another version wrote the file.
-    """
-    if left_out is None or isinstance(error, UnknownFormat):
-        raise error
-    if (line := f"{error} (this record is left out)") not in left_out:
-        left_out.append(line)
 
 
 def write_record(path: Path, record: msgspec.Struct) -> None:

@@ -48,20 +48,14 @@ RETIRED: dict[str, dict[str, object]] = {
 Opened = TypeVar("Opened", bound="RunData")
 
 
-def load(path: Path | str, *, skip_broken: bool = False) -> RunData:
-    """Open a run for reading; see `open_as`."""
-    return open_as(RunData, path, skip_broken=skip_broken)
+def load(path: Path | str) -> RunData:
+    """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run."""
+    return open_as(RunData, path)
 
 
-def open_as(type_: type[Opened], path: Path | str, *, skip_broken: bool) -> Opened:
-    """Open a run for reading. Raises `RunDirectoryError` if the folder is not a run.
-
-    Args:
-        type_: the class of the result.
-        skip_broken: whether to leave out broken lines and sleeps, and name them in `RunData.left_out`. For
-            showing, checking and exporting runs; whatever continues a run needs all records.
-    """
-    run = type_(Path(path), left_out=[] if skip_broken else None)
+def open_as(type_: type[Opened], path: Path | str) -> Opened:
+    """Open a run for reading, as a subclass of `RunData`; see `load`."""
+    run = type_(Path(path))
     with as_run_directory_error(run.path):
         if not run.path.exists():
             raise RunDirectoryError(f"{path} does not exist: give the directory of a run")
@@ -76,18 +70,16 @@ class RunData:
     """A snapshot of one run. Each part is read on first access and cached; call `load` again to see newer
     data.
 
-    Every access may raise `StorageError`.
+    Every access may raise `StorageError`, also for a damaged record, with its file and line.
 
     Attributes:
         path: the run's directory.
         files: its files.
         policies: the policy versions, read at each call.
-        left_out: one line for each broken record that was left out so far; `None`: broken records are errors.
     """
 
-    def __init__(self, path: Path, left_out: json_records.LeftOut = None) -> None:
+    def __init__(self, path: Path) -> None:
         self.path = path
-        self.left_out = left_out
         self.files = RunFiles(path)
         self.policies = self.files.policies
         self._episode_files: dict[tuple[Phase, int], EpisodeFile] = {}
@@ -214,12 +206,7 @@ class RunData:
         """Yield the finished sleeps, ascending, one at a time in memory."""
         with as_run_directory_error(self.path):
             for number in self.files.numbers("sleep"):
-                try:
-                    record = json_records.read_record(self.files.numbered("sleep", number), SleepRecord)
-                except files.StorageError as error:
-                    json_records.leave_out(error, self.left_out)
-                else:
-                    yield record
+                yield json_records.read_record(self.files.numbered("sleep", number), SleepRecord)
 
     @cached_property
     def ledger(self) -> list[LedgerRow]:
@@ -234,7 +221,7 @@ class RunData:
     def iterate_ledger(self) -> Iterator[LedgerRow]:
         """Yield the ledger as written, one row at a time in memory."""
         with as_run_directory_error(self.path):
-            yield from json_lines.iterate_records(self.files.requests, LedgerRow, self.left_out)
+            yield from json_lines.iterate_records(self.files.requests, LedgerRow)
 
     @cached_property
     def requests(self) -> list[LedgerRow]:
@@ -310,7 +297,7 @@ class RunData:
         row = next(each for each in self.episodes if each.episode == found[0])
         trajectory = self.find(row)
         if trajectory is None:
-            raise RunDirectoryError(self._describe_missing(row.episode))
+            raise RunDirectoryError(f"{self.path} has a row of {row.episode}, and not the episode")
         return trajectory
 
     def find(self, row: EpisodeRow) -> Trajectory | None:
@@ -333,20 +320,15 @@ class RunData:
                 return record
         numbers = [record.sleep for record in self.sleeps]
         there = f"{sleep_key(numbers[0])} to {sleep_key(numbers[-1])}" if numbers else "none yet"
-        problems = [f"{self.path} has no {sleep_key(number)}; it has {there}"]
-        raise RunDirectoryError("; ".join(problems + (self.left_out or [])))
-
-    def _describe_missing(self, episode: str) -> str:
-        found = f"{self.path} has a row of {episode}, and not the episode"
-        return "; ".join([found, *(self.left_out or [])])
+        raise RunDirectoryError(f"{self.path} has no {sleep_key(number)}; it has {there}")
 
     def _episode_file(self, phase: Phase, number: int) -> EpisodeFile:
         path = self.files.numbered(phase, number)
-        return self._episode_files.setdefault((phase, number), EpisodeFile(path, self.left_out))
+        return self._episode_files.setdefault((phase, number), EpisodeFile(path))
 
     def _read(self, path: Path, type_: type[json_records.Record]) -> list[json_records.Record]:
         with as_run_directory_error(self.path):
-            return json_lines.read_records(path, type_, self.left_out)
+            return json_lines.read_records(path, type_)
 
 
 def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:

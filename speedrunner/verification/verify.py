@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from functools import partial
 from pathlib import Path
-
-import msgspec
 
 from serving.errors import ServingError
 from serving.plain_records import flat
@@ -18,7 +16,7 @@ from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files, json_records
 from speedrunner.store.checksums import find_changed, without_checksum
 from speedrunner.store.run_data import RunData, load
-from speedrunner.verification.differences import OUT_OF_TIME, SHOWN, Differences
+from speedrunner.verification.differences import OUT_OF_TIME, Differences
 from speedrunner.verification.plan_check import Plan
 from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.prompt_check import check_prompts
@@ -46,7 +44,7 @@ async def verify(
 ) -> Report:
     """Verify a run without changing it. The notes say why an unchanged run may differ.
 
-    A broken record fails the check that meets it first. All other records are checked.
+    A damaged record fails each check that needs it.
 
     Args:
         trust: names of foreign classes and model configs that the run may use.
@@ -61,7 +59,7 @@ async def verify(
         SandboxError, WorkerError: its skills or its environment do not run here.
     """
     deadline = time.monotonic() + limit_s
-    run = load(path, skip_broken=True)
+    run = load(path)
     checks = [check_files(run, deadline)]
     say(checks[0])
     try:
@@ -75,10 +73,7 @@ async def verify(
             say(checks[-1])
         return report(str(path), checks)
 
-    named = 0
-
     async def made(name: str, check: Callable[[], Finding | Awaitable[Finding]]) -> None:
-        nonlocal named
         status(f"checking {name}")
         try:
             found = check()
@@ -89,8 +84,6 @@ async def verify(
             broken_off = Differences(name)
             broken_off.differs(str(path), str(error))
             one = broken_off.finding("the check could not be completed")
-        broken = run.left_out or []
-        one, named = _add_broken(one, broken[named:]), len(broken)
         checks.append(one)
         say(one)
 
@@ -100,16 +93,6 @@ async def verify(
     await made("prompts", lambda: check_prompts(subject))
     await made("replay", lambda: replay(subject, status))
     return report(str(path), checks, list(_other_code(subject)))
-
-
-def _add_broken(finding: Finding, records: Sequence[str]) -> Finding:
-    """Return the finding of a check that first met these broken records, which fail it."""
-    if not records:
-        return finding
-    details = [*records, *finding.details][:SHOWN]
-    return msgspec.structs.replace(
-        finding, level="failed", details=details, found=finding.found + len(records)
-    )
 
 
 NAMES = ("plan", "policies", "reconciliations", "prompts", "replay")

@@ -107,13 +107,6 @@ def test_one_that_names_what_is_not_here_is_counted_nevertheless(run: Path) -> N
     assert "cannot import tests.gone" in found.note
 
 
-def test_broken_records_are_named_and_hide_nothing_else(run: Path) -> None:
-    (run / "episodes.jsonl").write_text("{}\n{}\n")
-    (found,) = status(run.parent).runs
-    assert found.state == "finished"
-    assert "episodes.jsonl, line 1" in found.note
-
-
 def test_a_damaged_run_says_what_is_wrong_and_hides_no_other(run: Path) -> None:
     shutil.copytree(run, run.parent / "whole")
     (run / "config.yaml").write_text("run: {")

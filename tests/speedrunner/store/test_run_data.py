@@ -145,11 +145,3 @@ class TestBrokenLines:
             _ = load(broken).rows
         with pytest.raises(StorageError, match=r"batch_0000\.jsonl, line 2"):
             load(broken).trajectories()
-
-    def test_readers_may_leave_them_out_and_name_them(self, broken):
-        data = load(broken, skip_broken=True)
-        assert [each.episode for each in data.trajectories(0)] == ["train/0000", "train/0002"]
-        assert "train/0001" not in {row.episode for row in data.episodes}
-        assert [line.partition(" is not")[0] for line in data.left_out] == [
-            f"{broken}/{name}, line 2," for name in ("trajectories/batch_0000.jsonl", "episodes.jsonl")
-        ]
