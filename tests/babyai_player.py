@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 
 from tests.scripted_engine import Answer, Request, call
@@ -20,19 +19,6 @@ def next_step(thing: str, observation: str) -> str:
     if seen[1] is None:
         return "" if ahead == 1 else "go_forward"
     return "go_forward" if ahead > 0 and not blocked else f"turn_{seen[2]}"
-
-
-NEXT_STEP = "import re\n\n" + inspect.getsource(next_step)
-APPROACH = '''def approach(thing: str) -> str:
-    """Walk up to a thing such as "red ball" until it is right ahead. Returns the last observation."""
-    actions = {"go_forward": go_forward, "turn_left": turn_left, "turn_right": turn_right}
-    observation = turn_right()
-    for _ in range(40):
-        step = next_step(thing, observation)
-        if step == "":
-            break
-        observation = actions[step]()
-    return observation'''
 
 
 def play(request: Request) -> Answer:

@@ -209,13 +209,3 @@ class Forgetful(ReAct):
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         return policy if self._call != "sleep" else None  # type: ignore[return-value]
-
-
-class Honest(Replaying):
-    """The same without the permission to replay."""
-
-    replays = False
-
-    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Note whether it may replay."""
-        return msgspec.structs.replace(policy, notes=f"attempt: {tools.attempt}")

@@ -42,8 +42,6 @@ Overrides = Annotated[
     ),
 ]
 
-SweepRuns = Annotated[list[str], run_list("The runs, as for `speedrunner sweep`.")]
-
 RunOrList = Annotated[
     list[str] | None,
     run_list("Settings of one run, as for `speedrunner run`, or of several, as for `speedrunner sweep`."),
@@ -58,13 +56,6 @@ EngineOverrides = Annotated[
 ]
 
 RunPath = Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", show_default=False)]
-
-StoredLibrary = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN[:VERSION]", help="A run's library, by default the newest.", show_default=False
-    ),
-]
 
 RunsFolder = Annotated[
     Path | None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -106,11 +106,6 @@ def group_file(group: str, choice: object) -> Path:
     if choice not in files:
         raise _unknown_choice(group, choice)
     return files[str(choice)]
-
-
-def env_settings(options: Iterable[str]) -> list[str]:
-    """Return an environment's options as settings. Those whose key has a dot are settings already."""
-    return [each if "." in each.partition("=")[0] else f"env.{each}" for each in options]
 
 
 def _nest(key: str, value: object) -> dict[str, Any]:

@@ -123,9 +123,6 @@ class TestEdits:
         assert texts(write(empty, indented)) == [source.strip()]
         assert texts(write(empty, f"    # Now:\n{source}")) == [source.strip()]
 
-    def test_deleting(self, empty: Library) -> None:
-        assert write(empty, WALK_FAR).delete("walk_far") == empty
-
     def test_skills_that_call_each_other_are_taken_apart_before(self, empty: Library) -> None:
         library = of_module(empty, RING).edit("pong", "ping()", "None", sleep=2)
         assert library.delete("ping").delete("pang").delete("pong") == empty
@@ -268,10 +265,6 @@ def _hidden(p: Point) -> int:
         assert {each.name: each.public for each in library.skills} == {"walk_far": True, "_hidden": False}
         assert list(library.shared) == ["TypedDict", "LIMIT", "Point"]
 
-    def test_what_a_library_writes_it_reads(self, empty: Library) -> None:
-        library = of_module(empty, self.MODULE)
-        assert of_module(empty, library.source) == library
-
 
 class TestStoredModules:
     MODULE = f'''"""Skills of policy version 1."""
@@ -313,26 +306,6 @@ def walk_far(): pass
         assert empty.of(changed).by_name["walk_far"].edited == 3
 
 
-class TestManyFunctions:
-    COUNT = 2000
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def many(cls) -> Library:
-        functions = "\n\n\n".join(
-            f'def step_{n}(a: int) -> str:\n    """Walk."""\n    return walk(steps=a)'
-            for n in range(cls.COUNT)
-        )
-        return Library(Corridor().primitives).write(functions, sleep=1, limit=MODULE_BYTES)
-
-    def test_a_library_holds_them_and_goes_on(self, many: Library) -> None:
-        library = write(many, WALK_FAR.replace("walk(steps=steps)", "step_7(steps)"))
-        library = library.rename("step_7", "step", sleep=2).delete("step_8")
-        assert len(library.skills) == self.COUNT
-        assert call_graph(library)["walk_far"] == ("step",)
-        assert many.of(library.policy(Policy(version=1))) == library
-
-
 class TestNames:
     def test_local_names_are_no_concern_of_the_library(self, empty: Library) -> None:
         body = (
@@ -372,11 +345,6 @@ class TestPreamble:
         library = write(empty, self.MATHS + "    return STEPS\n")
         assert library.shared == {"STEPS": "STEPS = [1, 2]"}
         assert library.delete("skill").source == ""
-
-    def test_another_skill_may_use_it(self, empty: Library) -> None:
-        library = write(empty, self.MATHS + "    return STEPS\n")
-        library = write(library, function(body="return STEPS").replace("skill", "other"))
-        assert library.delete("skill").shared == {"STEPS": "STEPS = [1, 2]"}
 
 
 class TestSignatures:

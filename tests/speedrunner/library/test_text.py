@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines, source_text
 from tests.toy_env import Corridor
@@ -50,18 +48,3 @@ def test_a_diff_shows_changed_lines_and_visibility() -> None:
     assert "-    look()" in lines
     assert "+def back() -> str:" in lines
     assert list(diff_lines(first, first, ("a", "b"))) == []
-
-
-@pytest.mark.parametrize(
-    ("before", "after"),
-    [
-        ([str(n * 3 % 101) for n in range(20_000)], [str(n * 7 % 101) for n in range(20_000)]),
-        # Every other line is the same, and for each of them all that follow are searched.
-        ([str(n) for n in range(20_000)], [str(n if n % 2 else -n) for n in range(20_000)]),
-    ],
-    ids=["of too many equal lines", "of too many parts"],
-)
-def test_texts_whose_diff_takes_long_are_shown_as_they_are(before: list[str], after: list[str]) -> None:
-    found = list(diff_lines(before, after, ("a", "b")))
-    assert found[:3] == ["--- a", "+++ b", "@@ -1,20000 +1,20000 @@"]
-    assert found[3:] == [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]

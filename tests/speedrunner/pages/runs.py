@@ -38,12 +38,6 @@ def append(run: RunDirectory, played: Trajectory, number: int = 0) -> None:
     run.append_episode(summarize_episode(played, "train", 10 * number))
 
 
-def append_test(run: RunDirectory, played: Trajectory, checkpoint: int = 0) -> None:
-    """A finished test episode of a checkpoint."""
-    run.append_trajectory("test", checkpoint, played)
-    run.append_episode(summarize_episode(played, "test", checkpoint))
-
-
 def long_run(folder: Path, turns: int) -> Path:
     """A run with one episode of so many turns; the last one says "needle"."""
     said = [

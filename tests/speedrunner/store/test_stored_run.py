@@ -148,14 +148,6 @@ class TestLinksAndSpecialFiles:
         run.trajectories(0), run.episodes, run.requests, run.reconciliations, run.sleeps
         run.policies.load(0)
 
-    def test_what_is_too_large_is_one_line(self, tmp_path, golden: Golden):
-        tries = []
-        for name in ("state.json", "sleeps/0001.json", "config.yaml", "requests.jsonl"):
-            play(path := tmp_path / name.partition(".")[0])
-            os.truncate(path / name, 2**33)
-            tries.append((f"{name} of 8 GiB", partial(self.read_all, path)))
-        golden("too_large_files.txt", refusals(tries, StorageError, HERE=tmp_path))
-
 
 class TestLedger:
     @staticmethod

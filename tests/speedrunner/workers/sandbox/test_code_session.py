@@ -78,11 +78,6 @@ async def test_confined_code_can_import_what_skills_may_import(session: CodeSess
     assert await told(session, f"import {', '.join(ALLOWED_MODULES)}\nstatistics.mean([1, 2])") == "1.5"
 
 
-async def test_variables_last(session: CodeSession) -> None:
-    await session.execute("kept = [1]", HANGS_S)
-    assert await told(session, "kept") == "[1]"
-
-
 async def test_long_output_is_cut_in_its_middle_and_says_so(session: CodeSession) -> None:
     answer = await told(session, "print('a' * 5_000 + 'b' * 5_000)\nraise ValueError('the end')")
     assert answer.startswith("a" * (CHARS // 2) + "\n[cut here: ")
@@ -139,16 +134,6 @@ async def test_a_lost_process_is_replaced_and_the_answer_says_so(
     assert await told(session, "load()") == "'hello'"  # the bootstrap code ran again
 
 
-FIND = """
-import gc, sys
-wire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')
-number = sys.stdout._number
-"""
-"""Statements that find the pipe, and the number of the piece of code."""
-
-END = """wire.send(b'["done",%d,0,"",null]' % number)\n"""
-
-
 async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afresh(
     session: CodeSession,
 ) -> None:
@@ -162,17 +147,6 @@ async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afres
         "the process ended: killed by SIGKILL; the session was restarted and all its variables are lost"
     )
     assert answer.error is None
-
-
-LONG = {
-    "an error": 'wire.send(b\'["done",%d,0,"","\' % number + b"x" * 10**6 + b\'"]\')',
-    "an error of several lines": 'wire.send(b\'["done",%d,0,"","a\' % number + b"\\\\n" * 10**5 + b\'"]\')',
-    "an unknown word": "wire.send(b'[\"' + b\"x\" * 10**6 + b'\",%d]' % number)",
-    "an unknown word of several lines": "wire.send(b'[\"a\\\\nb\",%d]' % number)",
-    "output": 'wire.send(b\'["print",%d,"\' % number + b"x" * 10**6 + b\'"]\')',
-    "output kept for the end": 'wire.send(b\'["done",%d,0,"\' % number + b"x" * 10**6 + b\'",null]\')',
-}
-"""Statements after `FIND` that send more than an answer may hold."""
 
 
 async def test_mounted_folders_cannot_be_written_to(folder: Path) -> None:

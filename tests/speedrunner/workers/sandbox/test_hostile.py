@@ -333,11 +333,6 @@ async def test_an_episode_gets_a_process_that_no_other_had(pool: WorkerPool) -> 
     assert after.node.result is False
 
 
-def waiting_signals() -> int:
-    (line,) = [each for each in Path("/proc/self/status").read_text().splitlines() if each.startswith("SigQ")]
-    return int(line.split()[1].split("/")[0])
-
-
 async def test_held_out_episodes_are_out_of_sight_of_a_session_that_reads_the_others(tmp_path: Path) -> None:
     for folder in ("trajectories", "evaluations"):
         (tmp_path / folder).mkdir()
