@@ -241,10 +241,9 @@ class TestBadInput:
         text = page(site, "index.html")
         assert 'href="runs/good/index.html"' in text
         assert "is not a valid EpisodeRow" in text
-        (tmp_path / "bad/config.yaml").write_text("[")
         status, told = problem(site, "runs/bad/index.html")
         assert (status, told.count("\n")) == (500, 0)
-        assert "config.yaml" in told
+        assert "episodes.jsonl, line 1" in told
 
     def test_a_broken_line_is_named_by_the_pages_that_need_it(self, tmp_path: Path) -> None:
         run = write_learnt(tmp_path / "run")
