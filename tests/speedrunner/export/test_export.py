@@ -220,7 +220,8 @@ def test_a_killed_export_leaves_no_folder_that_looks_complete(
     to: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
-    command = ("export", str(run.path), "--to", to, "--out", str(out))
+    trust = ("--trust", "tests.toy_env:Corridor")
+    command = ("export", str(run.path), "--to", to, "--out", str(out), *trust)
     with monkeypatch.context() as patched:
         # As a kill would end it, after everything is written and before the folder has its name.
         patched.setattr(Path, "rename", lambda *_: (_ for _ in ()).throw(SystemExit(9)))
