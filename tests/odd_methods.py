@@ -30,14 +30,14 @@ from speedrunner.methods.react import ReAct
 class Workshop:
     """One episode of `Programming`: what its roles may call, and what came of it."""
 
-    def __init__(self, library: Library, stage: EpisodeContext | None = None) -> None:
+    def __init__(self, library: Library, context: EpisodeContext | None = None) -> None:
         self.library = library
-        self.stage = stage
+        self.context = context
         self.actor = Toolbox([self.program, self.rerun], self.give_up)
 
     async def program(self, source: str) -> ToolReply:
         """Write a program without parameters, and run it."""
-        assert self.stage is not None
+        assert self.context is not None
         try:
             tried = self.library.write(source, public=True, sleep=0)
         except InvalidSkill as error:
@@ -47,29 +47,29 @@ class Workshop:
             raise ToolError("that is no new program")
         (name,) = names
         try:
-            await self.stage.load(tried)
+            await self.context.load(tried)
         except InvalidSkill as error:
             raise ToolError(str(error)) from error
         reply = await self.rerun(name)
-        self.stage.method_state.setdefault("accepted", [])
+        self.context.method_state.setdefault("accepted", [])
         if reply.termination is None and await self._good(reply.text):
-            self.stage.method_state["accepted"].append(source)
+            self.context.method_state["accepted"].append(source)
             self.library = tried
         else:
-            await self.stage.load(self.library)
+            await self.context.load(self.library)
         return reply
 
     async def rerun(self, name: str) -> ToolReply:
         """Run a program again."""
-        assert self.stage is not None
-        return await self.stage.execute(ToolCall(name, {}))
+        assert self.context is not None
+        return await self.context.execute(ToolCall(name, {}))
 
     def give_up(self) -> str:
         """End the episode."""
         return "It is over."
 
     async def _good(self, seen: str) -> bool:
-        assert self.stage is not None
+        assert self.context is not None
         verdicts = []
 
         def judge(success: bool) -> str:
@@ -77,7 +77,7 @@ class Workshop:
             verdicts.append(success)
             return "Noted."
 
-        await self.stage.run_agent("critic", [Message("user", seen)], Toolbox([], judge), 2)
+        await self.context.run_agent("critic", [Message("user", seen)], Toolbox([], judge), 2)
         return verdicts == [True]
 
 
@@ -97,22 +97,22 @@ class Programming(Method):
         library = Library(env.primitives).of(policy)
         return ActorSpec(library, notes, tuple(Workshop(library).actor.specs) if training else None)
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
+    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
         """Aim and program in training; what is held out is played by the ordinary actor."""
-        if not stage.training:
-            return await stage.act(spec)
+        if not context.training:
+            return await context.act(spec)
 
         def propose(aim: str) -> str:
             """Name the next aim."""
-            stage.method_state["aim"] = aim
+            context.method_state["aim"] = aim
             return "Noted."
 
-        termination = await stage.run_agent(
+        termination = await context.run_agent(
             "curriculum", [Message("user", "What next?")], Toolbox([], propose), 2
         )
         if termination is not Termination.SUBMITTED:
             return termination
-        return await stage.act(spec, Workshop(stage.library(policy), stage).actor)
+        return await context.act(spec, Workshop(context.library(policy), context).actor)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs."""
@@ -165,15 +165,15 @@ class Cheating(Replaying):
 class Advised(ReAct):
     """A critic speaks before the actor plays, held out or not."""
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
+    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
         """Ask it once."""
 
         def advise(text: str) -> str:
             """Say what to do."""
             return "Noted."
 
-        await stage.run_agent("critic", [Message("user", "What now?")], Toolbox([], advise), 1)
-        return await stage.act(spec)
+        await context.run_agent("critic", [Message("user", "What now?")], Toolbox([], advise), 1)
+        return await context.act(spec)
 
 
 class Reflecting(ReAct):
@@ -203,8 +203,8 @@ class Forgetful(ReAct):
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         return super().agent(policy, task, env) if self._call != "agent" else None  # type: ignore[return-value]
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
-        termination = await super().play(policy, spec, stage)
+    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
+        termination = await super().play(policy, spec, context)
         return termination if self._call != "play" else None  # type: ignore[return-value]
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:

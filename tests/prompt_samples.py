@@ -34,7 +34,7 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
 from speedrunner.methods.voyager.programs import Program
-from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
+from speedrunner.methods.voyager.rollout import MethodState, Objectives, Rollout, programming
 from speedrunner.runs.direct import LocalModel
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
@@ -266,7 +266,7 @@ class Samples:
         stage: Any = _Stage(self.env, self.opening.observation)
         rollout = Rollout(stage, Library(self.env.primitives), Objectives(["eat"], ["fly"]), 4, "skip")
         rollout._objective = "collect one sapling"
-        rollout._kept = Kept(["look around"], [], [Program("look around", "")])
+        rollout._kept = MethodState(["look around"], [], [Program("look around", "")])
         try:
             asyncio.run(ask(rollout))
         except Asked as asked:

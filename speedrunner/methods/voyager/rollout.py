@@ -63,7 +63,7 @@ class Objectives(msgspec.Struct, forbid_unknown_fields=True):
         return Objectives(completed, [each for each in failed if each not in completed])
 
 
-class Kept(Objectives, forbid_unknown_fields=True):
+class MethodState(Objectives, forbid_unknown_fields=True):
     """A rollout's data for the sleep: its objectives and the accepted programs."""
 
     programs: list[Program] = []
@@ -113,7 +113,7 @@ class Rollout:
     past: Objectives
     tries: int
     overflow: PartOverflow
-    _kept: Kept = field(default_factory=Kept)
+    _kept: MethodState = field(default_factory=MethodState)
     _objective: str = ""
     _pursued: bool = False
     """Whether a program has run for the objective."""

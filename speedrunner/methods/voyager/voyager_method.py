@@ -26,7 +26,13 @@ from speedrunner.methods import (
     UnfitEnvironment,
 )
 from speedrunner.methods.voyager.programs import add_programs
-from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, decode_objectives, programming
+from speedrunner.methods.voyager.rollout import (
+    MethodState,
+    Objectives,
+    Rollout,
+    decode_objectives,
+    programming,
+)
 
 
 @dataclass(kw_only=True)
@@ -89,7 +95,7 @@ class Voyager(Method):
             tools.fell_short(f"{cut} of {len(batch)} rollouts overflowed the context, so nothing changes")
             return policy
         for played in batch:
-            kept = decode_objectives(played.method_state, Kept, played.episode)
+            kept = decode_objectives(played.method_state, MethodState, played.episode)
             library, edits = await add_programs(library, kept.programs, tools.sleep)
             tools.edits += edits
             objectives = objectives.merge(kept)
