@@ -60,7 +60,6 @@ def rollout_step(row: Rollout, step: str, began: float) -> StepRecord:
         status="done",
         began=began,
         seconds=104.0,
-        command="speedrunner bench rollout model=qwen3.5-27b",
         measured=Measurement(
             "a rollout",
             figures=[Figure(ratio, row.ratio, at_least=0.95, form=".3f")] if row.ratio else [],

@@ -1,8 +1,14 @@
-"""Cached tokens of episodes compared with the most that the cache can provide: `speedrunner bench cache`."""
+"""Cached tokens compared with the most that the cache can provide: `bench cache` and `bench probe cache`.
+
+`bench cache` plays episodes. `bench probe cache` sends known conversations: one grows turn by turn, then
+siblings that share a prefix, warmed up before, start at once. The most that the cache can provide for each
+request is what an ideal cache with its rule would (`serving.engine.ideal_cache`).
+"""
 
 from __future__ import annotations
 
 import math
+import secrets
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,12 +17,24 @@ import msgspec
 
 from serving.deployment import Deployment
 from serving.engine.cache_config import CacheConfig
+from serving.engine.metrics import read_counters
+from serving.errors import ContextOverflow
+from serving.meter import LedgerRow
+from serving.model import Model
 from serving.model_config import ModelConfig
-from speedrunner.bench.engine import cache_of, describe_cache, open_engine, with_flags
+from serving.probes.start_check import OTHERS, advice, note_tools, text_of
+from serving.together import run_together
+from speedrunner.bench.engine import cache_of, completions_api, describe_cache, open_engine, with_flags
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.player import Script, play_script
 from speedrunner.bench.rollouts import BenchRun, Rollout, bench_run, open_player
 from speedrunner.config.console import Status, prefix_status
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.runs.setup import Setup
+
+SYSTEM_TOKENS = 2000
+REPLY_TOKENS = 160
+SIBLINGS = 8
 
 TARGETS = {"attention": 0.99, "hybrid": 0.97}
 """Target for the least share of the possible cached tokens, by kind of cache."""
@@ -157,3 +175,103 @@ def _with_over_without(name: str, levels: Sequence[Rollout], field: str) -> Figu
 def _mean(levels: Sequence[Rollout], field: str, *, admits: bool) -> float | None:
     values = [getattr(each, field) for each in levels if each.admission == admits]
     return None if None in values else statistics.mean(values)
+
+
+class CacheRequest(msgspec.Struct, frozen=True):
+    """One request, in tokens.
+
+    Attributes:
+        cached_tokens: name of the request, for users.
+        expected: the most prompt tokens that the cache can provide.
+        reported: the tokens that the engine reports as cached.
+    """
+
+    cached_tokens: str
+    prompt: int
+    expected: int
+    reported: int
+
+
+async def measure_cache_use(
+    model_config: ModelConfig, config: Config, turns: int, status: Status
+) -> Measurement:
+    """Probe the cache of a model's engine. Raises as `probe_cache`; `InvalidConfig` for too many turns."""
+    async with open_engine(completions_api(model_config), config, status) as deployment:
+        try:
+            return await probe_cache(deployment, turns, status)
+        except ContextOverflow as error:
+            raise InvalidConfig(f"--turns {turns} is too many: {error}") from error
+
+
+async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Measurement:
+    """Play a conversation of this many turns, then siblings of another one.
+
+    Raises:
+        ServerFailed: the engine reports no cache.
+        ContextOverflow: the turns do not fit the model's context.
+        ServingError: the engine failed.
+    """
+    model_config, cache = deployment.model_config, cache_of(deployment)
+    parts: dict[str, list[CacheRequest]] = {"turn": [], "sibling": []}
+
+    def write(row: LedgerRow) -> None:
+        part = parts.get(row.labels.get("part", ""))
+        if part is not None and row.usage is not None:
+            name = f"{row.labels['part']} {len(part) + 1}"
+            part.append(CacheRequest(name, row.usage.prompt, row.cacheable or 0, row.usage.cached))
+            sent = sum(map(len, parts.values()))
+            status(f"{sent} of {turns + SIBLINGS} requests, the last with {row.usage.cached} tokens cached")
+
+    counted = await read_counters(deployment.endpoint)
+    # Without admission, because the engine is measured.
+    async with deployment.client(write, admission=False) as model:
+        await play_script(model, _script(model, "turn", "0", secrets.token_hex(4), turns))
+        nonce = secrets.token_hex(4)
+        family = [_script(model, "sibling", str(number), nonce, 1) for number in range(SIBLINGS)]
+        warmed = await model.warm("actor", family[0].messages, family[0].tools, {})
+        await run_together(lambda script: play_script(model, script), family, SIBLINGS)
+    hits = (await read_counters(deployment.endpoint) - counted).cached > 0
+    prefix = max((length for length, _ in warmed), default=0)
+    growing, siblings = parts.values()
+    requests = [*growing, *siblings]
+    prompt, expected, reported = (
+        sum(getattr(each, name) for each in requests) for name in ("prompt", "expected", "reported")
+    )
+    share = reported / expected if expected else 0.0
+    found = Measurement(
+        describe_cache(model_config, cache),
+        figures=[Figure("share of the maximum", share, at_least=TARGETS[model_config.cache], form=".2%")],
+        tables=[Table("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
+        facts={"model": model_config.name, "cache": cache, "prefix": prefix},
+        notes=[f"(siblings share a prefix of {prefix} tokens, which was sent once before them)"],
+    )
+    changes = advice(model_config, cache, hits, reported > 0)
+    if not found.met:
+        changes = [*changes, *_room(cache, growing, siblings, prefix)] or [OTHERS]
+    found.notes += [f"To change: {line}" for line in changes]
+    found.facts["advice"] = changes
+    return found
+
+
+def _room(
+    cache: CacheConfig, turns: Sequence[CacheRequest], siblings: Sequence[CacheRequest], prefix: int
+) -> list[str]:
+    """Return what to change if the cache is too small for the requests."""
+    alone = max(cache.blocks(each.prompt) for each in turns)
+    own = sum(cache.blocks(each.prompt, shared=prefix) for each in siblings)
+    needed = max(alone, own + prefix // cache.block_size)
+    if needed < cache.num_gpu_blocks:
+        return []
+    return [
+        f"its cache of {cache.num_gpu_blocks} blocks is too small for them (they take {needed}):"
+        " raise --gpu-memory-utilization (on a CPU, VLLM_CPU_KVCACHE_SPACE)"
+    ]
+
+
+def _script(model: Model, part: str, name: str, nonce: str, turns: int) -> Script:
+    """Write a conversation of known lengths; `nonce` separates it from all earlier requests."""
+    system = text_of(model, nonce, min(SYSTEM_TOKENS, model.model_config.context // 4))
+    user = text_of(model, name, REPLY_TOKENS)
+    messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+    replies = [text_of(model, "another", REPLY_TOKENS)] * (turns - 1)
+    return Script(messages, note_tools(), replies, labels={"role": "probe", "part": part})

@@ -14,8 +14,8 @@ from speedrunner.bench.cache_use import measure_cache
 from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, bench_command
 from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
-from speedrunner.bench.gpu.schedule import bench_of, steps_of
 from speedrunner.bench.gpu.session import play_steps
+from speedrunner.bench.gpu.steps import bench_of, steps_of
 from speedrunner.bench.rollout_speed import measure_rollout
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured
 from speedrunner.cli.output import say, say_error, waiting_line
@@ -101,7 +101,7 @@ def gpu(
         again = bench_command(record, f"--minutes={minutes:g}", f"--out={out}")
         bench = bench_of(setup, record, status)
         left = carry_out(
-            lambda drain: play_steps(bench, steps_of(setup, given), minutes, drain),
+            lambda drain: play_steps(bench, steps_of(setup), minutes, drain),
             kept=f"; finished steps are in {out}. Rerun the same command to continue",
         )
     say(as_text(record))

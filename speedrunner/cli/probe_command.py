@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.bench.cache_probe import measure_cache_use
+from speedrunner.bench.cache_use import measure_cache_use
 from speedrunner.bench.tool_probe import measure_tools, thinking_role
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose

@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from serving.model_configs import load_model_config
-from speedrunner.bench.gpu import schedule
+from speedrunner.bench.gpu import steps
 from speedrunner.bench.gpu.record import Record, read_record_folder
 from tests.scripted_runs import in_process
 
@@ -25,7 +25,7 @@ TRIES = 4
 def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "ON_CPU", replace(schedule.ON_CPU, aim_s=6))
+    monkeypatch.setattr(steps, "ON_CPU", replace(steps.ON_CPU, aim_s=6))
     out, file = tmp_path / "record", tmp_path / "hybrid.yaml"
     model_config = load_model_config("tiny-hybrid")
     flags = {**model_config.server.flags, "max-num-seqs": 8}  # environments of more would need much memory

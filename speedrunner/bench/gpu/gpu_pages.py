@@ -101,7 +101,7 @@ def engine_line(record: Record) -> str:
 
 
 def as_text(record: Record) -> str:
-    """Return the record as a section of a Markdown page, with the command for each figure."""
+    """Return the record as a section of a Markdown page, with the command that writes it."""
     command = bench_command(record, "--out", "DIR")
     lines = [f"### {title_of(record)}", "", f"{engine_line(record)}. One command writes all of it:", ""]
     lines += ["```", command, "```"]
@@ -110,10 +110,9 @@ def as_text(record: Record) -> str:
         if part.steps:
             lines.append("")
         for step in part.steps:
-            alone = f", `{step.command}`" if step.command else ""
             assert step.measured is not None
             when = f"{date_of(step.began)}, {step.seconds:.0f} s"
-            lines.append(f"- `{step.step}` ({when}): {step.measured.title}{alone}")
+            lines.append(f"- `{step.step}` ({when}): {step.measured.title}")
         for _, cells in part.tables:
             lines += ["", *_markdown(cells)]
         for note in part.notes:

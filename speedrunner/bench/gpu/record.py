@@ -59,7 +59,6 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
         traceback: traceback of an error without a message for users.
         began: start in Unix seconds.
         seconds: duration, including the start of its server.
-        command: command that measures the same alone; empty if only the whole record does.
     """
 
     format: int = 1
@@ -69,7 +68,6 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     traceback: str = ""
     began: Timestamp
     seconds: Number = 0.0
-    command: str = ""
     measured: Measurement | None = None
 
     @property

@@ -51,8 +51,6 @@ class Step:
         name: name of its file.
         bound_s: seconds after which it counts as failed, without the start of its server.
         play: function that measures.
-        command: command that measures the same alone, with names of its facts in braces; empty if only the
-            record does.
         server: name of the server that it needs, as described by `model_config`; empty for none.
         model_config: the model config of that server.
         starts: name of a server that the step starts itself and leaves running.
@@ -63,7 +61,6 @@ class Step:
     name: str
     bound_s: float
     play: Play
-    command: str = ""
     server: str = ""
     model_config: Callable[[Record, ModelConfig], ModelConfig] = lambda record, model_config: model_config
     starts: str = ""
@@ -194,7 +191,6 @@ class Bench:
                 traceback=trace,
                 began=began,
                 seconds=time.monotonic() - clock,
-                command=step.command.format(**found.facts) if found else "",
                 measured=found,
             )
         )

@@ -1,4 +1,4 @@
-"""Measurements of the steps of `speedrunner bench gpu`, on the running server."""
+"""The steps of `speedrunner bench gpu` for a configuration, in order of value, and what each one measures."""
 
 from __future__ import annotations
 
@@ -6,19 +6,30 @@ import asyncio
 import shutil
 import time
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
+import msgspec
+
+from serving.engine.cache_config import CacheConfig
 from serving.engine.gpus import Gpu, read_gpus
 from serving.engine.toolkit import find_toolkit
 from serving.model_config import ModelConfig
+from serving.model_configs import list_model_configs
 from serving.sizing import cache_on
-from speedrunner.bench.cache_use import LEVEL_COLUMNS, play_levels, share_of_maximum
-from speedrunner.bench.engine import cache_of, describe_cache
-from speedrunner.bench.gpu.session import Bench
+from speedrunner.bench.cache_use import LEVEL_COLUMNS, play_levels, probe_cache, share_of_maximum, smaller
+from speedrunner.bench.engine import cache_of, describe_cache, with_flags
+from speedrunner.bench.gpu.record import Record
+from speedrunner.bench.gpu.session import LONGEST_S, Bench, Play, Step
+from speedrunner.bench.long_prompts import measure_long_prompts
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollout_speed import measure_timed_rollout
 from speedrunner.bench.rollouts import Rollout, bench_run
 from speedrunner.bench.tool_probe import probe_tools
+from speedrunner.config.console import Status
+from speedrunner.config.named import actor_model_config
 from speedrunner.runs.machine import installed, machine, versions
+from speedrunner.runs.setup import Setup
 
 MAIN = "main"
 """The server with the unchanged model config."""
@@ -33,6 +44,130 @@ LENGTHS = (8192, 32_768)
 """Lengths in tokens of the conversations that are counted, in addition to the whole context."""
 
 MORE_PACKAGES = ("flashinfer-python", "triton", "cuda-python")
+
+LEVELS = (16, 64, 128)
+"""Episodes at the same time, if the server takes as many sequences."""
+
+FOREIGN = "it starts a server, but serving.url is a running one"
+UNCACHED = "the prefix cache is off"
+
+SHORT_S = 60
+"""Bound of a step that only asks for facts, in seconds."""
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """Seconds on one kind of machine: bounds of a start and of a step, and the target time of a step."""
+
+    start_s: float
+    bound_s: float
+    aim_s: float
+
+
+ON_GPU = Sizes(start_s=LONGEST_S, bound_s=300, aim_s=90)
+ON_CPU = Sizes(start_s=240, bound_s=180, aim_s=15)
+
+
+def sizes_of(model_config: ModelConfig) -> Sizes:
+    """Return how long steps with a model config take."""
+    return ON_GPU if model_config.gpus else ON_CPU
+
+
+def bench_of(setup: Setup, record: Record, status: Status) -> Bench:
+    """Return what the steps share, with the times for the model config."""
+    sizes = sizes_of(setup.model_config)
+    return Bench(setup, record, sizes.start_s, sizes.aim_s, status)
+
+
+def steps_of(setup: Setup) -> list[Step]:
+    """Return all steps for a configuration; steps that cannot be played here have a reason."""
+    model_config, sizes = setup.model_config, sizes_of(setup.model_config)
+    foreign = FOREIGN if setup.config.serving.url is not None else ""
+    uncached = UNCACHED if model_config.server.flags.get("enable-prefix-caching") is False else ""
+    fp8 = f"{model_config.name}-fp8"
+    no_fp8 = "" if fp8 in list_model_configs() else f"the model configuration {fp8} does not exist"
+
+    def step(name: str, play: Play, server: str = MAIN, bound_s: float = sizes.bound_s, **more: Any) -> Step:
+        return Step(name=name, play=play, server=server, bound_s=bound_s, **more)
+
+    starting: dict[str, Any] = {"server": "", "bound_s": sizes.start_s, "starts": MAIN, "skip": foreign}
+
+    levels = {f"rollout-{level}": _in_flight(model_config, level) for level in LEVELS}
+    first, middle, *_ = levels
+    rollouts = []
+    for name, in_flight in levels.items():
+        same = next(other for other in levels if levels[other] == in_flight)
+        capped = f"the server runs {in_flight} sequences at a time, as in {same}"
+        play, skip = partial(measure_rollout, in_flight), "" if same == name else capped
+        rollouts.append(step(name, play, skip=skip))
+    if rollouts[1].skip:
+        middle = first
+    return [
+        step("environment", measure_environment, server="", bound_s=SHORT_S),
+        step("start-cold", start_cold, **starting),
+        step("capacity", measure_capacity, bound_s=SHORT_S),
+        step("tools", partial(measure_tool_calls, levels[first])),
+        step(
+            "cache-probe",
+            lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status),
+            skip=uncached,
+        ),
+        *rollouts,
+        step(
+            "long-prompts",
+            lambda bench: measure_long_prompts(bench.deployment, 2 * bench.aim_s, bench.status),
+        ),
+        step(
+            "cache-share",
+            partial(measure_cache_share, levels[first], first),
+            skip=uncached,
+        ),
+        step("grammar", partial(measure_grammar, levels[middle])),
+        step("start-warm", start_warm, needs="start-cold", **starting),
+        step(
+            "no-cache",
+            partial(repeat_rollout, middle, "without prefix cache"),
+            server="no-cache",
+            model_config=_without_cache,
+            needs=middle,
+            skip=foreign or uncached,
+        ),
+        step(
+            "half-cache",
+            repeat_in_half_the_cache,
+            server="half-cache",
+            model_config=_with_half_the_cache,
+            needs="cache-share",
+            skip=foreign or uncached,
+        ),
+        step(
+            "fp8",
+            partial(repeat_rollout, middle, "FP8"),
+            server="fp8",
+            model_config=partial(_in_8_bits, setup, fp8),
+            needs=middle,
+            skip=foreign or no_fp8,
+        ),
+    ]
+
+
+def _in_flight(model_config: ModelConfig, level: int) -> int:
+    """Return `level` episodes, or fewer if the server takes fewer sequences at a time."""
+    most = model_config.server.flags.get("max-num-seqs")
+    return min(level, most * model_config.replicas) if isinstance(most, int) else level
+
+
+def _without_cache(record: Record, model_config: ModelConfig) -> ModelConfig:
+    return with_flags(model_config, enable_prefix_caching=False)
+
+
+def _with_half_the_cache(record: Record, model_config: ModelConfig) -> ModelConfig:
+    facts = record.facts("cache-share")
+    return smaller(model_config, msgspec.convert(facts["cache"], CacheConfig), facts["level"])
+
+
+def _in_8_bits(setup: Setup, name: str, record: Record, model_config: ModelConfig) -> ModelConfig:
+    model = msgspec.structs.replace(setup.config.model, name=name)
+    return actor_model_config(msgspec.structs.replace(setup.config, model=model))
 
 
 async def measure_environment(bench: Bench) -> Measurement:

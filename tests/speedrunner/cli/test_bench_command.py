@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from speedrunner.bench.gpu import schedule
+from speedrunner.bench.gpu import steps
 from speedrunner.cli.bench_command import numbers
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.run_lock import RunLock
@@ -33,19 +33,19 @@ class TestGpu:
     def test_a_running_server_gives_what_it_can_and_the_same_command_has_nothing_left(
         self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(schedule, "ON_CPU", replace(schedule.ON_CPU, aim_s=0.1))
-        monkeypatch.setattr(schedule, "LEVELS", (2, 4))
+        monkeypatch.setattr(steps, "ON_CPU", replace(steps.ON_CPU, aim_s=0.1))
+        monkeypatch.setattr(steps, "LEVELS", (2, 4))
         overrides, out = corridor(script()).overrides(), tmp_path / "record"
         done = in_process("bench", "gpu", *overrides, "--minutes=30", f"--out={out}")
         assert done.returncode == 0, done.stderr
         assert "#### Rollouts" in done.stdout
-        assert re.search(rf"start-cold +\| skipped: {schedule.FOREIGN}", done.stdout)
+        assert re.search(rf"start-cold +\| skipped: {steps.FOREIGN}", done.stdout)
         assert "Remaining" not in done.stdout
         assert done.stdout.endswith(f"The tables were written to {out / 'record.md'}\n")
-        steps = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
+        files = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
         again = in_process("bench", "gpu", *overrides, "--minutes=0", f"--out={out}")
         assert (again.returncode, again.stdout) == (0, done.stdout)
-        assert steps == {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
+        assert files == {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
 
     def test_an_engine_that_is_gone_is_the_reason_of_each_step_and_the_command_to_continue_is_named(
         self, corridor: Runs, tmp_path: Path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,12 +9,11 @@ import pytest
 
 from serving.sizing import fit
 from speedrunner.bench.engine import playing_setup
-from speedrunner.bench.gpu import schedule
+from speedrunner.bench.gpu import steps as steps_module
 from speedrunner.bench.gpu.gpu_pages import as_text
 from speedrunner.bench.gpu.record import open_record, subject_of
-from speedrunner.bench.gpu.schedule import FOREIGN, UNCACHED, bench_of, steps_of
 from speedrunner.bench.gpu.session import LONGEST_S, Step, play_steps
-from speedrunner.bench.gpu.steps import claims
+from speedrunner.bench.gpu.steps import FOREIGN, UNCACHED, bench_of, claims, steps_of
 from speedrunner.runs.shutdown import Shutdown
 from tests.gpu_kinds import GPUS
 from tests.record_samples import SUBJECT, start_step, write_record
@@ -23,19 +21,16 @@ from tests.scripted_runs import Runs, script
 
 pytestmark = pytest.mark.process
 
-GIVEN = ["model=tiny-random", "env.name={x}"]
-"""Overrides with braces, which are no names of facts."""
-
 
 def steps(*overrides: str) -> dict[str, Step]:
-    return {each.name: each for each in steps_of(playing_setup(overrides), overrides)}
+    return {each.name: each for each in steps_of(playing_setup(overrides))}
 
 
 def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
     given = ("model=qwen3.5-27b", "model.load_format=dummy")
     setup = playing_setup(given)
     on_h100 = replace(setup, model_config=fit(setup.model_config, [GPUS["H100"]]))
-    found = {each.name: each for each in steps_of(on_h100, given)}
+    found = {each.name: each for each in steps_of(on_h100)}
     assert list(found) == [
         *("environment", "start-cold", "capacity", "tools", "cache-probe"),
         *("rollout-16", "rollout-64", "rollout-128", "long-prompts", "cache-share", "grammar"),
@@ -73,36 +68,6 @@ def test_steps_that_cannot_be_played_are_skipped_with_the_reason(
     assert [name for name, step in steps(*overrides).items() if step.skip == reason] == skipped
 
 
-@pytest.mark.parametrize(
-    ("name", "found", "command"),
-    [
-        ("tools", {"count": 20, "in_flight": 4}, "bench probe tools {} --count 20 --in-flight 4"),
-        ("cache-probe", {}, "bench probe cache {} --turns 8"),
-        (
-            "rollout-16",
-            {"calls": 9, "in_flight": 16},
-            "bench rollout {} model.actor.max_calls=9 --in-flight 16 --pairs 1",
-        ),
-        (
-            "no-cache",
-            {"calls": 9, "in_flight": 16},
-            "bench rollout {} model.prefix_caching=false model.actor.max_calls=9 --in-flight 16 --pairs 1",
-        ),
-        ("half-cache", {"calls": 9, "in_flight": 4}, "bench cache {} --in-flight 4 --episodes 4 --turns 9"),
-        ("fp8", {"calls": 9, "in_flight": 4}, "bench rollout model=tiny-random-fp8 'env.name={x}' "),
-        ("long-prompts", {}, ""),
-    ],
-)
-def test_each_figure_names_the_command_that_measures_it_alone(
-    name: str, found: dict[str, int], command: str
-) -> None:
-    given = shlex.join(GIVEN)
-    made = steps_of(playing_setup(["model=tiny-random"]), GIVEN)
-    (step,) = [each for each in made if each.name == name]
-    expected = f"speedrunner {command.replace('{}', given)}" if command else ""
-    assert step.command.format(**found).startswith(expected)
-
-
 def test_other_servers_differ_in_what_they_are_compared_by(tmp_path: Path) -> None:
     setup = playing_setup(["model=qwen3.5-27b", "model.load_format=dummy"])
     found, record = steps("model=qwen3.5-27b", "model.load_format=dummy"), write_record(tmp_path)
@@ -132,21 +97,20 @@ def silent() -> Shutdown:
 async def test_all_steps_that_a_running_server_allows_have_a_result(
     corridor: Runs, tmp_path: Path, silent: Shutdown, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(schedule, "LEVELS", (2, 4))  # environments of more would need much memory
+    monkeypatch.setattr(steps_module, "LEVELS", (2, 4))  # environments of more would need much memory
     overrides = corridor(script()).overrides()
     setup = playing_setup(overrides)
     record = open_record(tmp_path / "record", subject_of(setup, overrides))
     said: list[str] = []
     bench = bench_of(setup, record, said.append)
     bench.aim_s = 0.0  # the least of each step, however fast the machine is
-    assert await play_steps(bench, steps_of(setup, overrides), 60.0, silent) == []
+    assert await play_steps(bench, steps_of(setup), 60.0, silent) == []
     done = [name for name, step in record.steps.items() if step.status == "done"]
     assert set(done) == {
         *("environment", "capacity", "tools", "cache-probe", "rollout-2", "rollout-4"),
         *("long-prompts", "cache-share", "grammar"),
     }
     assert any("rollout-2: 2 episodes of at most 2 requests" in line for line in said)
-    assert "--in-flight 2 --pairs 1" in record.steps["rollout-2"].command
     assert record.facts("rollout-2") == {"model": "tiny-random", "calls": 2, "in_flight": 2}
     text = as_text(record)
     for heading in ("Machine", "Capacity", "Tool calls and grammar", "Prefix cache", "Rollouts"):
