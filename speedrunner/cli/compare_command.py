@@ -19,22 +19,13 @@ from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import add_costs
+from speedrunner.results.measures import MEASURES
 from speedrunner.results.pairing import Comparison
 from speedrunner.results.pricing import GPU_HOURS, price_book
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import load
-
-SHOWN = {
-    "score": ("score", 3),
-    "llm_calls": ("LLM calls", 1),
-    "uncached": ("uncached", 0),
-    "cached": ("cached", 0),
-    "output": ("output", 0),
-    "usd": ("test USD", 6),
-}
-"""Each metric's name for people and its digits."""
 
 HEAD = ("", "", "mean", "interval", "against A", "its interval", "pairs")
 DROPPED = ("interval", "pairs")
@@ -101,9 +92,10 @@ def _table(found: Comparison, names: dict[str, str], width: float) -> Iterator[s
     """Yield the comparison as a table, with a heading for each checkpoint."""
     rows, above = [HEAD], list[list[str]]()
     point, metric = None, ""
+    titles = {each.name: (each.short_title, each.digits) for each in MEASURES}
     for row in found.rows:
         above.append([] if row.rollouts == point else ["", f"after {row.rollouts} rollouts"])
-        title, digits = SHOWN[row.metric]
+        title, digits = titles[row.metric]
         title = "" if (row.rollouts, row.metric) == (point, metric) else title
         pairs = str(row.difference.count) if row.difference else ""
         if metric == "score" != row.metric:

@@ -46,8 +46,7 @@ TASKS = 30
 CURVES = ("score", "output tokens")
 """Metrics that are drawn as curves."""
 
-DIGITS = {"score": 3, "LLM calls": 1, "actions": 1}
-"""Decimals of a metric; other metrics have none."""
+DIGITS = {each.title: each.digits for each in MEASURES}
 
 BETTER = {"score": True, "LLM calls": False, "uncached prompt tokens": False, "output tokens": False}
 """Metrics of which a higher (or lower) value is better; of the others neither is."""
@@ -274,7 +273,7 @@ def _task_table(titles: Sequence[str], tasks: Iterable[TaskDifference], root: st
 
 
 def _show(value: float, metric: str, sign: str = "") -> str:
-    return f"{value:{sign},.{DIGITS.get(metric, 0)}f}".replace("-", "−")
+    return f"{value:{sign},.{DIGITS[metric]}f}".replace("-", "−")
 
 
 def _show_spread(found: Spread | None, metric: str) -> str | None:

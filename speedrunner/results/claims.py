@@ -19,9 +19,9 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cache
-from itertools import groupby
+from itertools import chain, groupby
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -53,6 +53,9 @@ PRICED = ("cost_usd", "usd")
 MIN_SEEDS = 2
 """Fewer seeds give no interval for other libraries of the same method."""
 
+Runs = Mapping[tuple[str, str], Mapping[int, RunResult]]
+"""Runs of one model by environment and method, then by seed."""
+
 
 class Mean(msgspec.Struct, frozen=True):
     """The mean of a measure over the test episodes of a checkpoint, or the measure of its library.
@@ -65,6 +68,11 @@ class Mean(msgspec.Struct, frozen=True):
     env: str
     method: str
     at: Literal["first", "last"] = "last"
+
+    @property
+    def places(self) -> list[tuple[str, str]]:
+        """Return the environments and methods of its runs."""
+        return [(env, self.method) for env in list_envs(self.env)]
 
 
 class ClaimComparison(msgspec.Struct, frozen=True):
@@ -132,20 +140,20 @@ class JudgedComparison(msgspec.Struct, frozen=True):
     """A comparison with its measured value.
 
     Attributes:
-        low, high: the interval; `None` if there is none.
         seeds: finished seeds that have all of its values.
         runs: number of finished runs found.
         reason: why it is undecided; otherwise empty.
+        low, high: the interval; `None` if there is none.
     """
 
     comparison: ClaimComparison
-    verdict: Verdict
-    value: float | None
-    low: float | None
-    high: float | None
     seeds: int
     runs: int
-    reason: str
+    verdict: Verdict = "undecided"
+    reason: str = ""
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
 
 
 class Judged(msgspec.Struct, frozen=True):
@@ -153,7 +161,7 @@ class Judged(msgspec.Struct, frozen=True):
 
     Attributes:
         model: the model of the runs; several for a claim about several.
-        groups: as in the claim.
+        compared: all comparisons.
         deciding: the comparison that explains the verdict.
         missing: missing and unfinished runs; empty if there are none.
         commands: the commands that produce these.
@@ -162,15 +170,10 @@ class Judged(msgspec.Struct, frozen=True):
     claim: Claim
     model: str
     verdict: Verdict
-    groups: list[list[JudgedComparison]]
+    compared: list[JudgedComparison]
     deciding: JudgedComparison
     missing: str
     commands: list[str]
-
-    @property
-    def compared(self) -> list[JudgedComparison]:
-        """Return all comparisons."""
-        return [each for group in self.groups for each in group]
 
     @property
     def has_runs(self) -> bool:
@@ -188,9 +191,8 @@ def list_claims() -> list[Claim]:
         lines = list(own)
         groups = [[*map(_comparison, group)] for _, group in groupby(lines, key=lambda row: row["group"])]
         first = lines[0]
-        needed = int(first["needed"] or len(groups))
         about = (first["text"], first["place"], first["experiment"], first["paper"])
-        found.append(Claim(name, *about, groups, needed))
+        found.append(Claim(name, *about, groups, int(first["needed"] or len(groups))))
     return found
 
 
@@ -214,26 +216,10 @@ def judge_claims(claims: Sequence[Claim], conditions: Sequence[Condition], optio
     played = played_models(conditions)
     judged = []
     for claim in claims:
-        named = [each.model for group in claim.groups for each in group if each.model]
-        for model in [", ".join(dict.fromkeys(named))] if named else played:
+        named = dict.fromkeys(each.model for group in claim.groups for each in group if each.model)
+        for model in [", ".join(named)] if named else played:
             judged.append(_judge(claim, model, played, conditions, options))
     return judged
-
-
-@dataclass(frozen=True)
-class _Runs:
-    """Finds the runs of one model, and remembers which were needed."""
-
-    conditions: Sequence[Condition]
-    model: str
-    asked: dict[tuple[str, str], Mapping[int, RunResult]]
-
-    def finished(self, env: str, method: str) -> dict[int, RunResult]:
-        """Return the finished runs of an environment and method, by seed."""
-        if (env, method) not in self.asked:
-            self.asked[env, method] = find_runs(self.conditions, env, method, self.model)
-        runs = self.asked[env, method]
-        return {seed: run for seed, run in runs.items() if len(run.checkpoints) and not run.unfinished}
 
 
 def _judge(
@@ -243,30 +229,38 @@ def _judge(
     conditions: Sequence[Condition],
     options: str,
 ) -> Judged:
-    finders: dict[str, _Runs] = {}
-
-    def find(wanted: str) -> _Runs:
-        variants = (
-            each
-            for each, options in played.items()
-            if each.startswith(f"{wanted}-")
-            and options.context is None
-            and not options.actor
-            and not options.inducer
-        )
-        name = wanted if wanted in played else next(variants, wanted)
-        return finders.setdefault(name, _Runs(conditions, name, {}))
-
-    groups = [[_compare(each, find(each.model or model)) for each in group] for group in claim.groups]
-    verdict = _verdict(groups, claim.needed)
-    gaps = {name: list_gaps(runs.asked, SEEDS.get(claim.experiment, 3)) for name, runs in finders.items()}
+    by_model: dict[str, dict[tuple[str, str], Mapping[int, RunResult]]] = {}
+    groups = []
+    for group in claim.groups:
+        groups.append(list[JudgedComparison]())
+        for comparison in group:
+            name = _find_model(comparison.model or model, played)
+            runs = by_model.setdefault(name, {})
+            for place in chain(*(mean.places for mean in comparison.means)):
+                if place not in runs:
+                    runs[place] = find_runs(conditions, *place, name)
+            groups[-1].append(_compare(comparison, runs))
+    verdicts = [*map(_join_verdicts, groups)]
+    verdict: Verdict = "undecided"
+    if verdicts.count("supported") >= claim.needed:
+        verdict = "supported"
+    elif len(groups) - verdicts.count("contradicted") < claim.needed:
+        verdict = "contradicted"
+    compared = [*chain(*groups)]
+    explaining = [
+        each
+        for group, joined in zip(groups, verdicts, strict=True)
+        for each in group
+        if joined == each.verdict == verdict
+    ]
+    gaps = {name: list_gaps(runs, SEEDS.get(claim.experiment, 3)) for name, runs in by_model.items()}
     return Judged(
         claim=claim,
         model=model,
         verdict=verdict,
-        groups=groups,
-        deciding=_choose(groups, verdict),
-        missing="; ".join(dict.fromkeys(gap for own in gaps.values() for gap in own)),
+        compared=compared,
+        deciding=min(explaining or compared, key=lambda each: each.value is None),
+        missing="; ".join(dict.fromkeys(chain(*gaps.values()))),
         commands=[
             sweep_command(claim.experiment, played.get(name) or ModelOptions(name), options)
             for name, own in gaps.items()
@@ -275,41 +269,47 @@ def _judge(
     )
 
 
-def _verdict(groups: Sequence[Sequence[JudgedComparison]], needed: int) -> Verdict:
-    verdicts = Counter(map(_verdict_of_group, groups))
-    if verdicts["supported"] >= needed:
-        return "supported"
-    return "contradicted" if len(groups) - verdicts["contradicted"] < needed else "undecided"
+def _find_model(wanted: str, played: Mapping[str, ModelOptions]) -> str:
+    """Return the played model of a name: the model itself, else a variant with the same options."""
+    variants = (
+        name
+        for name, options in played.items()
+        if name.startswith(f"{wanted}-")
+        and options.context is None
+        and not options.actor
+        and not options.inducer
+    )
+    return wanted if wanted in played else next(variants, wanted)
 
 
-def _verdict_of_group(group: Sequence[JudgedComparison]) -> Verdict:
-    verdicts = {each.verdict for each in group}
-    if "contradicted" in verdicts:
-        return "contradicted"
-    return "undecided" if "undecided" in verdicts else "supported"
+def _join_verdicts(group: Sequence[JudgedComparison]) -> Verdict:
+    """Return the verdict of a group."""
+    found = [each.verdict for each in group]
+    order: tuple[Verdict, ...] = ("contradicted", "undecided")
+    return next((verdict for verdict in order if verdict in found), "supported")
 
 
-def _choose(groups: Sequence[Sequence[JudgedComparison]], verdict: Verdict) -> JudgedComparison:
-    """Return a comparison that explains the claim's verdict, preferably a measured one."""
-    fitting = [each for group in groups if _verdict_of_group(group) == verdict for each in group]
-    alike = [each for each in fitting if each.verdict == verdict] or [
-        each for group in groups for each in group
-    ]
-    return next((each for each in alike if each.value is not None), alike[0])
-
-
-def _compare(comparison: ClaimComparison, runs: _Runs) -> JudgedComparison:
+def _compare(comparison: ClaimComparison, runs: Runs) -> JudgedComparison:
     import numpy
 
-    samples, found = _collect(comparison, runs)
+    finished = {
+        place: {seed: run for seed, run in runs[place].items() if run.points and not run.unfinished}
+        for mean in comparison.means
+        for place in mean.places
+    }
+    samples = _collect(comparison, finished)
+    count = len({id(run) for own in finished.values() for run in own.values()})
 
-    def undecided(reason: str, value: float | None = None) -> JudgedComparison:
-        return JudgedComparison(comparison, "undecided", value, None, None, len(samples), found, reason)
+    def judge(verdict: Verdict, reason: str, *measured: float) -> JudgedComparison:
+        return JudgedComparison(comparison, len(samples), count, verdict, reason, *measured)
 
+    if lacking := [f"{method} on {env}" for (env, method), own in finished.items() if not own]:
+        return judge("undecided", f"no finished run of {', '.join(lacking)}")
     if not samples:
-        return undecided(_explain_gap(comparison, runs))
+        why = "runs without a common seed, without prices, or without requests"
+        return judge("undecided", f"no seed has all values: {why}")
     if comparison.own.measure in PRICED and not any(own.any() for each in samples.values() for own in each):
-        return undecided("all prices are zero: speedrunner report DIR --prices NAME")
+        return judge("undecided", "all prices are zero: speedrunner report DIR --prices NAME")
 
     def statistic(means: ndarray) -> ndarray:
         own, other = (means, means) if comparison.other is None else (means[::2], means[1::2])
@@ -325,81 +325,46 @@ def _compare(comparison: ClaimComparison, runs: _Runs) -> JudgedComparison:
         }
         test = ttest_seeds(values)
     if around is None or test is None or not numpy.isfinite(around.mean):
-        return undecided("the other value is 0, so there is no ratio")
+        return judge("undecided", "the other value is 0, so there is no ratio")
     if len(samples) < MIN_SEEDS:
-        return undecided(f"one seed, and {MIN_SEEDS} are needed: play others with run.seed=N", around.mean)
+        why = f"one seed, and {MIN_SEEDS} are needed: play others with run.seed=N"
+        return judge("undecided", why, around.mean)
     ends = [end for end in (around.low, around.high, test.low, test.high) if end is not None]
     if not numpy.isfinite(ends).all():
-        return undecided("the other value is 0 in some episodes, so the ratio has no interval", around.mean)
+        why = "the other value is 0 in some episodes, so the ratio has no interval"
+        return judge("undecided", why, around.mean)
     low, high = min(ends), max(ends)
     if low == high and len(samples) == MIN_SEEDS:
-        return undecided(f"{MIN_SEEDS} seeds with equal values give no interval", around.mean)
-    verdict = _place(low, high, comparison)
-    where = "is at the end of the range" if low == high else "has values inside and outside the range"
-    return JudgedComparison(
-        comparison,
-        verdict,
-        around.mean,
-        low,
-        high,
-        len(samples),
-        found,
-        f"the interval {where} ({comparison.range})" if verdict == "undecided" else "",
-    )
-
-
-def _place(low: float, high: float, comparison: ClaimComparison) -> Verdict:
-    """Return the verdict of an interval."""
-    least = -float("inf") if comparison.low is None else comparison.low
-    most = float("inf") if comparison.high is None else comparison.high
+        return judge("undecided", f"{MIN_SEEDS} seeds with equal values give no interval", around.mean)
+    least = -inf if comparison.low is None else comparison.low
+    most = inf if comparison.high is None else comparison.high
     if least < low and high < most:
-        return "supported"
-    return "contradicted" if high < least or low > most else "undecided"
+        return judge("supported", "", around.mean, low, high)
+    if high < least or low > most:
+        return judge("contradicted", "", around.mean, low, high)
+    where = "is at the end of the range" if low == high else "has values inside and outside the range"
+    return judge("undecided", f"the interval {where} ({comparison.range})", around.mean, low, high)
 
 
-def _explain_gap(comparison: ClaimComparison, runs: _Runs) -> str:
-    """Return why a comparison has no value."""
-    lacking = [
-        f"{mean.method} on {env}"
-        for mean in comparison.means
-        for env in list_envs(mean.env)
-        if not runs.finished(env, mean.method)
-    ]
-    if lacking:
-        return f"no finished run of {', '.join(dict.fromkeys(lacking))}"
-    return "no seed has all values: runs without a common seed, without prices, or without requests"
-
-
-def _collect(comparison: ClaimComparison, runs: _Runs) -> tuple[dict[int, list[ndarray]], int]:
-    """Return the values by seed, as `bootstrap_statistic` expects them, and the number of runs found.
+def _collect(comparison: ClaimComparison, finished: Runs) -> dict[int, list[ndarray]]:
+    """Return the values by seed, as `bootstrap_statistic` expects them.
 
     The columns are own and other mean (if there is one), for each environment. Both are drawn together if
     they have test episodes in common.
     """
-    by_env = [
-        *zip(
-            *(
-                [(mean, runs.finished(env, mean.method)) for env in list_envs(mean.env)]
-                for mean in comparison.means
-            ),
-            strict=True,
-        )
-    ]
-    everything = [found for cell in by_env for _, found in cell]
     samples = {}
-    for seed in sorted(set.intersection(*map(set, everything))):
-        arrays = [
-            array for cell in by_env for array in _pair([_list_values(own[seed], mean) for mean, own in cell])
-        ]
+    for seed in sorted(set.intersection(*map(set, finished.values()))):
+        arrays: list[ndarray] = []
+        for places in zip(*(mean.places for mean in comparison.means), strict=True):
+            columns = [
+                _list_values(finished[place][seed], mean)
+                for place, mean in zip(places, comparison.means, strict=True)
+            ]
+            joined = pandas.concat(columns, axis=1, join="inner")
+            arrays += [joined.to_numpy()] if len(joined) else [each.to_numpy()[:, None] for each in columns]
         if all(map(len, arrays)):
             samples[seed] = arrays
-    return samples, len({id(run) for found in everything for run in found.values()})
-
-
-def _pair(columns: Sequence[pandas.Series[float]]) -> list[ndarray]:
-    """Return the columns as one array of their common rows, or as an array each if they have none."""
-    joined = pandas.concat(columns, axis=1, join="inner")
-    return [joined.to_numpy()] if len(joined) else [each.to_numpy()[:, None] for each in columns]
+    return samples
 
 
 def _list_values(run: RunResult, mean: Mean) -> pandas.Series[float]:
@@ -408,12 +373,6 @@ def _list_values(run: RunResult, mean: Mean) -> pandas.Series[float]:
     if mean.measure in EPISODE_MEASURES:
         return run.values(point, mean.measure)
     return pandas.Series([float(run.checkpoints[mean.measure][point])]).dropna()
-
-
-COLUMNS = (
-    *("claim", "place", "model", "text", "verdict", "reason", "paper"),
-    *("comparison", "measured", "low", "high", "seeds", "supported", "of", "has_runs", "missing", "command"),
-)
 
 
 def claim_tables(judged: Sequence[Judged]) -> list[Table]:
@@ -425,36 +384,28 @@ def claim_tables(judged: Sequence[Judged]) -> list[Table]:
         " episodes and of Student's t over seeds. They are not corrected for the number of claims. The"
         " measured value is that of the comparison that explains the verdict; claim_comparisons has all."
     )
-    shown = [
-        [
-            *map(latex, (each.claim.text, each.claim.place, each.model, each.claim.paper)),
-            _latex_interval(each.deciding),
-            latex(each.deciding.seeds),
-            latex(each.verdict),
-        ]
-        for each in judged
-    ]
-    heads = [*map(latex, ("claim", "place", "model", "paper", "ours", "seeds", "verdict"))]
-    claims = Table(CLAIMS, text, COLUMNS, [_claim_row(each) for each in judged], shown=(heads, shown))
-    return [claims, _comparisons(judged)]
-
-
-def count_verdicts(judged: Sequence[Judged]) -> str:
-    """Return the number of claims with each verdict, as text; claims without runs are counted apart."""
-    counts = Counter(each.verdict if each.has_runs else "without runs" for each in judged)
-    order = ("supported", "contradicted", "undecided", "without runs")
-    return ", ".join(f"{counts[name]} {name}" for name in order)
-
-
-def _claim_row(each: Judged) -> tuple[Cell, ...]:
-    verdicts = Counter(compared.verdict for compared in each.compared)
-    deciding = each.deciding
-    return (
-        *(each.claim.name, each.claim.place, each.model, each.claim.text, each.verdict, deciding.reason),
-        *(each.claim.paper, deciding.comparison.text, deciding.value, deciding.low, deciding.high),
-        *(deciding.seeds, verdicts["supported"], len(each.compared)),
-        *(int(each.has_runs), each.missing, "; ".join(each.commands)),
-    )
+    columns = ("claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", "measured",
+               "low", "high", "seeds", "supported", "of", "has_runs", "missing", "command")  # fmt: skip
+    rows: list[tuple[Cell, ...]] = []
+    shown = []
+    for each in judged:
+        claim, deciding = each.claim, each.deciding
+        supported = sum(own.verdict == "supported" for own in each.compared)
+        value = latex(deciding.value)
+        if deciding.low is not None:
+            value += f" ({latex(deciding.low)} to {latex(deciding.high)})"
+        rows.append(
+            (
+                *(claim.name, claim.place, each.model, claim.text, each.verdict, deciding.reason),
+                *(claim.paper, deciding.comparison.text, deciding.value, deciding.low, deciding.high),
+                *(deciding.seeds, supported, len(each.compared)),
+                *(int(each.has_runs), each.missing, "; ".join(each.commands)),
+            )
+        )
+        about = map(latex, (claim.text, claim.place, each.model, claim.paper))
+        shown.append([*about, value, latex(deciding.seeds), latex(each.verdict)])
+    heads = ["claim", "place", "model", "paper", "ours", "seeds", "verdict"]
+    return [Table(CLAIMS, text, columns, rows, shown=(heads, shown)), _comparisons(judged)]
 
 
 def _comparisons(judged: Sequence[Judged]) -> Table:
@@ -477,7 +428,8 @@ def _comparisons(judged: Sequence[Judged]) -> Table:
     return Table("claim_comparisons", text, columns, rows)
 
 
-def _latex_interval(each: JudgedComparison) -> str:
-    if each.value is None or each.low is None:
-        return latex(each.value)
-    return f"{latex(each.value)} ({latex(each.low)} to {latex(each.high)})"
+def count_verdicts(judged: Sequence[Judged]) -> str:
+    """Return the number of claims with each verdict, as text; claims without runs are counted apart."""
+    counts = Counter(each.verdict if each.has_runs else "without runs" for each in judged)
+    order = ("supported", "contradicted", "undecided", "without runs")
+    return ", ".join(f"{counts[name]} {name}" for name in order)

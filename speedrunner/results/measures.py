@@ -24,6 +24,11 @@ class Measure(msgspec.Struct, frozen=True):
     is_spent: bool = False
     is_compared: bool = True
 
+    @property
+    def short_title(self) -> str:
+        """Return the title for narrow tables, in which tokens have the name of their class."""
+        return self.name if self.title.endswith("tokens") else self.title
+
 
 MEASURES = (
     Measure("score", "score", 3),

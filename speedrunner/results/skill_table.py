@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import chain
 
 import msgspec
@@ -29,10 +28,8 @@ class SkillVersion(msgspec.Struct):
         inner_calls: calls by other skills and by programs.
         errors: failed calls of both kinds; a call that the end of the episode stopped did not fail.
         actions: primitives that advanced the world, in the actor's calls.
-        steps_saved: `actions` minus one for each call: further calls that the actor would have needed.
-        episodes: number of episodes in which the actor called it.
-        scored: number of these episodes that have a score.
-        score: sum of these scores.
+        scored: number of scored episodes in which the actor called it.
+        score: sum of their scores.
     """
 
     name: str
@@ -45,23 +42,13 @@ class SkillVersion(msgspec.Struct):
     inner_calls: int = 0
     errors: int = 0
     actions: int = 0
-    episodes: int = 0
     scored: int = 0
     score: float = 0.0
-
-    @property
-    def steps_saved(self) -> int:
-        """Return the number of LLM calls that it saved the actor."""
-        return self.actions - self.calls
 
     @property
     def total(self) -> int:
         """Return the calls by the actor and by other code."""
         return self.calls + self.inner_calls
-
-
-COUNTED = ("calls", "inner_calls", "errors", "actions", "episodes", "scored", "score")
-"""Attributes of a version that add up."""
 
 
 class Use(msgspec.Struct, frozen=True):
@@ -86,20 +73,6 @@ class SkillHistory:
     versions: list[SkillVersion]
     uses: list[Use]
 
-    @cached_property
-    def by_name(self) -> dict[str, list[SkillVersion]]:
-        """Return the versions of each skill, the skills in the order of creation."""
-        found: dict[str, list[SkillVersion]] = {}
-        for each in self.versions:
-            found.setdefault(each.name, []).append(each)
-        return found
-
-    def total(self, name: str) -> SkillVersion:
-        """Return a skill's newest version with the counts and scores of all its versions."""
-        own = self.by_name[name]
-        sums = {field: sum(getattr(each, field) for each in own) for field in COUNTED}
-        return msgspec.structs.replace(own[-1], **sums)
-
 
 class SkillRow(msgspec.Struct, frozen=True, kw_only=True):
     """One skill over a whole run, with the calls of all its versions in all finished episodes.
@@ -110,7 +83,8 @@ class SkillRow(msgspec.Struct, frozen=True, kw_only=True):
         public: its last visibility.
         schema_tokens: tokens of its name, documentation and parameters in the prompt of every turn; `None`
             if it was never public, or if they are unknown.
-        calls, inner_calls, errors, actions, steps_saved: see `SkillVersion`.
+        calls, inner_calls, errors, actions: see `SkillVersion`.
+        steps_saved: `actions` minus `calls`: the LLM calls that it saved the actor.
         score: mean score of the episodes in which the actor called it; `None` without one.
     """
 
@@ -166,15 +140,21 @@ def list_skills(run: RunData, history: SkillHistory) -> list[SkillRow]:
         InvalidTool: a public skill could not be called by an actor.
     """
     per_char = _tokens_per_char(run, history.libraries)
+    by_name: dict[str, list[SkillVersion]] = {}
+    for version in history.versions:
+        by_name.setdefault(version.name, []).append(version)
     rows = []
-    for name, own in history.by_name.items():
-        last = history.total(name)
+    for name, own in by_name.items():
+        last = own[-1]
         shown = [
             each for each in history.libraries.values() if name in each.by_name and each.by_name[name].public
         ]
         schema_tokens = None
         if shown and per_char is not None:
             schema_tokens = per_char * _schema_length(shown[-1], name)
+        calls, actions, scored = (
+            sum(getattr(each, field) for each in own) for field in ("calls", "actions", "scored")
+        )
         rows.append(
             SkillRow(
                 skill=name,
@@ -183,12 +163,12 @@ def list_skills(run: RunData, history: SkillHistory) -> list[SkillRow]:
                 removed=last.until if last.removed else None,
                 public=last.public,
                 schema_tokens=schema_tokens,
-                calls=last.calls,
-                inner_calls=last.inner_calls,
-                errors=last.errors,
-                actions=last.actions,
-                steps_saved=last.steps_saved,
-                score=last.score / last.scored if last.scored else None,
+                calls=calls,
+                inner_calls=sum(each.inner_calls for each in own),
+                errors=sum(each.errors for each in own),
+                actions=actions,
+                steps_saved=actions - calls,
+                score=sum(each.score for each in own) / scored if scored else None,
             )
         )
     return rows
@@ -255,7 +235,6 @@ def _count_uses(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
                 skill.inner_calls += 1
                 calls[skill.name] = calls.get(skill.name, 0) + 1
     for skill in called.values():
-        skill.episodes += 1
         if played.outcome is not None:
             skill.scored += 1
             skill.score += played.outcome.score

@@ -38,12 +38,6 @@ class TestTheNumber:
         assert (found.break_even, found.low, found.high, found.never) == (None, None, None, 1.0)
         assert found.result == "never"
 
-    def test_leaves_out_seeds_that_lack_an_amount(self) -> None:
-        found = find_break_even({0: 10.0, 1: float("nan"), 2: 7.0}, {0: [3.0, 3.0], 1: [5.0], 2: []})
-        assert found is not None
-        assert (found.seeds, found.break_even) == (1, 4)
-        assert find_break_even({1: float("nan")}, {1: [5.0]}) is None
-
 
 class TestTheInterval:
     def test_spreads_with_seeds_and_their_own_spend(self) -> None:
@@ -83,15 +77,6 @@ def test_each_method_has_a_row_for_usd_and_for_each_class_of_tokens() -> None:
         "saved": pytest.approx(0.02), "break_even": 6, "low": 6, "high": 6, "never": 0.0, "result": "later",
     }  # fmt: skip
     assert (found[2]["break_even"], found[2]["training"]) == (6, pytest.approx(110.0))
-
-
-def test_without_prices_only_tokens_break_even_and_the_caption_says_why() -> None:
-    runs = played("react", usd=0.05), played("speedrunner", usd=0.03, spent=0.1)
-    for run in runs:
-        run.episodes["usd"] = run.checkpoints["training_usd"] = 0.0
-    assert [row["amount"] for row in rows(*runs)] == ["uncached", "cached", "output"]
-    caption = break_even_table(group_runs(runs)[0], "a list").caption
-    assert "speedrunner report DIR --prices NAME" in caption
 
 
 def test_what_cannot_be_compared_has_no_row() -> None:

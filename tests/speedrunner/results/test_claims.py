@@ -100,11 +100,6 @@ class TestVerdict:
         assert found.verdict == "undecided"
         assert found.deciding.value == pytest.approx(0.7 / 3)
 
-    def test_equal_seeds_do_not_hide_the_chance_of_their_episodes(self) -> None:
-        # Student's t over three equal means is a point, 0.97. The bootstrap draws episodes as well.
-        found = judge("babyai-near-perfect", runs_of("speedrunner", "score", [[1.0] * 32 + [0.0]] * 3))
-        assert (found.verdict, found.deciding.value) == ("undecided", pytest.approx(32 / 33))
-
     def test_of_a_difference_pairs_the_episodes_of_a_seed(self) -> None:
         scores = [[0.1 * n for n in range(10)]] * 3
         ours = runs_of("asi_replay", "score", [[each + 0.05 for each in own] for own in scores], FAMILIES[0])
@@ -149,20 +144,6 @@ class TestVerdict:
         assert found.deciding.value == pytest.approx((900 / 20 + 1000 / 22 + 1100 / 24) / 3)
         assert judge("voyager-graph", ours + theirs).verdict == "contradicted"
 
-    def test_seeds_that_are_all_at_the_end_of_the_range_decide_nothing(self) -> None:
-        found = judge("voyager-graph", libraries("speedrunner", [3] * 3) + libraries("voyager", [3] * 3))
-        assert (found.verdict, found.deciding.value) == ("undecided", 0.0)
-        assert found.deciding.reason == "the interval is at the end of the range (above 0)"
-
-    def test_of_retention_pairs_a_run_with_its_later_evaluation(self) -> None:
-        env = FAMILIES[0]
-        runs: list[RunResult] = []
-        for method, usd in (("speedrunner", 0.007), ("asi", 0.014), ("opo", 0.011)):
-            runs += runs_of(method, "usd", [[0.01, 0.01]] * 3, env)
-            later = f"{method}-from_{FAMILIES[1]}-{method}-from_{env}"
-            runs += runs_of(later, "usd", [[usd, usd]] * 3, env, start=usd, start_from="x", rollouts=0)
-        assert judge("retention-cost", runs).verdict == "supported"
-
     def test_needs_prices_for_usd(self) -> None:
         runs = [
             run
@@ -184,10 +165,6 @@ class TestSeveralComparisons:
             for method, value in zip(methods, values, strict=False)
             for run in runs_of(method, "score", [[value]] * 3, "crafter")
         ]
-
-    def test_all_must_be_supported(self) -> None:
-        found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.2, 0.14, 0.25))
-        assert (found.verdict, len(found.compared)) == ("supported", 5)
 
     def test_one_that_is_contradicted_contradicts_the_claim_and_explains_it(self) -> None:
         found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.35, 0.14, 0.25))
@@ -213,31 +190,6 @@ class TestSeveralComparisons:
                 runs += runs_of("speedrunner", "score", [[0.5]] * 3, env)
                 runs += runs_of("speedrunner-no-interpreter", "score", [[float(score or 0)]] * 3, env)
         assert judge("interpreter-score", runs).verdict == verdict
-
-    def test_dominating_5_of_9_settings_counts_over_the_paper_s_models(self) -> None:
-        runs = []
-        models = ("gpt-5.4-mini", "gemini-3-flash-preview", "qwen3.5-27b")
-        envs = (("crafter",), FAMILIES, ("babyai",))
-        for number, (model, places) in enumerate((model, places) for model in models for places in envs):
-            for env in places:
-                names = ["react", "opo", "asi", *(["voyager"] if env == "crafter" else [])]
-                for name in names:
-                    runs += runs_of(name, "score", [[0.5]] * 3, env, model=model)
-                runs += [
-                    summary(
-                        env, "speedrunner", seed,
-                        checkpoint(200, [{"score": 0.6 if number < 5 else 0.4, "output": 4.0}]), model=model,
-                    )
-                    for seed in range(3)
-                ]  # fmt: skip
-        found = judge("dominates-in-tokens", runs)
-        assert (found.verdict, found.model) == ("supported", ", ".join(models))
-        fewer = [
-            run
-            for run in runs
-            if (run.condition_name.env, run.condition_name.model) != ("crafter", models[0])
-        ]
-        assert judge("dominates-in-tokens", fewer).verdict == "undecided"
 
 
 class TestRuns:
@@ -265,7 +217,7 @@ class TestRuns:
             for family in FAMILIES
             for run in runs_of(method, "score", [[score]] * 3, family, model="qwen3.5-27b-fp8")
         ]
-        first = judge("models-opo", runs).groups[0][0]
+        first = judge("models-opo", runs).compared[0]
         assert (first.verdict, first.value) == ("supported", pytest.approx(-0.2))
 
     @pytest.mark.parametrize(

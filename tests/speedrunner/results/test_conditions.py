@@ -49,10 +49,6 @@ def test_what_else_changes_results_is_named_where_runs_beside_each_other_differ_
     ]
 
 
-def test_what_changes_no_results_is_not_named() -> None:
-    assert names(summary(in_flight=3), summary(seed=1, in_flight=4, dir="x")) == [("babyai", "react", [0, 1])]
-
-
 @pytest.mark.parametrize(
     ("section", "change"),
     [

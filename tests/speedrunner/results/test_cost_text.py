@@ -6,13 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-import pytest
 
 from serving.meter import LedgerRow
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters, Prices, Usage
 from speedrunner.results.cost_text import (
-    COLUMNS,
     checkpoint_lines,
     cost_lines,
     limit_lines,
@@ -62,29 +60,6 @@ def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_numbe
         ["0", "0.500", "50%", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
         ["2", "1.000", "0%", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
     ]
-
-
-def test_the_checkpoints_of_several_runs_fit_into_sixty_columns_below_their_names() -> None:
-    lines = checkpoint_lines({"runs/experiment/speedrunner-seed1": [FIRST], "runs/b": [SECOND]}, 60)
-    assert max(map(len, lines[:-1])) <= 60
-    assert lines[0] == "run"
-    assert "runs/experiment/speedrunner-seed1" in lines
-    assert lines[-1].startswith("(60 columns have no room for: ")
-    assert any(line.split()[:2] == ["2", "1.000"] for line in lines)
-
-
-def test_where_a_policy_has_notes_and_no_skills_the_table_says_so() -> None:
-    shown = COLUMNS["skills"]
-    assert shown(FIRST | {"notes": True}) == "notes"
-    assert shown(SECOND | {"notes": True}) == "1/2"
-
-
-def test_the_last_line_of_several_runs_is_their_sum(tmp_path: Path) -> None:
-    runs = run_costs([stored(tmp_path / name, ROWS) for name in "ab"], [BY_TOKEN] * 2)
-    one, two, whole = (line.split() for line in total_lines(["a", "b"], runs)[1:])
-    assert [one[0], two[0], whole[0]] == ["a", "b", "all"]
-    for own, other, both in zip(one[1:], two[1:], whole[1:], strict=True):
-        assert "-" in {own, both} or float(own) + float(other) == pytest.approx(float(both))
 
 
 def test_costs_with_engine_time_and_cache(tmp_path: Path, golden: Callable[[str, str], None]) -> None:

@@ -14,7 +14,6 @@ from serving.reconciliation import Reconciliation
 from serving.usage import Counters, Usage
 from speedrunner.results.cost_text import reconciliation_text
 from speedrunner.results.engine_time import EngineTime, engine_time, stored_reconciliations
-from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.results import ledgers
 
 
@@ -51,11 +50,6 @@ def test_runs_share_what_both_wait_for_and_what_neither_does() -> None:
     assert other.requests == pytest.approx([0.0, 1.0, 2.0])
     # The first second is both runs', from the other one's end on idle time is the one's alone.
     assert (idle(one), idle(other)) == (pytest.approx(0.5 + 2.0), pytest.approx(0.5))
-
-
-def test_a_readiness_request_that_is_tried_again_begins_no_process() -> None:
-    (time,) = engine_time([[ready(0.0), row(5.0, 6.0, "readiness", retry=1), row(6.0, 7.0)]])
-    assert total(time) == pytest.approx(7.0)
 
 
 def test_without_a_readiness_request_the_engine_is_not_ours() -> None:
@@ -154,16 +148,6 @@ def test_of_a_killed_process_the_last_account_in_passing_is_that_of_the_ledger_u
     assert (ended.equal, [each.time for each in ended.reconciliations]) == (True, [5.0])
 
 
-def test_a_kill_may_come_while_a_sweep_notes_its_accounts(tmp_path: Path) -> None:
-    rows = [ledgers.row(1.0, Usage(1, 0, 1), "readiness"), ledgers.row(2.0, Usage(10, 5, 3))]
-    early, late = (
-        account(time, *counts, in_passing=True) for time, counts in ((1.5, (2, 0, 2)), (3.0, (22, 10, 8)))
-    )
-    runs = [ledgers.stored(tmp_path / "one", rows, late), ledgers.stored(tmp_path / "other", rows, early)]
-    found = stored_reconciliations(runs)
-    assert (found.equal, [each.time for each in found.reconciliations]) == (True, [3.0])
-
-
 def test_an_account_that_the_ledger_does_not_give_is_told(tmp_path: Path) -> None:
     run = ledgers.stored(tmp_path / "run", ledgers.ROWS, account(7.0, 9, 9, 9))
     found = stored_reconciliations([run])
@@ -180,8 +164,3 @@ def test_the_one_account_of_a_sweep_is_that_of_all_its_runs(tmp_path: Path) -> N
     runs = [ledgers.stored(tmp_path / name, rows, reconciliation) for name in ("one", "other")]
     assert stored_reconciliations(runs).equal is True
     assert stored_reconciliations(runs[:1]).equal is False
-
-
-def test_a_real_run_s_ledger_is_its_stored_account(learnt: ScriptedRun) -> None:
-    found = stored_reconciliations([learnt.data])
-    assert (found.equal, found.without) == (True, 0)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from serving.meter import LedgerRow
-from serving.usage import Prices, Usage
+from serving.usage import Usage
 from speedrunner.results.ledger import IDLE, Classes, RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.stored_run import sleep_key
 from tests.scripted_runs import ScriptedRun
-from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
+from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, ROWS, row, stored
 from tests.speedrunner.run_samples import usage_of
 
 
@@ -73,17 +73,6 @@ def test_gpu_hours_price_every_second_of_the_engine(tmp_path: Path) -> None:
     assert found.total.wasted_usd == pytest.approx(8.0)  # both aborted requests
 
 
-def test_a_model_without_a_price_is_named(tmp_path: Path) -> None:
-    found = priced(tmp_path, rows=[*ROWS, row(7.0, Usage(5, 0, 5), "inducer", model="other")])
-    assert found.unpriced == ["other"]
-
-
-def test_engine_time_of_a_hosted_model_is_not_measured(tmp_path: Path) -> None:
-    found = priced(tmp_path, rows=ROWS[1:])
-    assert found.total.engine_s is None
-    assert IDLE not in found.roles
-
-
 def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:
     rows = [
         row(1.0, Usage(100, 64, 1), cacheable=96),
@@ -96,12 +85,6 @@ def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:
     # More than all of it would be a fault, which shows.
     fault = priced(tmp_path / "fault", rows=[row(1.0, Usage(100, 96, 1), cacheable=32)])
     assert fault.total.cache_share == 3.0
-
-
-def test_each_row_has_the_price_of_its_own_model(tmp_path: Path) -> None:
-    book = PriceBook("two lists", {"m": LIST, "large": Prices(100.0, 100.0, 100.0)})
-    rows = [row(1.0, Usage(10, 5, 1)), row(2.0, Usage(10, 5, 1), model="large")]
-    assert priced(tmp_path, book, rows).total.usd == pytest.approx((5 + 0.5 + 10 + 1100) / 1e6)
 
 
 def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> None:

@@ -13,10 +13,7 @@ import pytest
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import TableName, load, load_all
-from speedrunner.results.pricing import price_list
-from speedrunner.results.run_result import read_result
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
@@ -48,18 +45,6 @@ def test_an_empty_run_has_the_columns_of_a_full_one_and_their_types(
 
 
 @pytest.mark.parametrize("prices", [None, "gpt-5.4-mini"])
-def test_episodes_and_sleeps_are_those_of_the_report(learnt: ScriptedRun, prices: str | None) -> None:
-    found = read_result(learnt.dir, prices)
-    episodes, sleeps = (learnt.data.frame(table, prices) for table in ("episodes", "sleeps"))
-    columns = [name for name in episodes if not name.startswith("task_")]
-    pandas.testing.assert_frame_equal(episodes[columns], found.episodes[columns])
-    pandas.testing.assert_frame_equal(sleeps, found.sleeps)
-    tasks = [(task.env, task.name, task.index) for task in found.episodes["task"]]
-    own = episodes[["task_env", "task_name", "task_index"]].itertuples(index=False, name=None)
-    assert list(own) == tasks
-
-
-@pytest.mark.parametrize("prices", [None, "gpt-5.4-mini"])
 def test_turns_add_up_to_their_episodes_and_sleeps(learnt: ScriptedRun, prices: str | None) -> None:
     data = learnt.data
     turns = data.frame("turns", prices)
@@ -80,14 +65,6 @@ def test_turns_add_up_to_their_episodes_and_sleeps(learnt: ScriptedRun, prices: 
         assert asleep[name].tolist() == pytest.approx(sleeps[name].tolist()), name
 
 
-def test_another_price_list_prices_every_token(learnt: ScriptedRun) -> None:
-    requests, list_ = learnt.data.frame("requests", "gpt-5.4-mini"), price_list("gpt-5.4-mini")
-    assert list_.output is not None
-    assert requests["usd"].sum() > requests["usage_completion"].sum() * list_.output / 1e6 > 0
-    with pytest.raises(InvalidConfig, match="none-such"):
-        learnt.data.frame("turns", "none-such")
-
-
 def test_without_prices_usd_are_missing_and_everything_else_stays(
     learnt: ScriptedRun, tmp_path: Path
 ) -> None:
@@ -104,11 +81,6 @@ def test_episodes_without_a_ledger_are_an_error(learnt: ScriptedRun, tmp_path: P
     (run / "requests.jsonl").unlink()
     with pytest.raises(RunDirectoryError, match="has episodes but no ledger"):
         load(run).frame("episodes")
-
-
-def test_an_unknown_table_is_told(learnt: ScriptedRun) -> None:
-    with pytest.raises(ValueError, match="unknown table 'steps'; tables: episodes, sleeps, requests"):
-        learnt.data.frame("steps")  # type: ignore[arg-type]
 
 
 def test_the_documentation_names_every_column(empty: Path) -> None:
@@ -139,11 +111,6 @@ def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
     assert found.groupby(["method", "seed"]).size().to_dict() == {("react", 1): 6, ("speedrunner", 0): 10}
     alone = pandas.concat([load(run.path).frame("episodes") for run in runs.runs], ignore_index=True)
     pandas.testing.assert_frame_equal(found.iloc[:, 5:], alone)
-
-
-def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="no run found in"):
-        load_all(tmp_path)
 
 
 @pytest.mark.process

@@ -15,7 +15,7 @@ from serving.usage import Prices, Usage
 from speedrunner.results.cost_text import notes
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import Classes, run_costs
-from speedrunner.results.means import average_tests, frame_checkpoints, share_sleeps
+from speedrunner.results.means import frame_checkpoints, share_sleeps
 from speedrunner.results.measures import SPENT
 from speedrunner.results.pricing import PriceBook
 from speedrunner.results.writing import list_rows
@@ -81,15 +81,6 @@ def rollouts(run: RunDirectory) -> dict[str, float]:
     (costs,) = run_costs([data], [BOOK])
     found = share_sleeps(frame_episodes(data.episodes, costs), frame_sleeps(data, costs))
     return dict(zip(found["episode"], found["usd"], strict=True))
-
-
-def test_each_episode_has_the_values_of_its_row(run: RunDirectory) -> None:
-    episodes = sorted(load(run.path).episodes, key=lambda row: row.episode)
-    frame = frame_episodes(episodes[::-1])
-    assert frame["number"].tolist() == [0, 1, 0, 1, 0, 1]
-    for name in ("episode", "phase", "checkpoint", "policy", "task", "actions", "skill_calls", "seconds"):
-        assert frame[name].tolist() == [getattr(row, name) for row in episodes], name
-    assert [*frame_episodes([])] == [*frame]
 
 
 def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> None:
@@ -174,16 +165,6 @@ def test_each_limit_has_the_share_of_test_episodes_that_it_ended(run: RunDirecto
     ) in notes(rows(run), [BOOK])
 
 
-def test_repeated_calls_are_a_mean_over_the_episodes_whose_rows_have_them(run: RunDirectory) -> None:
-    known = run.read().rows[0]
-    again = {"phase": "test", "checkpoint": 4, "score": 1.0}
-    rows = [
-        msgspec.structs.replace(known, **again, episode=f"test/0004/{number:04d}", repeated_calls=count)
-        for number, count in enumerate((None, 3, 0))
-    ]
-    assert average_tests(frame_episodes(rows))["repeated_calls"].tolist() == [1.5]
-
-
 def test_thinking_closed_at_its_budget_is_a_share_of_the_answers_that_count(run: RunDirectory) -> None:
     usages = Usage(10, 0, 1), Usage(20, 0, 1), Usage(30, 0, 1)
     play(run, "test/0004/0000", *usages, policy=1)
@@ -233,23 +214,10 @@ def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirecto
     assert "cut off" not in notes(before, [BOOK])
 
 
-def test_rollouts_are_counted_at_the_next_checkpoint_only(run: RunDirectory) -> None:
-    play(run, "test/0004/0000", Usage(1, 0, 1), policy=1)
-    assert rows(run)[2]["rollout_usd"] is None
-
-
 def test_without_a_price_there_is_no_cost_and_everything_else_stays(run: RunDirectory) -> None:
     unpriced = rows(run, PriceBook("none", {}))[1]
     assert {unpriced[name] for name in ("actor_usd", "cost_usd", "rollout_usd", "training_usd")} == {None}
     assert (unpriced["score"], unpriced["cached"]) == (1.0, 800)
-
-
-def test_the_paper_s_formula() -> None:
-    prices = Prices(uncached=0.75, cached=0.075, output=4.5)
-    # (3000 - 2000) * 0.75 + 2000 * 0.075 + 400 * 4.5 = 750 + 150 + 1800 millionths
-    assert prices.cost(Usage(prompt=3000, cached=2000, completion=400, reasoning=100)) == pytest.approx(
-        2.7e-3
-    )
 
 
 def test_a_rollout_costs_its_requests_and_its_share_of_the_sleep_after_it(empty: RunDirectory) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import msgspec
-import pandas
 import pytest
 import yaml
 
@@ -44,8 +42,6 @@ CONFIG = {
     "method": {"name": "react"},
     "model": {"name": "tiny-random"},
 }
-
-COMPARED = ("score", "llm_calls", "uncached", "cached", "output", "usd")
 
 USUAL = Usage(100, 60, 20, 5)
 
@@ -93,22 +89,6 @@ def test_scores_are_means_and_their_differences_are_paired_by_task(tmp_path: Pat
     assert find(found, other, 0, "score").mean == Estimate(0.75, 0.5, 1.0, 2)
     assert find(found, other, 0, "score").difference == Estimate(0.5, 0.5, 0.5, 2)
     assert find(found, other, 10, "score").difference == Estimate(0.5, 0.0, 1.0, 2)
-
-
-def test_each_score_has_the_shares_of_test_episodes_that_limits_ended(tmp_path: Path) -> None:
-    one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", {0: SAME[0]})
-    outcome = Outcome(0.0, False, {})
-    with RunDirectory.open_for_writing(other.path) as directory:
-        for number, end in enumerate((Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW)):
-            task = Task("babyai", "go", number)
-            play(directory, f"test/0010/{number:04d}", USUAL, task=task, termination=end, outcome=outcome)
-    found = compared(one, load(other.path)).limits
-    assert [(each.rollouts, each.run, each.shares) for each in found] == [
-        (0, str(one.path), {}),
-        (0, str(other.path), {}),
-        (10, str(one.path), {}),
-        (10, str(other.path), {"call_limit": 0.5, "context_overflow": 0.5}),
-    ]
 
 
 def test_tokens_and_usd_are_of_each_class_per_test_episode(tmp_path: Path) -> None:
@@ -188,19 +168,6 @@ def side(*runs: RunResult) -> Condition:
     return Condition(runs[0].condition_name, {run.seed: run for run in runs}, runs[0].name)
 
 
-def test_tasks_are_paired_and_an_unscored_one_is_in_no_pair(tmp_path: Path) -> None:
-    one = evaluated(tmp_path / "one", [0.0, 0.5, 1.0])
-    other = evaluated(
-        tmp_path / "other", [1.0, None, 0.5], seed=1
-    )  # two runs are a pair whatever their seeds
-    found = estimate_difference(side(one), side(other), (0, 0), "score")
-    assert found is not None
-    assert (found.mean, found.count) == (0.25, 2)
-    assert found.low is not None
-    assert found.high is not None
-    assert found.low <= 0.25 <= found.high
-
-
 def test_conditions_are_paired_by_seed(tmp_path: Path) -> None:
     one = side(evaluated(tmp_path / "a0", [0.0, 0.0]), evaluated(tmp_path / "a1", [1.0, 1.0], seed=1))
     other = side(
@@ -218,16 +185,3 @@ def test_the_largest_differences_come_first_with_the_episodes_behind_them(tmp_pa
     assert [each.difference for each in found] == [1.0, -0.25, 0.0]
     assert found[0].episodes == ([("one", "test/0000/0001")], [("other", "test/0000/0001")])
     assert found[0].outputs == (TURN.completion, TURN.completion)
-
-
-def test_a_task_that_a_damaged_run_has_twice_counts_once(tmp_path: Path) -> None:
-    run = evaluated(tmp_path / "run", [0.0, 0.5], [1.0, 1.0])
-    again = run.episodes.assign(score=0.75)
-    twice = replace(run, episodes=pandas.concat([run.episodes, again], ignore_index=True))
-    found = estimate_difference(side(twice), side(run), (0, 2), "score")
-    assert found is not None
-    assert (found.mean, found.count) == (0.75, 2)
-    assert [each.scores for each in list_task_differences(side(twice), side(run), (0, 2))] == [
-        (0.0, 1.0),
-        (0.5, 1.0),
-    ]

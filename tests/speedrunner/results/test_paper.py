@@ -63,16 +63,6 @@ class TestFile:
             "tab:voyager_truncation": 7,
         }
 
-    def test_some_numbers_as_they_are_printed(self) -> None:
-        found = {
-            (each.table, each.env, each.method, each.quantity): (each.value, each.sd)
-            for each in list_published()
-        }
-        assert found["tab:complexity_summary", "crafter", "speedrunner", "max_depth"] == (8.7, 2.1)
-        assert found["tab:complexity_global", "crafter", "voyager", "functions"] == (1077, 565)
-        zombies = "tab:zombie_library_methods", "crafter-zombie_frequency2"
-        assert found[*zombies, "speedrunner", "combat_percent"] == (53.1, None)
-
 
 class TestOurs:
     def test_a_mean_over_seeds_at_the_last_checkpoint(self) -> None:
@@ -127,10 +117,6 @@ class TestOurs:
 class TestGaps:
     COMMAND = "speedrunner sweep experiment=main model=tiny-random"
 
-    def test_a_run_that_is_not_there(self) -> None:
-        found = ours(number("score"), played("react", 1))
-        assert (found.ours, found.missing) == (None, f"no run of speedrunner on babyai: {self.COMMAND}")
-
     def test_seeds_that_are_not_there_and_runs_that_go_on(self) -> None:
         found = ours(number("score"), played("speedrunner", 1), played("speedrunner", 1, 1, unfinished=[250]))
         assert found.missing == (
@@ -147,10 +133,6 @@ class TestGaps:
     def test_over_two_percent_of_wall_clock_endings_are_flagged(self) -> None:
         assert ours(number("score"), played("speedrunner", 1, wall_clock=3)).flag == "3.0% ended by a limit"
         assert ours(number("score"), played("speedrunner", 1, wall_clock=2)).flag == ""
-
-    def test_of_two_schedules_the_longer_one_counts(self) -> None:
-        short = summary("babyai", "speedrunner", 0, checkpoint(20, [{"output": 1}]), rollouts=20)
-        assert ours(number("output"), short, played("speedrunner", 7)).ours == Spread(7, None, 1)
 
 
 @pytest.mark.parametrize("name", sorted({each.experiment for each in list_published()}))

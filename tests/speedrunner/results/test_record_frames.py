@@ -8,7 +8,6 @@ import pandas
 import pytest
 
 from serving.usage import Usage
-from speedrunner.results.frames import frame_episodes
 from speedrunner.results.record_frames import RecordTable, frame_records
 from speedrunner.store.records import CallNode, Policy, Turn
 from speedrunner.store.run_data import RunData, load
@@ -34,18 +33,6 @@ def frame(data: RunData, table: RecordTable) -> pandas.DataFrame:
         return None if model is None or usage is None else usage.completion / 100
 
     return frame_records(data, table, cost)
-
-
-def test_labels_are_typed_as_the_columns_of_episodes(learnt: ScriptedRun) -> None:
-    requests, episodes = frame(learnt.data, "requests"), frame_episodes(learnt.data.episodes)
-    for name in ("policy", "attempt", "replica"):
-        assert pandas.api.types.is_integer_dtype(requests[f"labels_{name}"]), name
-    joined = episodes.merge(
-        requests,
-        left_on=["episode", "attempt", "policy", "phase"],
-        right_on=[f"labels_{name}" for name in ("episode", "attempt", "policy", "phase")],
-    )
-    assert len(joined) == episodes["llm_calls"].sum()
 
 
 def with_a_failed_request(small: RunDirectory) -> RunData:
@@ -101,13 +88,3 @@ def test_calls_of_any_depth_are_numbered_callers_first(small: RunDirectory) -> N
     assert one["parent"].tolist()[1:] == [0, 1, 0]
     assert one["result"].tolist()[0] == "[1,2]"
     assert one["error"].isna().tolist() == [True, True, False, False]
-
-
-def test_what_the_engine_did_not_tell_is_missing(small: RunDirectory) -> None:
-    data = with_a_failed_request(small)
-    requests = frame(data, "requests")
-    assert requests["usage_prompt"].sum() == 9
-    assert requests["usage_prompt"].isna().tolist() == [False, True]
-    assert requests["wasted"].tolist() == [False, True]
-    turns = frame(data, "turns")
-    assert (turns["call"].isna().tolist(), turns["actions"].tolist()) == ([True], [0])

@@ -10,26 +10,16 @@ from speedrunner.results import processes
 from speedrunner.results.run_result import (
     WORTHWHILE,
     RunResult,
-    count_terminations,
     read_result,
     read_results,
 )
 from speedrunner.results.writing import list_rows
-from tests.speedrunner.results.small_runs import SLEEP_USD, TURN_USD, SmallRun, learnt
+from tests.speedrunner.results.small_runs import SLEEP_USD, SmallRun, learnt
 
 
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
     return read_result(learnt(tmp_path_factory.mktemp("learnt") / "run").path, None)
-
-
-def test_cost_is_the_actor_s_and_the_share_of_the_sleeps_since_the_previous_checkpoint(
-    summary: RunResult,
-) -> None:
-    assert summary.checkpoints["cost_usd"].to_dict() == pytest.approx(
-        {0: TURN_USD, 2: TURN_USD + SLEEP_USD / 2, 4: TURN_USD + SLEEP_USD / 2}
-    )
-    assert summary.checkpoints["actor_usd"][2] == pytest.approx(TURN_USD)
 
 
 def test_libraries_are_those_of_the_policies(summary: RunResult) -> None:
@@ -44,10 +34,6 @@ def test_sleeps_have_their_tokens_and_prefix(summary: RunResult) -> None:
     prefix = ("prefix_before", "prefix_after", "prefix_invalidated")
     assert [first[name] for name in prefix] == [1000, 1080, 100]
     assert [second[name] for name in prefix] == [None, None, None]
-
-
-def test_terminations_are_counted(summary: RunResult) -> None:
-    assert count_terminations([summary]) == {"submitted": 10}
 
 
 def test_an_evaluation_in_the_middle_is_left_out(tmp_path: Path) -> None:

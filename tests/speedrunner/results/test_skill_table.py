@@ -38,15 +38,12 @@ class TestHistory:
         # Two test episodes of 4 actions, and rollouts of 6 and of none, whose call failed.
         assert home == SkillVersion(
             *("home", 1, "written", True, 2, False),
-            calls=4, inner_calls=0, errors=1, actions=14, episodes=4, scored=4, score=0.5 + 1 + 1 + 1,
+            calls=4, inner_calls=0, errors=1, actions=14, scored=4, score=0.5 + 1 + 1 + 1,
         )  # fmt: skip
-        assert home.steps_saved == 14 - 4
         assert step == SkillVersion(
             "_step", 1, "written", False, until=2, removed=True, inner_calls=2, errors=2
         )
-        assert edited == SkillVersion(
-            "home", 2, "edited", True, calls=2, actions=8, episodes=2, scored=2, score=2.0
-        )
+        assert edited == SkillVersion("home", 2, "edited", True, calls=2, actions=8, scored=2, score=2.0)
 
     def test_renames_visibility_and_what_was_there_from_the_start(self, tmp_path: Path) -> None:
         run = SmallRun(tmp_path / "run")
@@ -89,7 +86,7 @@ class TestHistory:
         run.policy(0, {"one": "return walk()"})
         run.train(0, [CallNode("program", "tool", {}, actions=2, calls=[skill("one", 2)])])
         (one,) = skill_history(load(run.path)).versions
-        assert (one.calls, one.inner_calls, one.episodes) == (0, 1, 0)
+        assert (one.calls, one.inner_calls, one.scored) == (0, 1, 0)
 
     def test_a_call_that_the_end_of_the_episode_stopped_did_not_fail(self, tmp_path: Path) -> None:
         run = SmallRun(tmp_path / "run")

@@ -54,16 +54,6 @@ class TestPairs:
             "p": paper.p,
         }  # fmt: skip
 
-    @pytest.mark.filterwarnings("error")
-    def test_lack_the_episodes_that_one_side_lacks(self) -> None:
-        ours, theirs = scores("speedrunner", 0, 0.1, 0.2, 0.4, 0.8), scores("react", 0, 0.0, 0.0, 0.0, 0.0)
-        without = [
-            replace(run, episodes=run.episodes[run.episodes["episode"] != f"test/0200/{lost:04d}"])
-            for run, lost in ((ours, 1), (theirs, 2))
-        ]
-        found = rows(tables(*without)["paper_ttests"])[0]
-        assert (found["metric"], found["pairs"], found["difference"]) == ("score", 2, pytest.approx(0.45))
-
     def test_leave_out_evaluations_of_a_library_that_a_run_has_learnt(self) -> None:
         trained, other = scores("speedrunner", 0, 1.0), scores("react", 0, 0.5)
         evaluated = summary(
@@ -85,16 +75,6 @@ class TestPairs:
         ]  # fmt: skip
         assert found[2]["difference"] == pytest.approx(0.35)
 
-    def test_are_at_the_last_checkpoint_that_both_have_finished(self) -> None:
-        found = tables(scores("speedrunner", 0, 1.0, at=150), scores("react", 0, 0.0))
-        row = rows(found["ttests"])[0]
-        assert (row["checkpoint"], row["difference"]) == (0, 0.0)
-
-    def test_cost_has_the_share_of_the_sleep(self) -> None:
-        found = tables(scores("speedrunner", 0, 1.0, 1.0, sleep_usd=0.5), scores("react", 0, 1.0, 1.0))
-        cost = next(row for row in rows(found["ttests"]) if row["metric"] == "cost_usd")
-        assert (cost["difference"], cost["p"]) == (pytest.approx(0.5), None)
-
     def test_are_of_speedrunner_against_each_other_method_or_else_of_all(self) -> None:
         react, asi, opo = (scores(method, 0, 0.5, 1.0) for method in ("react", "asi", "opo"))
 
@@ -105,14 +85,6 @@ class TestPairs:
         assert pairs(react, asi, opo) == [("asi", "opo"), ("asi", "react"), ("opo", "react")]
         ours = scores("speedrunner", 0, 0.5, 1.0)
         assert pairs(react, ours, asi) == [("speedrunner", "asi"), ("speedrunner", "react")]
-
-    def test_without_a_price_there_is_no_test_of_cost(self) -> None:
-        def free(method: str) -> RunResult:
-            return summary("babyai", method, 0, checkpoint(0, [{"usd": float("nan")}] * 2))
-
-        found = tables(free("speedrunner"), free("react"))
-        assert {row["metric"] for row in rows(found["ttests"])} == {"score", "output"}
-        assert rows(found["performance"])[0]["cost_usd"] is None
 
 
 def test_holm_goes_by_metric_over_the_whole_table_and_is_said() -> None:
@@ -179,24 +151,3 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
     )
     assert rows["cached"][4:] == (2, 80.0, 0.0, None)
     assert set(rows) == {"score", "uncached", "cached", "output", "actor_usd"}
-
-
-def test_the_cached_share_is_of_the_last_checkpoint_over_seeds() -> None:
-    runs = [
-        summary("babyai", "asi", seed, checkpoint(0, [{}]), checkpoint(50, [values]))
-        for seed, values in enumerate(
-            ({"uncached": 10.0, "cached": 90.0}, {"uncached": 30.0, "cached": 70.0})
-        )
-    ]
-    (row,) = tables(*runs)["cache_shares"].rows
-    assert row == (
-        "babyai",
-        "asi",
-        "tiny-random",
-        2,
-        80.0,
-        20.0,
-        pytest.approx(0.8),
-        pytest.approx(0.1414, abs=1e-3),
-    )
-    assert tables(summary())["cache_shares"].rows == []

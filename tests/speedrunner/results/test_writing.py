@@ -70,13 +70,6 @@ def test_a_short_table_is_one_and_a_long_one_may_be_parted() -> None:
         assert text.count(r"\begin{") == text.count(r"\end{")
 
 
-def test_both_files_are_written_into_a_new_folder_and_again(tmp_path: Path) -> None:
-    for value in (1, 2):
-        write(tmp_path / "new" / "out", [table(("x", value))])
-        assert (tmp_path / "new" / "out" / "some.csv").read_text() == f"name,value\nx,{value}\n"
-    assert {path.name for path in (tmp_path / "new" / "out").iterdir()} == {"some.csv", "some.tex"}
-
-
 def test_remarks_end_each_caption(tmp_path: Path) -> None:
     write(tmp_path, [table(("x", 1))], ["tiny: it means_nothing"])
     assert r"\caption{What it\_is tiny: it means\_nothing.}" in (tmp_path / "some.tex").read_text()
