@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import chain, count, islice
 from typing import Literal, NamedTuple
 
@@ -305,25 +304,30 @@ def _trained_columns(builder: FigureBuilder) -> Columns:
     }
 
 
-def _pareto(measure: str, builder: FigureBuilder) -> Figure | None:
-    panels, silent = [], []
-    for title, (envs, names) in _main_columns(builder).items():
-        counts = {name: _count_silent(builder, envs, name) for name in names}
-        silent += [
-            f"{name} in {title} ({amount:g} of a seed's test episodes)"
-            for name, amount in counts.items()
-            if amount
-        ]
-        panels.append(_points(builder, title, envs, counts, measure))
+def _pareto(builder: FigureBuilder) -> Figure | None:
+    columns = _main_columns(builder)
+    counts = {
+        title: {name: _count_silent(builder, envs, name) for name in names}
+        for title, (envs, names) in columns.items()
+    }
+    silent = [
+        f"{name} in {title} ({amount:g} of a seed's test episodes)"
+        for title, found in counts.items()
+        for name, amount in found.items()
+        if amount
+    ]
+    rows = [
+        [_points(builder, title, envs, counts[title], measure) for title, (envs, _) in columns.items()]
+        for measure in (USD, OUTPUT)
+    ]
     text = (
-        f"Score against {LABELS[measure]}, both at the last checkpoint. The line joins the methods that"
-        " no other method beats in both."
+        "Score against cost, both at the last checkpoint. The line joins the methods that no other method"
+        " beats in both."
     )
     if silent:
         text += f" Not on the line, since episodes without a request have no cost: {', '.join(silent)}."
-    name = "combined_performance_pareto" if measure == USD else "pareto_frontier"
-    row = [panel for panel in panels if len(panel.series) > 1]
-    return builder.figure(name, f"Score against {LABELS[measure]}", text, [row])
+    shown = [[panel for panel in row if len(panel.series) > 1] for row in rows]
+    return builder.figure("combined_performance_pareto", "Score against cost", text, shown)
 
 
 def _points(
@@ -479,8 +483,7 @@ _SPEND = CurveFigure(
 
 FIGURES: tuple[tuple[Maker, bool], ...] = (
     (_LEARNING.make, True),
-    (partial(_pareto, USD), False),
-    (partial(_pareto, OUTPUT), False),
+    (_pareto, False),
     (_ABLATIONS.make, True),
     (_INTERPRETER.make, True),
     (_zombies, True),

@@ -1,4 +1,4 @@
-"""The viewer in a browser: quiet pages that fit narrow and dark windows, keyboard, sorting, links, print."""
+"""The viewer in a browser: quiet pages that fit narrow and dark windows, keyboard, sorting, links."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ pytestmark = pytest.mark.slow
 
 TURNS = 120
 
-PRINTED = 980
 """Pixels of the width of a sheet of A4 or Letter paper, turned, without its margins."""
 
 
@@ -93,15 +92,6 @@ def test_skills_are_sorted_by_a_click_and_unknown_values_come_last(written: str,
         score.get_by_role("button").click()
         assert score.get_attribute("aria-sort") == order
         assert page.evaluate(names)[-1] == "_step"
-
-
-@pytest.mark.parametrize("path", ["index.html", "skills.html"])
-def test_print_cuts_off_no_column(written: str, pages: Pages, path: str) -> None:
-    page = pages.open(urljoin(written, f"runs/learnt/{path}"), width=PRINTED)
-    page.emulate_media(media="print")
-    cut = "[...document.querySelectorAll('.wide')].filter((each) => each.scrollWidth > each.clientWidth)"
-    assert page.locator(".wide").count()
-    assert page.evaluate(f"{cut}.map((each) => each.ariaLabel)") == []
 
 
 def test_a_change_of_a_skill_leads_to_the_difference(written: str, pages: Pages) -> None:

@@ -95,7 +95,7 @@ def test_table_and_figure_fit_a_column_of_an_article(tmp_path: Path) -> None:
     papers = {Path(path).name: content for path, content in files.items() if path.startswith("paper/")}
     write_folder(tmp_path, papers)
     (tmp_path / "paper.tex").write_text(r"""\documentclass[twocolumn]{article}
-\usepackage{booktabs,graphicx}
+\usepackage{booktabs,adjustbox,graphicx}
 \setlength{\columnsep}{0.25in}\setlength{\textwidth}{6.75in}
 \begin{document}
 \input{main_model}

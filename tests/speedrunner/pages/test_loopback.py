@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.pages.loopback import ADDRESS, PortInUse, find_refusal, listen
+from speedrunner.pages.loopback import find_refusal
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "127.0.0.1:8000", "localhost:9000"])
@@ -27,11 +27,3 @@ def test_a_request_from_a_page_of_another_origin_is_refused(origin: str) -> None
     found = find_refusal(["localhost"], origin)
     assert found is not None
     assert found[0] == 403
-
-
-def test_a_port_is_used_once_and_on_the_loopback_address_only() -> None:
-    with listen(0) as listener:
-        address, port = listener.getsockname()
-        assert address == ADDRESS
-        with pytest.raises(PortInUse, match=f"port {port} is not available"):
-            listen(port)

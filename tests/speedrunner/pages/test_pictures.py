@@ -55,12 +55,6 @@ class TestBabyAI:
             *("wall-grey", "floor", "ball-red", "door-blue-locked", "floor.agent-3", "key-blue"),
         }
 
-    def test_a_cell_has_the_tile_of_its_thing_and_of_the_agent_on_it(self) -> None:
-        door = {"type": "door", "color": "red", "pos": [2, 3], "open": True, "locked": False}
-        picture = draw_babyai(grid(objects=[door]))
-        place = picture.places.index((20, 30))
-        assert 'href="#w-door-red-open.agent-0"' in picture.parts[place]
-
 
 class TestCrafter:
     def test_the_label_says_what_is_faced_had_and_seen(self, crafter: tuple[dict[str, Any], Any]) -> None:
@@ -73,13 +67,6 @@ class TestCrafter:
             "food 4, drink 9 and energy 9 of 9."
         )
         assert {"grass.cow", "grass.player-right", "health", "food", "wood"} <= picture.tiles
-
-    def test_night_sleep_and_death(self, crafter: tuple[dict[str, Any], list[list[str]]]) -> None:
-        seen, textures = crafter
-        night = draw_crafter(seen | {"daylight": 0.0, "sleeping": True}, textures)
-        assert describe(night).startswith("Crafter by night, step 0. The player sleeps")
-        assert 'opacity="0.6"' in night.draw()
-        assert "The player is dead" in describe(draw_crafter(seen | {"health": 0}, textures))
 
     def test_text_from_the_world_stays_text(self, crafter: tuple[dict[str, Any], Any]) -> None:
         picture = draw_crafter(crafter[0] | {"facing_target": EVIL, "inventory": {EVIL: 1}}, crafter[1])
@@ -99,7 +86,3 @@ class TestTiles:
         assert kind == "data:image/png;base64"
         assert base64.b64decode(content).startswith(b"\x89PNG")
         assert len(content) < 2_000
-
-    def test_an_unknown_tile_is_an_error(self) -> None:
-        with pytest.raises(KeyError):
-            tile_image("crafter", "grass.dragon")

@@ -145,15 +145,6 @@ def test_a_long_episode_comes_in_pieces_that_each_start_with_a_whole_picture(env
     assert [each["parts"] for each in last["positions"]] == [[]] * 5
 
 
-def test_steps_after_the_end_of_a_replay_have_no_picture(run: RunData, env: TextEnv) -> None:
-    right, other, last = act(env), act(env), act(env)
-    wrong = msgspec.structs.replace(other, result="a dragon")
-    found = piece(run, episode(env, right, wrong, last))
-    assert ["parts" in each for each in found["positions"]] == [True, True, False, False]
-    without = make_piece(list_steps(episode(env, wrong)), [], [], 1)
-    assert (without["picture"], without["tiles"]) == ("", {})
-
-
 def test_a_module_that_replaced_another_one_shows_its_own_source(run: RunData, env: TextEnv) -> None:
     (before,) = list_modules(run, episode(env))
     after = msgspec.structs.replace(before, source=before.source.replace("Turn around.", "Turn twice."))
@@ -168,14 +159,6 @@ def test_text_of_a_run_is_cut_and_has_no_control_characters(run: RunData, env: T
     text = msgspec.json.encode(make_piece(list_steps(episode(env, call)), [], [], 1)).decode()
     assert len(text) < 3_000
     assert not {"\x1b", "\u202e", "\u2028"} & set(text)
-
-
-def test_an_episode_of_a_policy_that_cannot_be_read_has_no_sources(
-    run: RunData, env: TextEnv, tmp_path: Path
-) -> None:
-    trajectory = episode(env, spin(env), policy=9)
-    assert list_modules(run, trajectory) == []
-    assert make_piece(list_steps(trajectory), [], [], 1)["sources"] == []
 
 
 class TestReplay:
@@ -214,14 +197,6 @@ class TestReplay:
         assert len(replay_pictures(run, recorded)) == 6
         recorded.turns[2].executed = msgspec.structs.replace(call, **changes)
         assert len(replay_pictures(run, recorded)) == 3
-
-    def test_turns_out_of_order_and_an_environment_that_raises_end_it(
-        self, run: RunData, recorded: Trajectory
-    ) -> None:
-        recorded.world = [WorldStep(turn=number) for number in (0, 1, 4, 2, 3)]
-        assert len(replay_pictures(run, recorded)) == 3
-        recorded.task = Task("babyai", "swim", 0)
-        assert replay_pictures(run, recorded) == []
 
     def test_calls_that_no_turn_shows_are_played_in_their_place(self, run: RunData, env: TextEnv) -> None:
         steps = [WorldStep(call=act(env)), WorldStep(load=[]), WorldStep(turn=0)]
