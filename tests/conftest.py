@@ -32,7 +32,7 @@ SLOW_WITH_ENGINE = "tests/browser/test_screenshots.py"
 """A file of slow tests for the worker with the engine's: they look at the same demo."""
 
 OWN_SERVERS = (
-    *("test_faults.py", "test_gpu_record.py", "test_server_on_engine.py", "test_hybrid_on_engine.py"),
+    *("test_faults.py", "test_gpu_record.py", "test_hybrid_on_engine.py"),
     *("test_replicas.py", "test_doctor_on_engine.py"),
 )
 """Files of the engine's slow tests that start servers: any worker may play them."""

@@ -16,12 +16,11 @@ import yaml
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import read_counters
 from serving.model_config import ModelConfig
-from serving.model_configs import load_model_config
 from speedrunner.store.records import Termination
 from speedrunner.store.run_data import load
-from tests.engine.watched_runs import BABYAI, PLANNED, Command
+from tests.engine.watched_runs import PLANNED, Command
 from tests.processes import all_end, runs, words
-from tests.scripted_runs import check_finished, complaint, speedrunner
+from tests.scripted_runs import check_finished
 
 pytestmark = pytest.mark.slow
 
@@ -100,22 +99,6 @@ def test_ctrl_c_while_the_server_starts_leaves_no_process(start: Callable[..., C
     done = run.end()
     assert (done.returncode, done.stderr) == (130, "")
     assert all_end(everything)
-
-
-def test_a_server_that_dies_at_its_start_is_explained_in_one_line(tmp_path: Path) -> None:
-    model_config = load_model_config("tiny-random")
-    flags = {**model_config.server.flags, "block-size": 7}
-    broken = msgspec.structs.replace(
-        model_config, server=msgspec.structs.replace(model_config.server, flags=flags)
-    )
-    done = speedrunner("run", *BABYAI, f"run.dir={tmp_path / 'run'}", model_config_file(tmp_path, broken))
-    line = complaint(done)
-    assert line.startswith("the server of model 'tiny-random' ended with status ")
-    assert "block" in line
-    assert f"log: {tmp_path / 'run' / 'server.log'}" in line
-    assert "--block-size 7" in line
-    assert load(tmp_path / "run").episodes == []
-    assert (tmp_path / "run" / "server.log").stat().st_size > 0
 
 
 def core(run: Command) -> psutil.Process:

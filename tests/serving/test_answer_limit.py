@@ -37,12 +37,3 @@ async def test_afterwards_the_limit_holds_again(clock: Clock) -> None:
 
     with pytest.raises(TimeoutError):
         await answer()
-
-
-async def test_without_a_deadline_and_outside_of_an_answer_nothing_is_limited(clock: Clock) -> None:
-    async with limit_answer(None) as limit:
-        with pause_limit(clock.monotonic()):
-            await clock.sleep(600.0)
-    with pause_limit(clock.monotonic()):
-        await clock.sleep(600.0)
-    assert limit.paused_s == 600.0

@@ -40,17 +40,6 @@ def test_every_row_is_written_and_every_token_counted_wasted_ones_too() -> None:
     assert meter.spent_usd == pytest.approx((160 * 1.0 + 40 * 0.1 + 13 * 10.0) / 1e6)
 
 
-def test_a_row_that_cannot_be_written_is_not_counted() -> None:
-    def full(row: LedgerRow) -> None:
-        raise OSError("no space left on device")
-
-    meter = Meter(full, PRICES)
-    with pytest.raises(OSError, match="no space"):
-        meter.record(row("ok", Usage(100)))
-    assert meter.requests == 0
-    assert meter.total == Usage()
-
-
 def test_money_is_set_aside_while_a_request_runs_and_given_back_after() -> None:
     meter = Meter(lambda row: None, PRICES, Spending(2.5e-3))
     refused = pytest.raises(SpendingCapReached, match=r"0\.0010 USD more: over the cap of 0\.0025 USD")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from serving.engine.capacity import (
@@ -80,20 +78,3 @@ def test_weights_and_blocks_agree_with_the_published_sizes() -> None:
     blocks = {name: block_of(shape) for name, shape in shapes.items() if shape}
     assert blocks["qwen3.5-27b"] == (784, 51_380_224)
     assert blocks["qwen3.5-9b"] == blocks["qwen3.5-4b"] == (528, 17_301_504)
-
-
-class TestShapes:
-    @pytest.mark.parametrize(
-        "config",
-        [
-            {},
-            SHAPES["qwen3-8b"] | {"model_type": "qwen3_moe"},
-            SHAPES["qwen3-8b"] | {"quantization_config": {"quant_method": "awq"}},
-            SHAPES["qwen3-8b"] | {"use_sliding_window": True},
-            SHAPES["qwen3-8b"] | {"hidden_size": "wide"},
-            {key: value for key, value in SHAPES["qwen3.5-9b"].items() if key != "full_attention_interval"},
-        ],
-        ids=["empty", "experts", "4 bits", "sliding window", "no number", "no interval"],
-    )
-    def test_others_are_not_known(self, config: dict[str, Any]) -> None:
-        assert shape_of(config) is None

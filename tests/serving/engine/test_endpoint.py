@@ -12,7 +12,6 @@ import pytest
 from serving.engine.endpoint import Endpoint, attach
 from serving.errors import ServerFailed
 from tests.golden_tables import Golden, table
-from tests.processes import without_file_descriptors
 
 
 @pytest.mark.parametrize(
@@ -83,20 +82,3 @@ async def test_attaching_to_anything_else_says_what_is_wrong(tmp_path: Path, gol
             assert await endpoint.healthy() == (status == 200)
             problems[f"status {status} {body}"] = await problem(endpoint)
     golden("unfit_servers.txt", table(problems, HERE=tmp_path))
-
-
-async def test_a_process_without_a_file_descriptor_cannot_tell_whether_a_server_is_well(
-    tmp_path: Path,
-) -> None:
-    async with answering(tmp_path, 200, "") as endpoint:
-        with without_file_descriptors():
-            assert await endpoint.healthy() is None
-            with pytest.raises(ServerFailed, match="this process has too many open files"):
-                await endpoint.get("/metrics")
-        assert await endpoint.healthy()
-
-
-async def test_attaching_returns_the_servers_context(tmp_path: Path) -> None:
-    async with answering(tmp_path, 200, TWO_MODELS) as endpoint:
-        assert await attach(endpoint, "a") == 900
-        assert await attach(endpoint, "b") is None

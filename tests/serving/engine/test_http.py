@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.engine.http import HttpClient, HttpError, NotConnected, NotSendable, TimedOut
+from serving.engine.http import HttpClient, HttpError, NotSendable
 
 Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
 
@@ -97,33 +97,6 @@ async def test_the_key_is_sent_and_a_redirect_is_not_followed(tmp_path: Path) ->
     (request,) = seen
     assert request.startswith(b"GET /here HTTP/1.1")
     assert b"Authorization: Bearer sesame" in request
-
-
-async def test_where_nothing_listens_nothing_was_sent(tmp_path: Path) -> None:
-    async with client_of(tmp_path) as client:
-        with pytest.raises(NotConnected, match="No such file"):
-            await client.get("/")
-
-
-async def test_a_lost_connection_is_an_error_and_not_half_an_answer(tmp_path: Path) -> None:
-    async def half(request: bytes, writer: asyncio.StreamWriter) -> None:
-        writer.write(response(b"all of it")[:-4])
-        writer.close()
-
-    async with answering(tmp_path, half), client_of(tmp_path) as client:
-        with pytest.raises(HttpError) as caught:
-            await client.post("/", b"1")
-        assert type(caught.value) is HttpError
-
-
-async def hang(request: bytes, writer: asyncio.StreamWriter) -> None:
-    await asyncio.Event().wait()
-
-
-async def test_an_answer_that_does_not_come_in_time(tmp_path: Path) -> None:
-    async with answering(tmp_path, hang), client_of(tmp_path, timeout_s=0.1) as client:
-        with pytest.raises(TimedOut, match=r"^no answer within 0.1 s$"):
-            await client.post("/", b"1")
 
 
 async def test_a_cancelled_request_closes_its_connection(tmp_path: Path) -> None:

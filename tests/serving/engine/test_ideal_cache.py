@@ -103,22 +103,6 @@ def test_the_last_token_of_a_prompt_is_computed_always(config: CacheConfig, cach
     assert ideal.send([1] * 48).cacheable == max(0, cacheable - config.block_size)
 
 
-@given(configs, requests)
-def test_what_is_forgotten_to_make_room_is_what_the_engine_evicted_before(
-    config: CacheConfig, requests: list[tuple[int, int, list[int], list[int]]]
-) -> None:
-    ideal, known = IdealCache(config), [[]]
-    ideal.most = 12
-    engine = SimulatedCache(config, room=ideal.most)
-    for which, kept, new, output in requests:
-        prompt = known[which % len(known)][:kept] + new
-        lookup = ideal.send(prompt)
-        assert lookup.cacheable >= engine.compute(prompt)
-        engine.generate(prompt, output)
-        lookup.answered(output)
-        known.append(prompt + output)
-
-
 def test_the_states_of_any_number_of_conversations_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.engine.ideal_cache.MOST_STATES", 500)
     ideal = IdealCache(ATTENTION)
@@ -133,9 +117,3 @@ def test_the_states_of_any_number_of_conversations_are_bounded(monkeypatch: pyte
     assert ideal.send([1] * 40).cacheable == 0  # it is not what was sent
     assert ideal.send([0] * 20 + [1] * 100).cacheable == 20  # of the first conversation, only this is used
     assert old.send([0] * 60).cacheable == 20
-
-
-def test_what_was_refused_was_never_computed() -> None:
-    ideal = IdealCache(ATTENTION)
-    ideal.send([1] * 20).refused()
-    assert ideal.send([1] * 20).cacheable == 0

@@ -47,13 +47,6 @@ def test_each_engine_has_its_part_of_the_blocks_of_which_vllm_shows_the_sum() ->
     ]
 
 
-def test_only_the_samples_that_are_asked_for_are_read() -> None:
-    broken = TEXT + 'vllm:other_total{engine="0 1.0\n'
-    samples = Metrics(broken).samples("vllm:prompt_tokens_total")
-    assert [sample.value for sample in samples] == [1e6, 7.0]
-    assert Metrics(broken).sums("prompt_tokens_total", "missing") == {"prompt_tokens_total": 1_000_007}
-
-
 USE = """\
 vllm:generation_tokens_total{{engine="0"}} 7
 vllm:generation_tokens_total{{engine="1"}} 5

@@ -59,15 +59,6 @@ async def test_what_lacks_what_it_must_hold_is_no_answer(lacking: dict[str, Any]
         await tried(**lacking)
 
 
-async def test_a_gateway_s_error_in_place_of_an_answer_is_told() -> None:
-    async def send() -> HttpResponse:
-        error = {"message": "upstream is down", "code": 502}
-        return HttpResponse(200, msgspec.json.encode({"error": error}))
-
-    with pytest.raises(TryFailed, match="the engine failed: upstream is down"):
-        await try_once(send, TokenCompletion)
-
-
 async def test_the_prompt_s_ids_in_an_answer_are_left_out_whatever_its_text_says() -> None:
     text = 'a "prompt_token_ids":[ in a text, and ] too'
     choice = {"text": text, "token_ids": [7, 8], "finish_reason": "stop", "prompt_token_ids": [1, 2, 3]}

@@ -72,7 +72,3 @@ def test_the_engine_s_restart_forgets_what_a_conversation_sent(config: CacheConf
 def test_each_salt_has_a_cache_of_its_own() -> None:
     prompt = Prompt([1] * 20, IdealCache(ATTENTION))
     assert [looked_up(prompt, salt).cacheable for salt in ("a", "a", "b", "a")] == [0, 16, 0, 16]
-
-
-def test_without_a_cache_there_is_nothing_to_look_up() -> None:
-    assert Prompt([1, 2]).look_up() is None

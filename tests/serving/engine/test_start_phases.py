@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.engine.server_log import IMPORTING, StartPhases, list_phases
+from serving.engine.server_log import IMPORTING, StartPhases
 from tests.golden_tables import Golden, table
 
 GPU_START = {
@@ -49,15 +49,3 @@ def test_the_seconds_of_all_phases_add_up_to_the_whole_start() -> None:
     assert seconds["compiling (torch.compile)"] == 70.0
     assert seconds["measuring memory"] == 4.0 + 20.0  # before and after torch.compile
     assert list(seconds)[:3] == [IMPORTING, "starting the engine", "loading weights"]
-
-
-def test_on_a_cpu_the_warm_up_is_a_phase_too() -> None:
-    phases = StartPhases()
-    phases.read(["Explicitly set (1.0/8.46) GiB for KV cache on node 0."], 10.0)
-    phases.read(["Warming up model for the compilation...", "Warming up done."], 12.0)
-    assert phases.text(15.0) == "warming up, 3 s"
-
-
-def test_phases_of_a_second_and_more_are_listed() -> None:
-    assert list_phases(started(30.0).seconds(30.4)) == "importing 20 s, starting the engine 10 s"
-    assert list_phases({"importing": 3.2, "listening": 0.4}) == "importing 3 s"
