@@ -76,14 +76,6 @@ class ToolSpec(msgspec.Struct, frozen=True):
         function = {"name": self.name, "description": self.doc, "parameters": self.parameters}
         return {"type": "function", "function": function | ({"strict": True} if self.strict else {})}
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether its schema holds no texts of its author except ASCII names.
-
-        Every tokenizer and every format can express the calls of such a tool, so `ToolCheck` accepts it.
-        """
-        return self.name.isascii() and _is_plain(self.parameters)
-
     def problem_with(self, arguments: object) -> str | None:
         """Return why `arguments` do not satisfy the schema; `None` if they do."""
         return _mismatch(arguments, self.parameters, "")
@@ -109,15 +101,6 @@ def checked_call(found: ToolCall, tools: dict[str, ToolSpec], text: str) -> Tool
     if problem := tools[found.name].problem_with(found.arguments):
         raise InvalidCall(f"{found.name}: {problem}", text)
     return found
-
-
-def _is_plain(schema: Schema) -> bool:
-    names, below = schema.get("properties", {}), [schema["items"]] if "items" in schema else []
-    return (
-        not any(isinstance(value, str) for value in schema.get("enum", ()))
-        and all(name.isascii() and name.isidentifier() for name in names)
-        and all(map(_is_plain, [*names.values(), *below]))
-    )
 
 
 class _Schemas:

@@ -27,7 +27,6 @@ from speedrunner.results.skill_table import skill_history
 from speedrunner.results.writing import list_rows
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.run_data import RunData, load
-from speedrunner.store.run_lock import owner_of
 
 Row = Mapping[str, Any]
 
@@ -112,8 +111,6 @@ def episodes_page(run: RunData) -> Context:
 def run_page(run: RunData) -> Context:
     """Return a run's page. Reads its ledger, which takes seconds for a large run."""
     problem, prices = "", ""
-    if owner_of(run.path / "lock") is None:
-        _ = run.missing_rows  # reads the index of all episodes, so that the page names broken lines
     try:
         (costs,) = run_costs([run], [price_book(run)])
         episodes, sleeps = frame_episodes(run.rows, costs), frame_sleeps(run, costs)

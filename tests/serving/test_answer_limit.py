@@ -25,7 +25,7 @@ async def test_time_without_an_engine_does_not_count(clock: Clock, error: ValueE
                     raise error
         except ValueError:
             pass
-        assert (limit.paused_s, limit.timeout.when()) == (630.0, began + 60.0 + 630.0)
+        assert (limit.paused_s, limit.timeout.when()) == pytest.approx((630.0, began + 60.0 + 630.0))
 
 
 async def test_afterwards_the_limit_holds_again(clock: Clock) -> None:

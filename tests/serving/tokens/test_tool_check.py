@@ -72,13 +72,6 @@ def oddly_named(a: list[Odd]) -> None:
     """A field whose name is not ASCII."""
 
 
-def test_a_plain_tool_is_one_without_texts_of_its_author() -> None:
-    tools = (say, nothing, plain, numbered, chosen, everything, oddly_named)
-    assert [each.__name__ for each in tools if spec(each).is_plain] == [
-        "say", "nothing", "plain", "numbered",
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize("function", [say, plain, numbered])
 def test_plain_tools_pass_in_every_format(served: Served, function: Any) -> None:
     ToolCheck(served.tokenizer, served.format, 80).check(spec(function))
