@@ -25,7 +25,7 @@ RECORDED = Path(__file__).parents[2] / "data/format_2"
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("packages")
     out = folder / "babyai-skills"
-    words = ("library", "export", str(RECORDED), "--to", "skills", "--out", str(out))
+    words = ("export", str(RECORDED), "--to", "skills", "--out", str(out))
     done = in_process(*words)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == f"2 public skills of {RECORDED}:1 written to {out}\n"
@@ -82,7 +82,7 @@ def test_hostile_texts_stay_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("name", ["Skills", "my_skills", "a--b", "-a", "a" * 65, "täst"])
 def test_a_folder_whose_name_is_no_name_of_a_skill_is_refused(tmp_path: Path, name: str) -> None:
-    words = ("library", "export", str(RECORDED), "--to", "skills", "--out", str(tmp_path / name))
+    words = ("export", str(RECORDED), "--to", "skills", "--out", str(tmp_path / name))
     assert "the folder's name becomes the name of the skill" in complaint(in_process(*words))
     assert not (tmp_path / name).exists()
 
@@ -91,7 +91,7 @@ def test_a_killed_export_leaves_no_folder_that_looks_complete(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "babyai-skills"
-    words = ("library", "export", str(RECORDED), "--to", "skills", "--out", str(out))
+    words = ("export", str(RECORDED), "--to", "skills", "--out", str(out))
 
     def write_or_die(path: Path, content: bytes) -> None:
         if path.name == "skills.py":
@@ -109,5 +109,5 @@ def test_a_killed_export_leaves_no_folder_that_looks_complete(
 
 
 def test_a_library_without_skills_is_refused(tmp_path: Path) -> None:
-    words = ("library", "export", f"{RECORDED}:0", "--to", "skills", "--out", str(tmp_path / "skills"))
+    words = ("export", f"{RECORDED}:0", "--to", "skills", "--out", str(tmp_path / "skills"))
     assert complaint(in_process(*words)) == f"{RECORDED}: policy v0000 has no skills to export"
