@@ -36,6 +36,7 @@ TaskPlugin=task/none
 SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 ReturnToService=2
+MinJobAge=86400
 SlurmdParameters=config_overrides
 KillWait=30
 JobRequeue=1
