@@ -152,10 +152,6 @@ def test_runs_of_other_versions_stand_apart(troubled: Troubled) -> None:
     assert "<dd>vllm 2.0\n" in troubled.text
 
 
-def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(troubled: Troubled) -> None:
-    assert "experiment=main model=gpt-5.4-mini scale=smoke &#39;--dir=a b&#39;" in troubled.text
-
-
 def test_prices_and_the_correction_reach_the_tables(troubled: Troubled) -> None:
     tables = troubled.folder / "report" / "tables"
     with (tables / "performance.csv").open(newline="") as file:

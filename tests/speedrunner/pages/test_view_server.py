@@ -112,5 +112,5 @@ def test_static_pages_that_could_not_be_made_are_named(tmp_path: Path) -> None:
     (run / "trajectories/batch_0000.jsonl").write_text("{}\n{}\n")
     done = in_process("view", str(run), "--static", str(out))
     assert done.returncode == 1
-    assert re.match(r"error: runs/run/train/0000/1\.html could not be written: .*batch_0000", done.stderr)
+    assert re.match(r"error: runs/run/episodes\.html could not be written: .*batch_0000", done.stderr)
     assert (out / "runs/run/index.html").exists()
