@@ -14,7 +14,7 @@ from speedrunner.bench.resources import Resources
 
 pytestmark = pytest.mark.process
 
-GPU = "0, GPU-aaaa, Imaginary GPU, 81559, 4, 580.65.06, 9.0, Disabled"
+GPU = "0, GPU-aaaa, Imaginary GPU, 81559, 4, 580.65.06, 9.0"
 BUSY = "import time\nwhile True: sum(range(1000))"
 
 
