@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from serving.usage import Usage
 from speedrunner.cli.cost_command import cost
+from speedrunner.store.files import StorageError
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import ScriptedRun
 
@@ -73,17 +74,15 @@ def test_of_several_runs_it_tells_the_sum(learnt: ScriptedRun, tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])
-def test_a_row_that_cannot_be_is_named_and_the_rest_is_priced(
+def test_a_row_that_cannot_be_ends_the_command_and_is_named(
     learnt: ScriptedRun, tmp_path: Path, old: str, new: str
 ) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     first, *rest = (run / "requests.jsonl").read_text().splitlines()
     assert old in rest[0]
     (run / "requests.jsonl").write_text("\n".join([first, rest[0].replace(old, new, 1), *rest[1:], ""]))
-    result = CliRunner().invoke(app, [str(run)])
-    assert result.exit_code == 0
-    assert f"{run}/requests.jsonl, line 2, is not a valid LedgerRow" in result.stderr
-    assert "\nactor " in result.stdout
+    with pytest.raises(StorageError, match=r"requests\.jsonl, line 2, is not a valid LedgerRow"):
+        printed(str(run))
 
 
 def test_a_ledger_that_is_missing_is_no_run_without_costs(learnt: ScriptedRun, tmp_path: Path) -> None:
