@@ -19,10 +19,10 @@ SUBJECT = Subject(
     engine={"vllm": "0.32.0", "torch": "2.11.0"},
     settings={"model": {"context": 131072}, "server": "started"},
     overrides=["model=qwen3.5-27b", "model.load_format=dummy"],
+    environment={"CPU": "Imaginary CPU", "vllm": "0.32.0"},
 )
 
 ROW = Rollout(
-    server="as configured",
     in_flight=16,
     calls=8,
     turns=128,
@@ -32,7 +32,6 @@ ROW = Rollout(
     output_per_s=800.0,
     replay_per_s=832.0,
     ratio=0.9615,
-    admission=True,
     episodes=16,
     cached=372_400,
     cacheable=373_000,
@@ -40,10 +39,6 @@ ROW = Rollout(
     hit_rate=0.931,
     queued=0,
     preemptions=0,
-    cpu_ms=1.9,
-    cache_blocks=1000,
-    shared_blocks=10,
-    own_blocks=50.0,
     client_ms=3.14,
     server_ms=1.5,
     server_mb=5120.0,
@@ -53,43 +48,35 @@ ROW = Rollout(
 )
 
 
-def rollout_step(row: Rollout, step: str, began: float) -> StepRecord:
+def rollout_step(row: Rollout, began: float) -> StepRecord:
     ratio = f"rollout over bare replay, {row.in_flight} in flight"
-    return StepRecord(
-        step=step,
-        status="done",
-        began=began,
-        seconds=104.0,
-        measured=Measurement(
-            "a rollout",
-            figures=[Figure(ratio, row.ratio, at_least=0.95, form=".3f")] if row.ratio else [],
-            tables=[Table("rollouts", [row], ROLLOUT_COLUMNS, turned=True)],
-            facts={"calls": row.calls, "in_flight": row.in_flight},
-        ),
+    measured = Measurement(
+        "a rollout",
+        figures=[Figure(ratio, row.ratio, at_least=0.95, form=".3f")],
+        tables=[Table("rollouts", [row], ROLLOUT_COLUMNS, turned=True)],
+        notes=["a note"],
     )
+    return StepRecord(step=f"rollout-{row.in_flight}", began=began, seconds=104.0, measured=measured)
 
 
 def start_step(start: str, seconds: float, began: float) -> StepRecord:
-    table = Table(
-        "starts",
-        [{"start": start, "phase": "total", "seconds": seconds}],
-        columns("start", "phase", "seconds:.1f"),
-    )
-    measured = Measurement("a start", tables=[table], facts={"total": seconds})
-    return StepRecord(step=f"start-{start}", status="done", began=began, seconds=seconds, measured=measured)
+    rows = [{"start": start, "phase": "total", "seconds": seconds}]
+    table = Table("starts", rows, columns("start", "phase", "seconds:.1f"))
+    measured = Measurement("a start", tables=[table])
+    return StepRecord(step=f"start-{start}", began=began, seconds=seconds, measured=measured)
 
 
 def write_record(folder: Path) -> Record:
-    """Two starts, two rollouts, a failed and a skipped step; every value is invented."""
+    """Two starts, two rollouts and a failed step; every value is invented."""
+    folder.mkdir(parents=True, exist_ok=True)
     record = open_record(folder, SUBJECT)
-    bare = replace(ROW, server="without prefix cache", replay_per_s=None, ratio=None, watts=None, joules=None)
+    wide = replace(ROW, in_flight=64, ratio=0.97, watts=None, joules=None)
     for step in (
+        StepRecord(step="tools", reason="no | room", began=NOON, seconds=300.0),
         start_step("cold", 312.4, NOON),
-        rollout_step(ROW, "rollout-16", NOON + 600),
+        rollout_step(ROW, NOON + 600),
         start_step("warm", 92.0, NOON + 7200),
-        rollout_step(bare, "no-cache", NOON + 7500),
-        StepRecord(step="long-prompts", status="failed", reason="no | room", began=NOON, seconds=300.0),
-        StepRecord(step="fp8", status="skipped", reason="there is no such model", began=NOON),
+        rollout_step(wide, NOON + 7500),
     ):
         record.keep(step)
     return record

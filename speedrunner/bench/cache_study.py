@@ -14,31 +14,25 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from serving.conversation import Completion
 from serving.deployment import Deployment
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import read_metrics
+from serving.engine.metrics import read_counters
 from serving.meter import LedgerRow
 from serving.model import Model
 from serving.together import run_together
 from serving.usage import Counters, Prices, Usage
-from speedrunner.agents.loop import plain_messages
-from speedrunner.bench.cache_truth import ForcedToken, choose_positions, compare, probe_engine, shift_figures
+from speedrunner.bench.cache_truth import compare_tokens, shift_figures
 from speedrunner.bench.engine import completions_api, open_engine
+from speedrunner.bench.forced_replay import RecordedRun
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table, columns
-from speedrunner.bench.player import Forcing, Played, Script, play_script
 from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.results import writing
-from speedrunner.runs.setup import Setup
-from speedrunner.store.files import write_atomic
-from speedrunner.store.records import Trajectory
-from speedrunner.store.run_data import RunData
-from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.store.records import Trajectory, Turn
 
 TOKENS = 200
 """Recorded tokens of each method whose log-probabilities are compared, by default."""
@@ -55,68 +49,6 @@ VERDICTS = {
     ),
 }
 
-ENGINE = {
-    "first_token_s": "time_to_first_token_seconds_sum",
-    "first_tokens": "time_to_first_token_seconds_count",
-    "inference_s": "request_inference_time_seconds_sum",
-}
-"""The engine's own sums that are read."""
-
-
-@dataclass(frozen=True)
-class RecordedRun:
-    """A run to play again, with this many episodes at the same time."""
-
-    data: RunData
-    setup: Setup
-    in_flight: int
-
-    @property
-    def method(self) -> str:
-        """The name by which results are grouped."""
-        return f"{self.setup.config.method.name} on {self.setup.config.env.name}"
-
-    def episodes(self) -> dict[int, list[Trajectory]]:
-        """Return its finished episodes by policy version in the order of their starts, with the actor's
-        turns only.
-
-        Raises:
-            RunDirectoryError: there is none.
-            StorageError: the run cannot be read.
-        """
-        found: dict[int, list[Trajectory]] = {}
-        played = [*self.data.trajectories(), *self.data.evaluations()]
-        for each in sorted(played, key=lambda each: (each.policy, each.started)):
-            if turns := [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)]:
-                found.setdefault(each.policy, []).append(replace(each, turns=turns))
-        if not found:
-            path = self.data.path
-            raise RunDirectoryError(f"{path} has no finished episode to replay yet")
-        return found
-
-    def all_episodes(self) -> list[Trajectory]:
-        """Return the episodes of all policies. Raises as `episodes`."""
-        return [each for played in self.episodes().values() for each in played]
-
-    def script(self, played: Trajectory) -> Script:
-        """Return an episode's conversation with its recorded answers."""
-        setup = self.setup
-        policy = self.data.policies.load(played.policy)
-        tools = setup.method.agent(policy, played.task, setup.env).list_tools(setup.env)
-        replies = [turn.messages[0].content for turn in played.turns[1:]]
-        labels = {"role": "replay", "episode": played.episode}
-        return Script(plain_messages(played.turns[0].messages), tools, replies, played.turns, labels)
-
-    def check(self, played: Trajectory, tokens: int) -> None:
-        """Raise `RunDirectoryError` unless the first prompt has as many tokens as recorded."""
-        recorded = played.turns[0].usage.prompt
-        if recorded != tokens:
-            raise RunDirectoryError(
-                f"{self.data.path}: the first prompt of {played.episode} had {recorded} tokens when it"
-                f" was played, and {tokens} now: its templates, environment, method or model have"
-                " changed"
-            )
-
 
 @dataclass
 class CachePass:
@@ -125,26 +57,26 @@ class CachePass:
     Attributes:
         cache: whether requests shared the prefix cache.
         rows: rows of the ledger.
-        played: the answers.
+        played: the recorded turns with their answers.
         wall_s: time from each policy's first request to its last answer, summed.
-        engine: growth of the engine's own sums of seconds and counts meanwhile.
         foreign: whether others used the engine meanwhile, or requests had to be tried again.
         skipped: answers without room in the context, because earlier ones took more tokens.
     """
 
     cache: bool
     rows: list[LedgerRow] = field(default_factory=list)
-    played: list[Played] = field(default_factory=list)
+    played: list[tuple[Turn, Completion]] = field(default_factory=list)
     wall_s: float = 0.0
-    engine: dict[str, float] = field(default_factory=dict)
     foreign: bool = False
     skipped: int = 0
     salt: str = field(default_factory=lambda: secrets.token_hex(8))
 
     async def play(self, run: RecordedRun, model: Model, episode: Trajectory) -> None:
         """Play an episode, and count its answers. Raises as `play_twice`."""
-        forcing = Forcing(lambda: self.salt) if self.cache else Forcing(lambda: secrets.token_hex(8), cut=1)
-        played = await play_script(model, run.script(episode), forcing, partial(run.check, episode))
+        if self.cache:
+            played = await run.play(model, episode, lambda: self.salt)
+        else:
+            played = await run.play(model, episode, lambda: secrets.token_hex(8), cut=1)
         self.played += played
         self.skipped += len(episode.turns) - len(played)
 
@@ -152,22 +84,15 @@ class CachePass:
         self, run: RecordedRun, model: Model, endpoint: Endpoint, episodes: Sequence[Trajectory]
     ) -> None:
         """Play the episodes of one policy, and add their totals. Raises as `play_twice`."""
-        start = len(self.rows)
-        counted, before = await _engine_sums(endpoint)
+        start, counted = len(self.rows), await read_counters(endpoint)
         began = time.monotonic()
         if self.cache:
-            first = run.script(episodes[0])
-            await model.warm("actor", first.messages, first.tools, {}, cache_salt=self.salt)
-        self.wall_s += time.monotonic() - began
-        _, warmed = await _engine_sums(endpoint)
-        began = time.monotonic()
+            messages, tools = run.opening(episodes[0])
+            await model.warm("actor", messages, tools, {}, cache_salt=self.salt)
         await run_together(partial(self.play, run, model), episodes, run.in_flight)
         self.wall_s += time.monotonic() - began
-        counted_then, after = await _engine_sums(endpoint)
-        self.foreign |= counted_then - counted != Counters.of(sum_usage(self.rows[start:]))
-        for name, value in after.items():
-            since = before if name == "inference_s" else warmed  # warm-up requests are not answers
-            self.engine[name] = self.engine.get(name, 0.0) + value - since[name]
+        grown = await read_counters(endpoint) - counted
+        self.foreign |= grown != Counters.of(sum_usage(self.rows[start:]))
 
 
 async def play_twice(deployment: Deployment, run: RecordedRun, passes: Sequence[CachePass]) -> None:
@@ -186,55 +111,13 @@ async def play_twice(deployment: Deployment, run: RecordedRun, passes: Sequence[
         await CachePass(cache=False).play(run, model, first)
     for number, episodes in enumerate(policies):
         for one in passes if number % 2 == 0 else reversed(passes):
-            admission = one.cache and run.setup.config.serving.admission
-            async with deployment.client(one.rows.append, admission=admission) as model:
+            async with deployment.client(one.rows.append, admission=one.cache) as model:
                 await one.measure(run, model, deployment.endpoint, episodes)
-
-
-async def _engine_sums(endpoint: Endpoint) -> tuple[Counters, dict[str, float]]:
-    """Return the engine's counters and its sums of seconds, since its start."""
-    metrics = await read_metrics(endpoint)
-    found = metrics.sums(*ENGINE.values())
-    return metrics.counters(), {name: found[own] for name, own in ENGINE.items() if own in found}
 
 
 def sum_usage(rows: Sequence[LedgerRow]) -> Usage:
     """Return the tokens of all answered requests."""
     return sum((row.usage for row in rows if row.usage is not None), Usage())
-
-
-async def compare_tokens(
-    deployment: Deployment, runs: Sequence[RecordedRun], tokens: int
-) -> list[ForcedToken]:
-    """Compare so many recorded tokens with a cached prefix and without. Raises as `play_twice`."""
-    found: list[ForcedToken] = []
-    salt = secrets.token_hex(8)
-
-    async def compare_episode(
-        run: RecordedRun, model: Model, chosen: tuple[Trajectory, list[set[int]]]
-    ) -> None:
-        """Force the answers up to the last one with chosen positions."""
-        episode, positions = chosen
-
-        async def watch(number: int, played: Played) -> None:
-            if positions[number]:
-                probe, answer = partial(probe_engine, model.engine, played.replica), played.answer.token_ids
-                found.extend(await compare(probe, played.prompt, answer, positions[number], salt))
-
-        last = max(number for number, each in enumerate(positions) if each)
-        wanted = run.script(replace(episode, turns=episode.turns[: last + 1]))
-        await play_script(model, wanted, Forcing(lambda: salt), partial(run.check, episode), watch)
-
-    for number, run in enumerate(runs):
-        episodes = run.all_episodes()
-        share = tokens // len(runs) + (number < tokens % len(runs))
-        lengths = [turn.usage.completion for each in episodes for turn in each.turns]
-        positions = iter(choose_positions(lengths, share))
-        chosen = [(each, [next(positions) for _ in each.turns]) for each in episodes]
-        async with deployment.client(lambda row: None, admission=run.setup.config.serving.admission) as model:
-            compared = [each for each in chosen if any(each[1])]
-            await run_together(partial(compare_episode, run, model), compared, run.in_flight)
-    return found
 
 
 async def study_cache(
@@ -315,8 +198,7 @@ def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[
     )
     if one["foreign"] or other["foreign"]:
         found.notes.append(
-            "Other clients used the engine meanwhile, or requests were retried. The engine's own"
-            " figures are left out. Do not rely on the other times."
+            "Other clients used the engine meanwhile, or requests were retried. Do not rely on the times."
         )
     names = [str(run.data.path) for run in runs]
     about = {"method": method, "runs": names, "episodes": len(episodes), "recorded": recorded}
@@ -337,11 +219,9 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
 
     - requests, prefix_warm_ups: requests for answers, and for shared prefixes alone;
     - prompt, cached, computed, output: tokens of all of them; cached_share: share of the prompt tokens;
-    - wall_s: duration; inference_s: the engine's own seconds, summed over requests;
-    - output_per_s, total_per_s: tokens by `wall_s`; `total` is prompt and output;
-    - first_token_s: mean time from a request's arrival in the engine to its first token; first_token_by: its
-      source, `replies` or `histogram`;
-    - first_token_p50_s, first_token_p95_s: median and 95th percentile, if replies report each one's;
+    - wall_s: duration; output_per_s: output tokens by `wall_s`;
+    - first_token_s, first_token_p50_s, first_token_p95_s: mean, median and 95th percentile of the time from a
+      request's arrival in the engine to its first token, if replies report it;
     - compared: answers that were whole calls when they were recorded, so that their tokens are known;
       respelled: those of them that took another number of tokens now;
     - unforced: answers with another text than the recorded one; skipped, foreign: see `CachePass`;
@@ -354,15 +234,12 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     if not one.played:
         raise InvalidConfig("no answer was replayed: the recorded ones no longer fit the model's context")
     usage = sum_usage([row for row in one.rows if row.labels["role"] in ("replay", "prefix_warm_up")])
-    engine = {} if one.foreign else one.engine
-    times = [each.answer.first_token_s for each in one.played]
-    own_times = None if None in times else np.array(times, float)
-    mean = _ratio(engine.get("first_token_s"), engine.get("first_tokens"))
-    p50 = p95 = None
-    if own_times is not None:
-        mean, p50, p95 = map(float, (own_times.mean(), *np.quantile(own_times, (0.5, 0.95))))
-    pairs = [(each.recorded, each.answer) for each in one.played if each.recorded is not None]
-    compared = [(turn, answer) for turn, answer in pairs if turn.call is not None]
+    times = [answer.first_token_s for _, answer in one.played]
+    mean = p50 = p95 = None
+    if None not in times:
+        own = np.array(times, float)
+        mean, p50, p95 = map(float, (own.mean(), *np.quantile(own, (0.5, 0.95))))
+    compared = [(turn, answer) for turn, answer in one.played if turn.call is not None]
     paid = bool(prices.uncached or prices.output)
     return {
         "cache": "with" if one.cache else "without",
@@ -376,16 +253,13 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
         "output": usage.completion,
         "cached_share": usage.cached / usage.prompt,
         "wall_s": one.wall_s,
-        "inference_s": engine.get("inference_s"),
         "output_per_s": usage.completion / one.wall_s,
-        "total_per_s": (usage.prompt + usage.completion) / one.wall_s,
         "first_token_s": mean,
         "first_token_p50_s": p50,
         "first_token_p95_s": p95,
-        "first_token_by": None if mean is None else "histogram" if own_times is None else "replies",
         "compared": len(compared),
         "respelled": sum(answer.usage.completion != turn.usage.completion for turn, answer in compared),
-        "unforced": sum((a.text, a.reasoning) != (turn.text, turn.reasoning) for turn, a in pairs),
+        "unforced": sum((a.text, a.reasoning) != (turn.text, turn.reasoning) for turn, a in one.played),
         "skipped": one.skipped,
         "foreign": one.foreign,
         **{
@@ -398,16 +272,3 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
 def _ratio(one: Any, other: Any) -> float | None:
     numbers = all(isinstance(each, int | float) for each in (one, other))
     return one / other if numbers and other else None
-
-
-def write_csv(study: Measurement, file: Path) -> None:
-    """Write one row per method and pass; an empty field was not measured. Raises `StorageError`."""
-    rows = [
-        {"model": study.facts["model"], "method": each["method"], "runs": len(each["runs"])}
-        | {"episodes": each["episodes"]}
-        | one
-        for each in study.facts["methods"]
-        for one in each["passes"]
-    ]
-    table = writing.Table(file.name, "", list(rows[0]), [tuple(row.values()) for row in rows])
-    write_atomic(file, writing.csv_text(table).encode())

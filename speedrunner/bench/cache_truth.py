@@ -13,13 +13,22 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from serving.apis.completions import TokenConversation
+from serving.conversation import Completion
+from serving.deployment import Deployment
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import RequestRefused
+from serving.model import Model
 from serving.together import run_together
+from speedrunner.bench.forced_replay import RecordedRun
+from speedrunner.store.records import Trajectory
 
 FLOORS = {"median": 0.02, "p95": 0.1, "max": 1.0}
 """Shifts (natural logarithm) that always count as noise, for 16-bit weights; a hundredth for 32 bits. So do
@@ -40,6 +49,39 @@ class ForcedToken(NamedTuple):
 Probe = Callable[[Sequence[int], int, str], Awaitable[tuple[float, int]]]
 """Forces a token after a prompt; returns its log-probability and the prompt tokens from the cache, which
 prompts with the same salt share."""
+
+
+async def compare_tokens(
+    deployment: Deployment, runs: Sequence[RecordedRun], tokens: int
+) -> list[ForcedToken]:
+    """Compare so many recorded tokens with a cached prefix and without. Raises as `RecordedRun.play`."""
+    found: list[ForcedToken] = []
+    salt = secrets.token_hex(8)
+
+    async def compare_episode(
+        run: RecordedRun, model: Model, chosen: tuple[Trajectory, list[set[int]]]
+    ) -> None:
+        """Force the answers up to the last one with chosen positions."""
+        episode, positions = chosen
+
+        async def watch(number: int, talk: TokenConversation, prompt: list[int], answer: Completion) -> None:
+            probe = partial(probe_engine, model.engine, talk.replica.address)
+            found.extend(await compare(probe, prompt, answer.token_ids, positions[number], salt))
+
+        last = max(number for number, each in enumerate(positions) if each)
+        wanted = replace(episode, turns=episode.turns[: last + 1])
+        await run.play(model, wanted, lambda: salt, watch=watch)
+
+    for number, run in enumerate(runs):
+        episodes = run.all_episodes()
+        share = tokens // len(runs) + (number < tokens % len(runs))
+        lengths = [turn.usage.completion for each in episodes for turn in each.turns]
+        positions = iter(choose_positions(lengths, share))
+        chosen = [(each, [next(positions) for _ in each.turns]) for each in episodes]
+        async with deployment.client(lambda row: None) as model:
+            compared = [each for each in chosen if any(each[1])]
+            await run_together(partial(compare_episode, run, model), compared, run.in_flight)
+    return found
 
 
 async def probe_engine(

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
-import msgspec
-
 from serving.deployment import Deployment, deploy, server_log
 from serving.engine.cache_config import CacheConfig
 from serving.errors import ServerFailed
@@ -56,12 +54,4 @@ def describe_cache(model_config: ModelConfig, cache: CacheConfig) -> str:
         f"{model_config.name}: {kind} cache of {cache.num_gpu_blocks} blocks of {cache.block_size} "
         f"tokens, matched in"
         f" units of {cache.match_unit}{'' if cache.enable_prefix_caching else ', OFF'}"
-    )
-
-
-def with_flags(model_config: ModelConfig, **flags: int) -> ModelConfig:
-    """Return the model config with other flags of its server; write `_` for `-`."""
-    changed = model_config.server.flags | {name.replace("_", "-"): value for name, value in flags.items()}
-    return msgspec.structs.replace(
-        model_config, server=msgspec.structs.replace(model_config.server, flags=changed)
     )

@@ -19,21 +19,9 @@ SAMPLE_S = 1
 """Seconds between two samples of the GPUs' memory and power."""
 
 
-def below() -> list[psutil.Process]:
-    """Return all descendants of this process."""
-    return psutil.Process().children(recursive=True)
-
-
-def cpu_s(processes: Iterable[psutil.Process] | None = None) -> float:
-    """Return CPU seconds of processes and of their ended children; by default of this process and its
-    descendants."""
-    chosen = [psutil.Process(), *below()] if processes is None else processes
-    return _sum(chosen, lambda process: sum(process.cpu_times()[:4]))
-
-
-def memory_mb(processes: Iterable[psutil.Process]) -> float:
-    """Return the memory of processes in MB; shared pages count once."""
-    return _sum(processes, lambda process: process.memory_full_info().pss) / MB
+def _cpu_s(processes: Iterable[psutil.Process]) -> float:
+    """Return CPU seconds of processes and of their ended children."""
+    return _sum(processes, lambda process: sum(process.cpu_times()[:4]))
 
 
 def _sum(processes: Iterable[psutil.Process], value: Callable[[psutil.Process], float]) -> float:
@@ -53,13 +41,12 @@ class Resources:
 
     Attributes (`None` if not measured):
         seconds: length of the context.
-        cpu_s: CPU seconds of this process and its descendants.
         client_cpu_s: CPU seconds of this process, all threads.
         server_cpu_s: CPU seconds of the server's process tree.
         server_mb: memory of the server's process tree at the end, in MB; shared pages count once.
     """
 
-    def __init__(self, server_pid: int | None = None, gpus: int = 0) -> None:
+    def __init__(self, server_pid: int | None, gpus: int) -> None:
         self._pid = server_pid
         self._gpus = gpus
         self._sampling: asyncio.Task[None] | None = None
@@ -73,17 +60,16 @@ class Resources:
             usable = (await asyncio.to_thread(read_gpus)).usable[: self._gpus]
             if ids := [gpu.uuid for gpu in usable]:
                 self._sampling = asyncio.create_task(self._sample(ids), name="GPU samples")
-        self._before = cpu_s(), time.process_time(), cpu_s(self._server_tree()), time.monotonic()
+        self._before = time.process_time(), _cpu_s(self._server_tree()), time.monotonic()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        all_s, client_s, server_s, began = self._before
+        client_s, server_s, began = self._before
         self.seconds = time.monotonic() - began
         self.client_cpu_s = time.process_time() - client_s
-        self.cpu_s = cpu_s() - all_s
         if tree := self._server_tree():
-            self.server_cpu_s = cpu_s(tree) - server_s
-            self.server_mb = memory_mb(tree)
+            self.server_cpu_s = _cpu_s(tree) - server_s
+            self.server_mb = _sum(tree, lambda process: process.memory_full_info().pss) / MB
         if self._sampling is not None:
             self._sampling.cancel()
             await asyncio.gather(self._sampling, return_exceptions=True)

@@ -9,7 +9,7 @@ from serving.deployment import Deployment
 from serving.model_config import ModelConfig
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
-from speedrunner.bench.rollouts import Player, Rollout, bench_run, open_player
+from speedrunner.bench.rollouts import Rollout, bench_run, open_player
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 
@@ -22,7 +22,6 @@ LEAST_JUDGED = 8
 """Minimum requests of an episode for a target of the ratio. Shorter episodes are mostly start."""
 
 ROLLOUT_COLUMNS = {
-    "server": "server",
     "in flight": "in_flight",
     "most requests of an episode": "calls",
     "turns": "turns",
@@ -32,8 +31,8 @@ ROLLOUT_COLUMNS = {
     "output tokens/s": "output_per_s:.0f",
     "output tokens/s, bare replay": "replay_per_s:.0f",
     "rollout over bare replay": "ratio:.3f",
-    "the same by CPU time": "cpu_ratio:.3f",
     "cached share of prompt tokens": "hit_rate:.1%",
+    "cached tokens, share of the maximum": "of_maximum:.2%",
     "client: CPU ms per turn": "client_ms:.2f",
     "server: CPU ms per output token": "server_ms:.3f",
     "server: host memory, MB": "server_mb:.0f",
@@ -57,38 +56,29 @@ async def measure_rollout(setup: Setup, in_flight: int, pairs: int, status: Stat
             for number in range(1, pairs + 1):
                 so_far = ", ".join(f"{each.ratio:.3f}" for each in rollouts) or "none"
                 reported = prefix_status(status, f"ratios so far: {so_far}; pair {number} of {pairs}")
-                rollouts.append(await player.play(in_flight, reported, server=str(number), replayed=True))
+                rollouts.append(await player.play(in_flight, reported, replayed=True))
     return describe_rollouts(setup.model_config, rollouts)
 
 
 async def measure_timed_rollout(
-    deployment: Deployment,
-    setup: Setup,
-    in_flight: int,
-    status: Status,
-    *,
-    server: str,
-    aim_s: float,
-    calls: int | None = None,
-    replayed: bool = True,
+    deployment: Deployment, setup: Setup, in_flight: int, aim_s: float, status: Status
 ) -> Measurement:
     """Play one rollout that fits into a given time, and replay its requests.
 
     Args:
-        server: description of the server, for users.
-        aim_s: seconds that rollout and replay should take together.
-        calls: maximum requests of an episode; `None`: as many as fit into `aim_s`, estimated from a short
-            rollout.
-        replayed: whether the bare replay follows.
+        aim_s: seconds that rollout and replay should take together. A short rollout shows how many requests
+            of an episode fit into them.
 
     Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
     """
     with bench_run(setup) as run:
         async with open_player(deployment, run, in_flight) as player:
-            most = run.calls
-            run.calls = min(calls or await _fitting_calls(player, aim_s / 2, status), most)
+            most, run.calls = run.calls, 1
+            reported = prefix_status(status, f"one request of each of {in_flight} episodes")
+            first = await player.play(in_flight, reported)
+            run.calls = min(max(int(aim_s / 2 / first.seconds), LEAST_CALLS), most)
             reported = prefix_status(status, f"{in_flight} episodes of at most {run.calls} requests")
-            rollout = await player.play(in_flight, reported, server=server, replayed=replayed)
+            rollout = await player.play(in_flight, reported, replayed=True)
     return describe_rollouts(deployment.model_config, [rollout])
 
 
@@ -99,25 +89,14 @@ def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) ->
     with the engine.
     """
     calls, in_flight = rollouts[0].calls, rollouts[0].in_flight
+    least = GPU_RATIO_TARGET if model_config.gpus else RATIO_TARGET
+    target = least if calls >= LEAST_JUDGED else None
     ratios = [each.ratio for each in rollouts if each.ratio is not None]
-    figures = []
-    if ratios:
-        least = GPU_RATIO_TARGET if model_config.gpus else RATIO_TARGET
-        target = least if calls >= LEAST_JUDGED else None
-        which = "rollout" if len(ratios) == 1 else f"median of {len(ratios)} rollouts"
-        name = f"{which} over bare replay, {in_flight} in flight"
-        figures = [Figure(name, statistics.median(ratios), at_least=target, form=".3f")]
+    which = "rollout" if len(ratios) == 1 else f"median of {len(ratios)} rollouts"
+    name = f"{which} over bare replay, {in_flight} in flight"
     return Measurement(
         f"{model_config.name}: {in_flight} episodes in flight",
-        figures=figures,
+        figures=[Figure(name, statistics.median(ratios), at_least=target, form=".3f")],
         tables=[Table("rollouts", rollouts, ROLLOUT_COLUMNS, turned=True)],
         facts={"model": model_config.name, "calls": calls, "in_flight": in_flight},
     )
-
-
-async def _fitting_calls(player: Player, seconds: float, status: Status) -> int:
-    """Return how many requests of each episode fit into the seconds, from the time of one request each."""
-    player.run.calls = 1
-    reported = prefix_status(status, f"one request of each of {player.in_flight} episodes")
-    first = await player.play(player.in_flight, reported)
-    return max(int(seconds / first.seconds), LEAST_CALLS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import tempfile
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -47,35 +48,25 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout. Tokens are sums over all requests; `None`: not measured.
 
     Attributes:
-        server: description of the server, for users.
-        admission: whether conversations without room in the cache were queued.
-        calls: maximum requests of an episode.
+        calls: maximum requests per episode.
         prompt, output: tokens of all requests.
         output_per_s: output tokens per second.
         replay_per_s: the same for the bare replay.
         ratio: rollout over bare replay, in output tokens per second.
-        cpu_ratio: the same by output tokens per CPU second, which other work on the machine disturbs less.
         cached, cacheable: prompt tokens from the prefix cache, and the most that it could provide.
         of_maximum: `cached` over `cacheable`.
         hit_rate: `cached` over `prompt`.
         queued: requests before which the episode was queued.
         preemptions: requests that the engine stopped for lack of blocks, and computed again.
-        cpu_ms: CPU ms per output token of all processes, including the engine's; `None` if the engine was not
-            started here.
         client_ms: CPU ms of this process per turn; environments run in other processes.
         server_ms: CPU ms of the server's process tree per output token.
         server_mb: memory of the server's process tree, in MB.
         gpu_mib: most memory used on its GPUs, in MiB.
         watts: average power of its GPUs.
         joules: energy of its GPUs per 1,000 output tokens.
-        cache_blocks: blocks of the cache.
-        shared_blocks: blocks of it that all conversations share.
-        own_blocks: further blocks of one conversation at its end, on average.
     """
 
-    server: str = ""
     in_flight: int
-    admission: bool
     episodes: int
     calls: int
     turns: int
@@ -85,23 +76,18 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     output_per_s: float
     replay_per_s: float | None = None
     ratio: float | None = None
-    cpu_ratio: float | None = None
     cached: int
     cacheable: int
     of_maximum: float
     hit_rate: float
     queued: int
     preemptions: int
-    cpu_ms: float | None = None
     client_ms: float
     server_ms: float | None = None
     server_mb: float | None = None
     gpu_mib: float | None = None
     watts: float | None = None
     joules: float | None = None
-    cache_blocks: int | None = None
-    shared_blocks: int | None = None
-    own_blocks: float | None = None
 
 
 @dataclass
@@ -153,14 +139,11 @@ class Player:
     deployment: Deployment
     run: BenchRun
     in_flight: int
-    admission: bool
     model: Model
     pool: WorkerPool
     http: HttpClient
 
-    async def play(
-        self, episodes: int, status: Status, *, server: str = "", replayed: bool = False
-    ) -> Rollout:
+    async def play(self, episodes: int, status: Status, *, replayed: bool = False) -> Rollout:
         """Play training episodes, and replay their requests on request.
 
         Raises:
@@ -180,33 +163,21 @@ class Player:
         turns = [turn for each in played for turn in each.turns]
         output = sum(each.usage.completion for each in played)
         measured: dict[str, Any] = {"server_mb": used.server_mb, "gpu_mib": used.gpu_mib}
-        if owned:
-            measured["cpu_ms"] = 1000 * used.cpu_s / output
         if used.server_cpu_s is not None:
             measured["server_ms"] = 1000 * used.server_cpu_s / output
         if used.watts is not None:
             measured |= {"watts": used.watts, "joules": 1000 * used.watts * used.seconds / output}
-        if cache := deployment.replicas[0].cache:
-            own = [cache.blocks(len(talk.transcript.ids), len(prefix)) for talk in talks]
-            shared = len(prefix) // cache.block_size
-            measured |= {"cache_blocks": cache.num_gpu_blocks, "shared_blocks": shared}
-            measured["own_blocks"] = sum(own) / len(own)
         output_per_s = output / used.seconds
         if replayed:
             status(f"{output_per_s:.0f} output tokens/s; its bare replay")
             streams = [TokenStream.of(each.turns, talk) for each, talk in zip(played, talks, strict=True)]
             bare = BareClient(deployment, self.http)
             await bare.warm(streams, prefix)
-            async with Resources() as again:
-                answered = await bare.play(streams)
-            replay_per_s = answered / again.seconds
+            began = time.monotonic()
+            replay_per_s = await bare.play(streams) / (time.monotonic() - began)
             measured |= {"replay_per_s": replay_per_s, "ratio": output_per_s / replay_per_s}
-            if owned:
-                measured["cpu_ratio"] = (again.cpu_s / answered) / (used.cpu_s / output)
         return Rollout(
-            server=server,
             in_flight=self.in_flight,
-            admission=self.admission,
             episodes=len(played),
             calls=self.run.calls,
             turns=len(turns),
@@ -272,17 +243,11 @@ class Player:
 
 
 @asynccontextmanager
-async def open_player(
-    deployment: Deployment, run: BenchRun, in_flight: int, *, admission: bool = True
-) -> AsyncIterator[Player]:
-    """Start the workers of a player. Raises `WorkerError`, `ServingError`.
-
-    Args:
-        admission: queue conversations without room in the cache, if the deployment's options ask for it.
-    """
+async def open_player(deployment: Deployment, run: BenchRun, in_flight: int) -> AsyncIterator[Player]:
+    """Start the workers of a player. Raises `WorkerError`, `ServingError`."""
     async with (
         run.setup.workers(in_flight, run.directory.files.worker_log) as pool,
-        deployment.client(run.record, admission=admission) as model,
+        deployment.client(run.record) as model,
         deployment.endpoint.client(REQUEST_TIMEOUT_S) as http,
     ):
-        yield Player(deployment, run, in_flight, admission, model, pool, http)
+        yield Player(deployment, run, in_flight, model, pool, http)

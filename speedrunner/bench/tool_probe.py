@@ -20,15 +20,12 @@ from serving.together import run_together
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.config.console import Status
-from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.config.schema import Config
 
 ROUND = 4
 """Probes per slot in flight before the next change between constrained and free decoding."""
 
 PROBLEMS_SHOWN = 5
-
-THINKING_TOKENS = 64
-"""Budget of --thinking if the model config's actor has none."""
 
 
 @dataclass(frozen=True)
@@ -69,14 +66,14 @@ class Speed:
 
 
 async def measure_tools(
-    model_config: ModelConfig, config: Config, role: Role, count: int, in_flight: int, status: Status
+    model_config: ModelConfig, config: Config, count: int, in_flight: int, status: Status
 ) -> Measurement:
     """Send the probes to the model's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
     async with open_engine(model_config, config, status) as deployment:
         spending = Spending(config.serving.spending_cap_usd)
         # Without admission, because the engine is measured.
         async with deployment.client(lambda row: None, spending=spending, admission=False) as model:
-            return await probe_tools(model, role, count, in_flight, status)
+            return await probe_tools(model, model_config.role("actor"), count, in_flight, status)
 
 
 async def probe_tools(model: Model, role: Role, count: int, in_flight: int, status: Status) -> Measurement:
@@ -174,18 +171,3 @@ async def _free(model: Model, role: Role, answer: ProbeAnswer) -> ProbeAnswer:
     )
     reply.record("ok", reply.usage)
     return msgspec.structs.replace(answer, usage=reply.usage)
-
-
-def thinking_role(model_config: ModelConfig, thinking: bool | None) -> Role:
-    """Return the actor's role with the requested thinking. Raises `InvalidConfig`."""
-    role = model_config.role("actor")
-    if thinking and model_config.api != "completions":
-        raise InvalidConfig(
-            f"--thinking needs the completions API: the {model_config.api} API has no thinking budget"
-        )
-    if thinking and model_config.thinking == "none":
-        raise InvalidConfig(f"--thinking: model {model_config.name!r} does not think (thinking: none)")
-    if thinking is None:
-        return role
-    tokens = (role.thinking_tokens or THINKING_TOKENS) if thinking else 0
-    return msgspec.structs.replace(role, thinking_tokens=tokens)

@@ -14,8 +14,7 @@ from speedrunner.bench.cache_use import measure_cache
 from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, bench_command
 from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
-from speedrunner.bench.gpu.session import play_steps
-from speedrunner.bench.gpu.steps import bench_of, steps_of
+from speedrunner.bench.gpu.steps import bench_of, play_steps, steps_of
 from speedrunner.bench.rollout_speed import measure_rollout
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured
 from speedrunner.cli.output import say, say_error, waiting_line
@@ -45,9 +44,8 @@ def cache(
 ) -> None:
     """Compare cached tokens of many episodes with the maximum.
 
-    The targets are 99 % (attention) and 97 % (hybrid models). The last level is repeated with and without
-    admission; on a server that is started here also with a cache for half of its conversations. Compare
-    tokens per second within one table only: they depend on what else the machine does.
+    The targets are 99 % (attention) and 97 % (hybrid models). Compare tokens per second within one table
+    only: they depend on what else the machine does.
 
     Example: speedrunner bench cache model=tiny-random --in-flight 1,8
     """
@@ -78,15 +76,14 @@ def gpu(
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
     minutes: Annotated[
-        float, typer.Option(min=0.0, help="Start only steps that can end within this time, in minutes.")
+        float, typer.Option(min=8.0, help="Start only steps that can end within this time, in minutes.")
     ] = 40.0,
 ) -> None:
     """Run all benchmarks of a model on this machine, in resumable steps.
 
-    The steps are start, capacity, tool calls, prefix cache, rollouts, long prompts, grammar and FP8. Each
-    takes at most 8 minutes and writes its result at once. Rerun the same command to continue and to repeat
-    failed steps. DIR/record.md has the tables for docs/gpu.md. Exit status 1: a step failed, or a target is
-    missed.
+    The steps are start, capacity, tool calls, prefix cache and rollouts. Each takes at most
+    8 minutes and writes its result at once. Rerun the same command to continue and to repeat failed steps.
+    DIR/record.md has the tables for docs/gpu.md. Exit status 1: a step failed, or a target is missed.
 
     Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --minutes 40 --out records/27b
     """
@@ -98,17 +95,15 @@ def gpu(
     make_folder(out)
     with RunLock(out / "lock"), waiting_line() as status:
         record = open_record(out, subject_of(setup, given))
-        again = bench_command(record, f"--minutes={minutes:g}", f"--out={out}")
-        bench = bench_of(setup, record, status)
-        left = carry_out(
-            lambda drain: play_steps(bench, steps_of(setup), minutes, drain),
+        steps = steps_of(setup)
+        carry_out(
+            lambda drain: play_steps(bench_of(setup, record, status), steps, minutes, drain),
             kept=f"; finished steps are in {out}. Rerun the same command to continue",
         )
     say(as_text(record))
-    if left:
-        say("\nRemaining steps, with the minutes that each needs:")
-        say(*(f"  {each.step} ({each.needed_s / 60:.1f}): {each.reason}" for each in left))
-        say(f"To continue: {again}")
-    say(f"\nThe tables were written to {out / PAGE}")
-    if any(step.has_failed for step in record.steps.values()):
+    if left := [each.name for each in steps if not record.has_succeeded(each.name)]:
+        again = bench_command(record, f"--minutes={minutes:g}", f"--out={out}")
+        say(f"Remaining steps: {', '.join(left)}\nTo continue: {again}")
+    say(f"The tables were written to {out / PAGE}")
+    if any(step.is_bad for step in record.steps.values()):
         raise typer.Exit(1)

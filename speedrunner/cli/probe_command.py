@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from speedrunner.bench.cache_use import measure_cache_use
-from speedrunner.bench.tool_probe import measure_tools, thinking_role
+from speedrunner.bench.tool_probe import measure_tools
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_model_config
@@ -17,12 +17,6 @@ def tools(
     overrides: EngineOverrides = None,
     count: Annotated[int, typer.Option(min=1, help="Probes in all.")] = 500,
     in_flight: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 16,
-    thinking: Annotated[
-        bool | None,
-        typer.Option(
-            "--thinking/--no-thinking", help="Let the model think. Default: as its configuration says."
-        ),
-    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Count valid, invalid and truncated tool calls of an engine.
@@ -33,8 +27,7 @@ def tools(
     """
     config = compose(overrides or [])
     model_config = actor_model_config(config)
-    role = thinking_role(model_config, thinking)
-    show_measured(lambda status: measure_tools(model_config, config, role, count, in_flight, status), as_json)
+    show_measured(lambda status: measure_tools(model_config, config, count, in_flight, status), as_json)
 
 
 def cache(

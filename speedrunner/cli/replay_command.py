@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.bench.cache_study import TOKENS, RecordedRun, study_cache, write_csv
+from speedrunner.bench.cache_study import TOKENS, study_cache
+from speedrunner.bench.forced_replay import RecordedRun
 from speedrunner.cli.command import AsJson, PriceList, Trust, show_measured
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.pricing import price_list
@@ -35,9 +36,6 @@ def replay(
         typer.Option(min=0, help="Recorded tokens per method to compare log-probabilities of; 0: none."),
     ] = TOKENS,
     prices: PriceList = None,
-    csv: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the figures as CSV, too.", show_default=False)
-    ] = None,
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
@@ -47,17 +45,13 @@ def replay(
     comes from the cache. Then the log-probabilities of some recorded tokens are compared: do cached prefixes
     give the same distribution as computed ones?
 
-    Example: speedrunner bench replay runs/demo --csv cache.csv
+    Example: speedrunner bench replay runs/demo --in-flight 4
     """
     recorded = _load_runs(runs, in_flight, trust or [])
     setup = recorded[0].setup
     chosen = setup.config.prices if prices is None else price_list(prices)
     list_ = chosen.in_place_of(setup.model_config.prices)
-    if csv is not None and not csv.resolve().parent.is_dir():
-        raise InvalidConfig(f"--csv {csv}: the folder {csv.parent} does not exist")
-    study = show_measured(lambda status: study_cache(recorded, list_, status, tokens), as_json)
-    if csv is not None:
-        write_csv(study, csv)
+    show_measured(lambda status: study_cache(recorded, list_, status, tokens), as_json)
 
 
 def _load_runs(arguments: Sequence[str], in_flight: int | None, trust: Sequence[str]) -> list[RecordedRun]:

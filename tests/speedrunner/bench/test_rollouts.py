@@ -18,10 +18,16 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.bare_replay import BareClient, TokenStream
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.measurement import Measurement
-from speedrunner.bench.rollout_speed import LEAST_JUDGED, describe_rollouts, measure_rollout
+from speedrunner.bench.rollout_speed import (
+    LEAST_CALLS,
+    LEAST_JUDGED,
+    describe_rollouts,
+    measure_rollout,
+    measure_timed_rollout,
+)
 from speedrunner.bench.rollouts import bench_run, open_player
 from tests.record_samples import ROW
-from tests.scripted_engine import ScriptedEngine, say
+from tests.scripted_engine import ScriptedEngine, call, say
 from tests.scripted_runs import Runs, script
 
 
@@ -46,7 +52,7 @@ async def test_the_replay_sends_what_the_rollout_sent_with_its_own_answers(corri
         assert mine == bare
     assert len({each.body["cache_salt"] for each in replayed}) == 1
     assert pair.ratio == pytest.approx(pair.output_per_s / pair.replay_per_s)
-    assert pair.cpu_ms is None  # the engine is not ours
+    assert pair.server_ms is None  # the engine is not ours
 
 
 def _by_prompt(requests: list[Any]) -> list[dict[str, Any]]:
@@ -62,11 +68,29 @@ async def test_a_rollout_and_its_replay_leave_no_task_thread_or_process_behind(c
     assert asyncio.all_tasks() == tasks
     assert {each for each in threading.enumerate() if each.is_alive()} <= threads
     assert set(psutil.Process().children(recursive=True)) <= processes
-    assert [row.server for row in found.tables[0].rows] == ["1", "2"]
+    assert len(found.tables[0].rows) == 2
     assert found.facts["in_flight"] == 2
 
 
-def described(model_config: str, *ratios: float | None, calls: int = LEAST_JUDGED) -> Measurement:
+@pytest.mark.parametrize(("aim_s", "calls"), [(0.0, LEAST_CALLS), (1e9, 20)])
+async def test_episodes_have_as_many_requests_as_fit_and_no_more_than_the_environment_allows(
+    corridor: Runs, aim_s: float, calls: int
+) -> None:
+    never_ends = script(lambda request: call("look"))
+    setup = playing_setup(corridor(never_ends).overrides())
+    async with open_engine(setup.model_config, setup.config, print) as deployment:
+        found = await measure_timed_rollout(deployment, setup, 2, aim_s, print)
+    (row,) = found.tables[0].rows
+    assert found.facts == {"model": "tiny-random", "calls": calls, "in_flight": 2}
+    assert (row.calls, row.turns, row.in_flight) == (calls, 2 * calls, 2)
+    assert row.output_per_s == pytest.approx(row.output / row.seconds)
+    assert 0 < row.hit_rate < 1
+    assert row.client_ms > 0
+    assert (row.server_mb, row.gpu_mib, row.watts, row.joules) == (None, None, None, None)
+    assert found.figures[0].at_least == (None if calls == LEAST_CALLS else 0.90)
+
+
+def described(model_config: str, *ratios: float, calls: int = LEAST_JUDGED) -> Measurement:
     rows = [replace(ROW, ratio=ratio, calls=calls) for ratio in ratios]
     return describe_rollouts(load_model_config(model_config), rows)
 

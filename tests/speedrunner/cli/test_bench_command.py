@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 
 from speedrunner.bench.gpu import steps
 from speedrunner.cli.bench_command import numbers
@@ -33,17 +32,16 @@ class TestGpu:
     def test_a_running_server_gives_what_it_can_and_the_same_command_has_nothing_left(
         self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(steps, "ON_CPU", replace(steps.ON_CPU, aim_s=0.1))
+        monkeypatch.setattr(steps, "CPU_AIM_S", 0.1)
         monkeypatch.setattr(steps, "LEVELS", (2, 4))
         overrides, out = corridor(script()).overrides(), tmp_path / "record"
         done = in_process("bench", "gpu", *overrides, "--minutes=30", f"--out={out}")
         assert done.returncode == 0, done.stderr
         assert "#### Rollouts" in done.stdout
-        assert re.search(rf"start-cold +\| skipped: {steps.FOREIGN}", done.stdout)
         assert "Remaining" not in done.stdout
         assert done.stdout.endswith(f"The tables were written to {out / 'record.md'}\n")
         files = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
-        again = in_process("bench", "gpu", *overrides, "--minutes=0", f"--out={out}")
+        again = in_process("bench", "gpu", *overrides, "--minutes=8", f"--out={out}")
         assert (again.returncode, again.stdout) == (0, done.stdout)
         assert files == {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
 
@@ -54,7 +52,8 @@ class TestGpu:
         run.server.stop()
         done = in_process("bench", "gpu", *run.overrides(), f"--out={out}")
         assert done.returncode == 1
-        assert re.search(r"\n  tools \(\d\.\d\): its server did not start: \S", done.stdout)
+        assert re.search(r"\n\| tools +\| ServerFailed: its server did not start: \S", done.stdout)
+        assert "Remaining steps: capacity, tools, " in done.stdout
         assert f"To continue: speedrunner bench gpu {run.overrides()[0]}" in done.stdout
         assert done.stderr.count("error") == 0
         run.server.restart()
@@ -67,7 +66,7 @@ class TestGpu:
 
         (tmp_path / "file").write_text("")
         assert "file could not be made: file exists" in refused(*overrides, f"--out={tmp_path / 'file'}")
-        assert "--minutes 0.1 is too short" in refused(*overrides, f"--out={tmp_path}", "--minutes=0.1")
+        in_process("bench", "gpu", *overrides, f"--out={tmp_path}", "--minutes=8")
         assert "contains a record of tiny-random with other settings" in refused(
             *overrides, "sandbox.memory_mb=1000", f"--out={tmp_path}"
         )

@@ -18,9 +18,7 @@ from typer.testing import CliRunner
 
 from serving.errors import ServerFailed
 from serving.model_config import ModelConfig
-from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.bench.tool_probe import THINKING_TOKENS, thinking_role
 from speedrunner.cli.probe_command import cache, tools
 from speedrunner.config.schema import InvalidConfig
 from tests.golden_tables import Golden, refusals
@@ -68,9 +66,10 @@ class TestTools:
     def test_a_table_for_people(self, model_config_file: str, tiny_tokenizer: ChatTokenizer) -> None:
         with Probed(tiny_tokenizer, lambda asked: replace(sample_call(asked), thinking="Hm.")) as server:
             url = f"serving.url={server.endpoint}"
-            done = probe("tools", model_config_file, url, "--count", "12", "--in-flight", "4", "--thinking")
+            thinks = "model.actor.thinking_tokens=64"
+            done = probe("tools", model_config_file, thinks, url, "--count", "12", "--in-flight", "4")
         assert done.exit_code == 0
-        assert f"12 probes on the completions API, 4 in flight, {THINKING_TOKENS} tokens" in done.stdout
+        assert "12 probes on the completions API, 4 in flight, 64 tokens of thinking" in done.stdout
         assert re.search(r"^60 tools +1 +0 +0$", done.stdout, re.MULTILINE)
         assert re.search(r"^all +12 +0 +0$", done.stdout, re.MULTILINE)
         assert re.search(r"^calls invalid or truncated +0 +at most 0: met$", done.stdout, re.MULTILINE)
@@ -134,20 +133,6 @@ def test_what_cannot_be_probed_is_refused(
             "more turns than fit": partial(
                 run, "cache", short, f"serving.url={server.endpoint}", "--turns", "200"
             ),
-            "thinking of a model that does not think": partial(
-                thinking_role, load_model_config("qwen3-4b-instruct"), True
-            ),
-            "thinking on the chat API": partial(
-                thinking_role, msgspec.structs.replace(tiny_model_config, api="chat"), True
-            ),
         }
         text = refusals(tries, (ServerFailed, InvalidConfig))
     golden("refused_probes.txt", re.sub(r"has \d+ tokens", "has N tokens", text))  # it has a random part
-
-
-def test_thinking_is_the_model_configs_unless_it_is_asked_for() -> None:
-    thinker = load_model_config("qwen3.5-27b")
-    own = thinker.roles.actor.thinking_tokens
-    assert [thinking_role(thinker, each).thinking_tokens for each in (None, True, False)] == [own, own, 0]
-    tiny = load_model_config("tiny-random")
-    assert [thinking_role(tiny, each).thinking_tokens for each in (None, True)] == [0, THINKING_TOKENS]

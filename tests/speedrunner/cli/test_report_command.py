@@ -250,8 +250,8 @@ def test_a_damaged_record_hides_no_run(
     for file in (tmp_path / "h100").glob("step-*"):
         file.unlink()
     measured = None if step is None else {"title": "a step", **step}
-    content = {"step": "capacity", "status": "done", "began": 1.0, "measured": measured}
-    (tmp_path / "h100/step-capacity.json").write_text(json.dumps({**content, "format": 1}))
+    content = {"step": "capacity", "began": 1.0, "measured": measured}
+    (tmp_path / "h100/step-capacity.json").write_text(json.dumps(content))
     done = in_process("report", str(copied), str(tmp_path / "h100"))
     assert (done.returncode, problem or "") == (int(problem is not None), problem or done.stderr)
     assert (problem or "") in done.stderr

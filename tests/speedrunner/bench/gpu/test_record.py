@@ -19,25 +19,17 @@ from tests.record_samples import SUBJECT, write_record
 
 
 def test_a_record_reads_as_it_was_written(tmp_path: Path) -> None:
-    written = write_record(tmp_path / "deep" / "record")
-    read = read_record_folder(tmp_path / "deep" / "record")
+    written, read = write_record(tmp_path), read_record_folder(tmp_path)
     assert read.subject == SUBJECT
     assert read.steps == written.steps
-    assert set(read.steps) == {"start-cold", "start-warm", "rollout-16", "no-cache", "long-prompts", "fp8"}
+    assert [name for name in read.steps if read.has_succeeded(name)] == [
+        *("start-cold", "rollout-16", "start-warm", "rollout-64")
+    ]
+    assert not read.has_succeeded("tools")
+    assert not read.has_succeeded("capacity")
     measured = read.steps["rollout-16"].measured
     assert measured is not None
     assert "0.962  at least 0.950: met" in as_text(measured)
-
-
-def test_failed_steps_are_played_again_and_others_are_not(tmp_path: Path) -> None:
-    record = write_record(tmp_path)
-    assert record.is_finished("start-cold")
-    assert record.is_finished("fp8")
-    assert not record.is_finished("long-prompts")
-    assert not record.is_finished("grammar")
-    assert not record.has_succeeded("fp8")
-    assert record.facts("rollout-16") == {"calls": 8, "in_flight": 16}
-    assert record.facts("long-prompts") == record.facts("grammar") == {}
 
 
 @pytest.mark.parametrize(

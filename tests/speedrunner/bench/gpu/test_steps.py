@@ -1,126 +1,60 @@
-"""The steps of the record: which there are for a configuration, and all of them on a scripted engine."""
+"""The steps of `bench gpu`: which there are, and how they are played on one server within the minutes."""
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec import structs
 
+from serving.deployment import deploy
+from serving.errors import RequestFailed
 from serving.sizing import fit
 from speedrunner.bench.engine import playing_setup
 from speedrunner.bench.gpu import steps as steps_module
-from speedrunner.bench.gpu.gpu_pages import as_text
-from speedrunner.bench.gpu.record import open_record, subject_of
-from speedrunner.bench.gpu.session import LONGEST_S, Step, play_steps
-from speedrunner.bench.gpu.steps import FOREIGN, UNCACHED, bench_of, claims, steps_of
-from speedrunner.runs.shutdown import Shutdown
+from speedrunner.bench.gpu.gpu_pages import PAGE, as_text
+from speedrunner.bench.gpu.record import Record, open_record, read_record_folder, subject_of
+from speedrunner.bench.gpu.steps import (
+    LONGEST_S,
+    STEP_S,
+    Bench,
+    Step,
+    bench_of,
+    claims,
+    play_steps,
+    steps_of,
+    with_folder,
+)
+from speedrunner.bench.measurement import Measurement
+from speedrunner.runs.shutdown import Interrupted, Shutdown
 from tests.gpu_kinds import GPUS
-from tests.record_samples import SUBJECT, start_step, write_record
+from tests.record_samples import SUBJECT
 from tests.scripted_runs import Runs, script
 
 pytestmark = pytest.mark.process
 
 
-def steps(*overrides: str) -> dict[str, Step]:
-    return {each.name: each for each in steps_of(playing_setup(overrides))}
+def names(*overrides: str) -> list[str]:
+    return [each.name for each in steps_of(playing_setup(overrides))]
 
 
 def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
-    given = ("model=qwen3.5-27b", "model.load_format=dummy")
-    setup = playing_setup(given)
+    setup = playing_setup(("model=qwen3.5-27b", "model.load_format=dummy"))
     on_h100 = replace(setup, model_config=fit(setup.model_config, [GPUS["H100"]]))
-    found = {each.name: each for each in steps_of(on_h100)}
-    assert list(found) == [
-        *("environment", "start-cold", "capacity", "tools", "cache-probe"),
-        *("rollout-16", "rollout-64", "rollout-128", "long-prompts", "cache-share", "grammar"),
-        *("start-warm", "no-cache", "half-cache", "fp8"),
+    assert [each.name for each in steps_of(on_h100)] == [
+        *("start-cold", "capacity", "tools", "cache-probe", "rollout-16", "rollout-32", "start-warm")
     ]
-    assert [name for name, step in found.items() if step.skip] == ["rollout-128"]
-    assert all(step.bound_s <= LONGEST_S for step in found.values())
 
 
-def test_a_level_that_the_server_caps_is_measured_once() -> None:
-    found = steps("model=tiny-hybrid")
-    assert found["rollout-128"].skip == "the server runs 32 sequences at a time, as in rollout-64"
-    assert found["no-cache"].needs == "rollout-64"
-
-
-@pytest.mark.parametrize(
-    ("overrides", "reason", "skipped"),
-    [
-        (["model=tiny-random"], "the model configuration tiny-random-fp8 does not exist", ["fp8"]),
-        (
-            ["model=tiny-random", "model.prefix_caching=false"],
-            UNCACHED,
-            ["cache-probe", "cache-share", "no-cache", "half-cache"],
-        ),
-        (
-            ["model=qwen3.5-27b", "serving.url=http://127.0.0.1:1/v1"],
-            FOREIGN,
-            ["start-cold", "start-warm", "no-cache", "half-cache", "fp8"],
-        ),
-    ],
-)
-def test_steps_that_cannot_be_played_are_skipped_with_the_reason(
-    overrides: list[str], reason: str, skipped: list[str]
-) -> None:
-    assert [name for name, step in steps(*overrides).items() if step.skip == reason] == skipped
-
-
-def test_other_servers_differ_in_what_they_are_compared_by(tmp_path: Path) -> None:
-    setup = playing_setup(["model=qwen3.5-27b", "model.load_format=dummy"])
-    found, record = steps("model=qwen3.5-27b", "model.load_format=dummy"), write_record(tmp_path)
-    uncached = found["no-cache"].model_config(record, setup.model_config)
-    assert uncached.server.flags["enable-prefix-caching"] is False
-    fp8 = found["fp8"].model_config(record, setup.model_config)
-    assert (fp8.name, fp8.load_format) == ("qwen3.5-27b-fp8", "dummy")
-    servers = [step.server for step in found.values() if step.server != "main" and step.server]
-    assert len(set(servers)) == len(servers) == 3
-
-
-def test_a_start_that_was_measured_bounds_the_next(tmp_path: Path) -> None:
-    setup = playing_setup(["model=qwen3.5-27b"])
-    record = open_record(tmp_path, SUBJECT)
-    assert bench_of(setup, record, print).start_s() == LONGEST_S
-    record.keep(start_step("cold", 100.0, 1.0))
-    assert bench_of(setup, record, print).start_s() == 180.0
-    record.keep(start_step("warm", 1000.0, 1.0))
-    assert bench_of(setup, record, print).start_s() == LONGEST_S
-
-
-@pytest.fixture
-def silent() -> Shutdown:
-    return Shutdown(lambda line: None)
-
-
-async def test_all_steps_that_a_running_server_allows_have_a_result(
-    corridor: Runs, tmp_path: Path, silent: Shutdown, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(steps_module, "LEVELS", (2, 4))  # environments of more would need much memory
-    overrides = corridor(script()).overrides()
-    setup = playing_setup(overrides)
-    record = open_record(tmp_path / "record", subject_of(setup, overrides))
-    said: list[str] = []
-    bench = bench_of(setup, record, said.append)
-    bench.aim_s = 0.0  # the least of each step, however fast the machine is
-    assert await play_steps(bench, steps_of(setup), 60.0, silent) == []
-    done = [name for name, step in record.steps.items() if step.status == "done"]
-    assert set(done) == {
-        *("environment", "capacity", "tools", "cache-probe", "rollout-2", "rollout-4"),
-        *("long-prompts", "cache-share", "grammar"),
-    }
-    assert any("rollout-2: 2 episodes of at most 2 requests" in line for line in said)
-    assert record.facts("rollout-2") == {"model": "tiny-random", "calls": 2, "in_flight": 2}
-    text = as_text(record)
-    for heading in ("Machine", "Capacity", "Tool calls and grammar", "Prefix cache", "Rollouts"):
-        assert f"#### {heading}\n" in text
-    assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
-
-
-def rows(record: object, step: str) -> list[dict[str, int]]:
-    (table,) = record.steps[step].measured.tables  # type: ignore[attr-defined]
-    return list(table.rows)
+def test_steps_that_cannot_be_played_are_left_out() -> None:
+    every = names("model=tiny-random")
+    assert "rollout-32" in every  # as many as the server takes
+    assert set(every) - set(names("model=tiny-random", "model.prefix_caching=false")) == {"cache-probe"}
+    attached = names("model=tiny-random", "serving.url=http://127.0.0.1:1/v1")
+    assert set(every) - set(attached) == {"start-cold", "start-warm"}
 
 
 def test_claims_come_from_the_memory_of_the_gpus() -> None:
@@ -128,3 +62,178 @@ def test_claims_come_from_the_memory_of_the_gpus() -> None:
     assert claims(model_config, [GPUS["H100"]]) == {8192: 17, 32_768: 7, 131_072: 2}
     assert claims(model_config, []) == {}
     assert claims(playing_setup(["model=tiny-random"]).model_config, [GPUS["H100"]]) == {}
+
+
+async def run(bench: Bench, *steps: Step, minutes: float = 10.0) -> None:
+    await play_steps(bench, steps, minutes, Shutdown(lambda line: None))
+
+
+async def test_all_steps_that_a_running_server_allows_have_a_result(
+    corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps_module, "LEVELS", (2, 4))  # environments of more would need much memory
+    overrides = corridor(script()).overrides()
+    setup = playing_setup(overrides)
+    record = open_record(tmp_path, subject_of(setup, overrides))
+    said: list[str] = []
+    bench = bench_of(setup, record, said.append)
+    bench.aim_s = 0.0  # the least of each step, however fast the machine is
+    await run(bench, *steps_of(setup), minutes=60.0)
+    assert list(record.steps) == ["capacity", "tools", "cache-probe", "rollout-2", "rollout-4"]
+    assert [step.reason for step in record.steps.values()] == [""] * 5
+    assert any("rollout-2: 2 episodes of at most 2 requests" in line for line in said)
+    text = as_text(record)
+    for heading in ("Environment", "Capacity", "Kinds", "Requests", "Rollouts", "Figures"):
+        assert f"#### {heading}\n" in text
+    assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
+
+
+def rows(record: Record, step: str) -> list[dict[str, int]]:
+    measured = record.steps[step].measured
+    assert measured is not None
+    return list(measured.tables[0].rows)
+
+
+@pytest.fixture
+def bench(corridor: Runs, tmp_path: Path) -> Bench:
+    """A record of the scripted engine."""
+    setup = playing_setup(corridor(script()).overrides())
+    return Bench(setup, open_record(tmp_path, SUBJECT), 1.0, lambda line: None)
+
+
+class Played:
+    """Makes steps that note their names when they are played."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    def step(self, name: str, error: BaseException | None = None, *, restarts: bool = False) -> Step:
+        async def play(bench: Bench) -> Measurement:
+            if restarts:
+                await bench.start()
+            assert bench.is_running
+            self.names.append(name)
+            if error is not None:
+                raise error
+            return Measurement(name)
+
+        return Step(name, play, restarts)
+
+
+@pytest.fixture
+def played() -> Played:
+    return Played()
+
+
+def reasons(bench: Bench) -> dict[str, str]:
+    return {name: step.reason for name, step in read_record_folder(bench.record.folder).steps.items()}
+
+
+async def forever() -> Measurement:
+    found: Measurement = await asyncio.Future()
+    return found
+
+
+async def test_finished_steps_are_not_played_again(bench: Bench, played: Played) -> None:
+    steps = [played.step("a"), played.step("b")]
+    await run(bench, steps[0])
+    await run(bench, *steps)
+    await run(bench, *steps)
+    assert played.names == ["a", "b"]
+    assert reasons(bench) == {"a": "", "b": ""}
+    assert (bench.record.folder / PAGE).exists()
+    assert not bench.is_running  # stopped at the end
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (RequestFailed("the engine said no\n  log: x"), "RequestFailed: the engine said no"),
+        (KeyError("gone"), "KeyError: 'gone'"),
+        (TimeoutError("no answer"), "TimeoutError: no answer"),
+    ],
+)
+async def test_a_failed_step_is_recorded_does_not_stop_the_others_and_is_tried_again(
+    bench: Bench, played: Played, error: Exception, reason: str
+) -> None:
+    await run(bench, played.step("a", error), played.step("b"))
+    assert reasons(bench) == {"a": reason, "b": ""}
+    assert type(error).__name__ in bench.record.steps["a"].traceback
+    await run(bench, played.step("a"), played.step("b"))
+    assert reasons(bench) == {"a": "", "b": ""}
+    assert played.names == ["a", "b", "a"]
+
+
+async def test_a_step_that_exceeds_its_bound_is_ended(
+    bench: Bench, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = asyncio.Event()
+
+    async def hang(bench: Bench) -> Measurement:
+        try:
+            return await forever()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(steps_module, "STEP_S", 0.0)
+    await run(bench, played.step("a"), Step("b", hang), played.step("c", restarts=True))
+    assert reasons(bench) == {"a": "", "b": "it took longer than its limit of 0 s", "c": ""}
+    assert ended.is_set()
+
+
+async def test_no_step_starts_that_might_not_fit_into_the_minutes(bench: Bench, played: Played) -> None:
+    started, other = played.step("a", restarts=True), played.step("b")
+    assert bench.limit_s(other) == bench.limit_s(started) == LONGEST_S
+    await run(bench, started, other, minutes=7.9)
+    assert played.names == []
+    await bench.start()
+    assert (bench.limit_s(other), bench.limit_s(started)) == (STEP_S, LONGEST_S)
+    await run(bench, other, started, minutes=5.1)
+    assert played.names == ["b"]
+
+
+async def test_a_server_that_does_not_start_fails_its_steps_after_one_try(
+    bench: Bench, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = bench.setup.config
+    nowhere = structs.replace(config, serving=structs.replace(config.serving, url="unix:/nowhere/http"))
+    bench.setup = replace(bench.setup, config=nowhere)
+    tries: list[int] = []
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        tries.append(1)
+        return deploy(*arguments, **options)
+
+    monkeypatch.setattr(steps_module, "deploy", counted)
+    await run(bench, played.step("a"), played.step("b"))
+    first, second = (text.removeprefix("ServerFailed: ") for text in reasons(bench).values())
+    assert "/nowhere/http" in first
+    assert second == f"its server did not start: {first}"
+    assert (played.names, tries) == ([], [1])
+
+
+async def test_an_interrupted_step_is_not_recorded_and_the_server_is_stopped(
+    bench: Bench, played: Played
+) -> None:
+    shutdown = Shutdown(lambda line: None)
+
+    async def interrupted(bench: Bench) -> Measurement:
+        shutdown._on_signal(2)
+        return await forever()
+
+    steps = [played.step("a"), Step("b", interrupted)]
+    with pytest.raises(Interrupted):
+        await shutdown.run(play_steps(bench, steps, 20.0, shutdown))
+    assert reasons(bench) == {"a": ""}
+    assert not bench.is_running
+    await run(bench, steps[0], played.step("b"))
+    assert played.names == ["a", "b"]
+
+
+def test_servers_keep_compiled_code_in_the_record_s_folder(bench: Bench) -> None:
+    before = bench.setup.model_config.server.env
+    after = with_folder(bench.setup.model_config, bench.compiled).server.env
+    added = {name: after[name] for name in after.keys() - before}
+    assert {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"} <= added.keys()
+    assert all(str(path).startswith(f"{bench.compiled.resolve()}/") for path in added.values())
+    assert len(set(added.values())) == len(added)

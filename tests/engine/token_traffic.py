@@ -20,7 +20,6 @@ from serving.model import Model
 from serving.model_config import Roles
 from serving.probes.tool_battery import SYSTEM, battery
 from serving.together import run_together
-from speedrunner.config.console import Status
 
 CALM = {"answered": 10, "long": 4, "too long": 1, "cut": 1, "refused": 1}
 """What is to happen to the first half of the requests, and how often: the engine finishes or refuses each."""
@@ -44,18 +43,13 @@ class Traffic:
 
     Attributes:
         impatient: engines that wait for so long only as `TIMEOUTS_S` say.
-        requests: in all, as the status says.
     """
 
     model: Model
     impatient: list[Engine]
-    requests: int
-    status: Status
 
     def __post_init__(self) -> None:
-        self.found = ""
-        """What the first half of them showed."""
-        self._left = self._sent = 0
+        self._left = 0
         self._draw = random.Random(0)
         self._prefixes = [self._ids(256) for _ in range(4)]
         self._roles = itertools.cycle(("actor", "inducer", "critic"))
@@ -72,16 +66,11 @@ class Traffic:
     async def _work(self, fates: Iterator[str]) -> None:
         while self._left > 0:
             fate = next(fates)
-            self._count()
+            self._left -= 1
             # As was asked for, or turned away too often, or by an engine too busy to call itself healthy; one
             # that is really gone shows when its counters are read.
             with suppress(ContextOverflow, RequestFailed, RequestRefused, EngineDead):
                 await self._meet(fate)
-
-    def _count(self) -> None:
-        self._left -= 1
-        self._sent += 1
-        self.status(f"{self.found}{self._sent} of {self.requests} requests")
 
     async def _meet(self, fate: str) -> None:
         draw, context = self._draw, self.model.model_config.context
@@ -129,7 +118,7 @@ class Traffic:
             for _ in range(self._draw.randint(0, TURNS - 1)):
                 if self._left <= 0:
                     break
-                self._count()
+                self._left -= 1
                 talk.tell("Go on. " * self._draw.randint(1, 40))
                 await talk.ask()
         finally:

@@ -1,1 +1,0 @@
-"""Acceptance checks for developers, which pytest does not run: `python -m tests.bench --help`."""
