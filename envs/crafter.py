@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import TYPE_CHECKING, Any
 
-from envs import crafter_text, numba_cache
+from envs import crafter_text
 from envs.crafter_text import View
 from envs.text_env import (
     Description,
@@ -177,11 +177,10 @@ class Crafter(TextEnv):
         """Start a task; its index is the world's seed. Raises `UnknownTask`."""
         self.check_task(task, TASKS)
         if self._game is None:
-            numba_cache.prepare()
-            from envs.crafter_game import Game  # here, so that splits and options need neither it nor numba
+            from envs.crafter_game import Game  # here, so that splits and options need no package of it
 
             self._game = Game(self._zombie_frequency)
-        self._game.reset(task.index)
+        self._game.start(task.index)
         return Opening(instruction=INSTRUCTION, observation=self._observation(self._game))
 
     def call(self, name: str, **arguments: Any) -> str | None:
@@ -191,7 +190,7 @@ class Crafter(TextEnv):
         self.check_call(name, arguments)
         if name == READ:
             return self._observation(self._game)
-        self._game.step(UPSTREAM_NAMES.get(name, name))
+        self._game.act(UPSTREAM_NAMES.get(name, name))
         return None
 
     @property

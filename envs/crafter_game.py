@@ -1,52 +1,46 @@
-"""One game of Crafter: upstream's rules and random stream, stepped without drawing a picture.
+"""One game of Crafter: upstream's, the same in every process, and without its picture.
 
-Follows `crafter/env.py` of crafter 1.8.3 (danijar/crafter, commit e04542a2159f).
+Overrides parts of package `crafter` 1.8.3 (danijar/crafter, commit e04542a2159f).
 """
 
-# mypy: disable-error-code="import-untyped, no-any-return"
+# mypy: disable-error-code="import-untyped, misc"
 from __future__ import annotations
 
-from functools import cache
-from typing import Any, NamedTuple
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
 
-import numpy as np
+import crafter
+from crafter import constants, engine, objects
 
-from envs.crafter_terrain import generate
-from envs.crafter_world import AREA, Chunk, Cow, Player, Skeleton, World, Zombie
-
-REACH = 18
-"""Objects at fewer steps than this from the player act; the others do nothing."""
-BALANCE_EVERY = 10
-"""Ticks between two balancings of the chunks' creatures."""
 NIGHT_DRAWS = 63 * 49
 """Number of draws that upstream's rendering takes from the world's stream in a tick of darkness: one for each
 pixel of the landscape in its picture of 64x64 (9x7 cells of 7x7 pixels)."""
 
 
-class Population(NamedTuple):
-    """The target number of creatures of one kind in a chunk, and how the chunk reaches it.
+class Chunk(dict[Any, None]):
+    """The methods that upstream uses of a set of objects, with the order of insertion."""
 
-    Attributes:
-        kind: the creature's class.
-        material: the material on which it lives.
-        fewest, most: the target numbers.
-        space: minimum cells of that material; with fewer, no creature is added.
-        spawn, despawn: probabilities that one appears if there are too few, or disappears if too many.
-        spawn_distance, despawn_distance: least steps from the player at which one appears, or disappears.
-    """
+    def add(self, obj: Any) -> None:
+        """Add an object as the last one."""
+        self[obj] = None
 
-    kind: type[Any]
-    material: str
-    fewest: int
-    most: int
-    space: int
-    spawn: float
-    despawn: float
-    spawn_distance: int
-    despawn_distance: int
+    def remove(self, obj: Any) -> None:
+        """Remove an object."""
+        del self[obj]
 
 
-class Game:
+class World(engine.World):
+    """Upstream's map, but each chunk keeps its objects in the order in which they entered it. Upstream keeps
+    them in sets, ordered by memory addresses."""
+
+    def reset(self, seed: int | None = None) -> None:
+        """Empty the map and seed its random stream."""
+        super().reset(seed)
+        self._chunks: defaultdict[tuple[int, ...], Chunk] = defaultdict(Chunk)
+
+
+class Game(crafter.Env):
     """Plays one world after another.
 
     Args:
@@ -55,103 +49,65 @@ class Game:
 
     Attributes:
         world: map, objects and random stream.
-        player: the player, with inventory and achievements.
-        step_count: ticks since the reset.
     """
 
-    player: Any
-
     def __init__(self, zombie_frequency: float = 1.0) -> None:
+        super().__init__(length=None, seed=0)
+        self.world = self._world = World(self._area, constants.materials, (12, 12))
+        self._sem_view = lambda: None
         self._zombie_frequency = zombie_frequency
-        self.world = World()
 
-    def reset(self, seed: int) -> None:
+    @property
+    def player(self) -> Any:
+        """Return the player, with inventory and achievements."""
+        return self._player
+
+    @property
+    def step_count(self) -> int:
+        """Return the ticks since the start."""
+        return int(self._step)
+
+    def start(self, seed: int) -> None:
         """Start the first episode of upstream's `Env(seed=seed)`."""
-        world = self.world
-        world.reset(hash((seed, 1)) % (2**31 - 1))
-        self.step_count = 0
-        world.daylight = daylight(0)
-        self.player = Player(world, (AREA[0] // 2, AREA[1] // 2))
-        world.add(self.player)
-        generate(world, self.player)
+        self._seed, self._episode = seed, 0
+        self.reset()
         if self._zombie_frequency == 0:
-            for obj in world.objects:
-                if isinstance(obj, Zombie):
-                    world.remove(obj)
-        self._watch_nearby()
+            for obj in self.world.objects:
+                if isinstance(obj, objects.Zombie):
+                    self.world.remove(obj)
 
-    def step(self, action: str) -> None:
+    def act(self, action: str) -> None:
         """Advance by one tick. `action` is one of upstream's names."""
-        world, player = self.world, self.player
-        self.step_count += 1
-        world.daylight = daylight(self.step_count)
-        acting = self._find_near_objects()
-        player.action = action
-        player.update()
-        x, y = player.x, player.y
-        for obj in acting:
-            if abs(obj.x - x) + abs(obj.y - y) < REACH:
-                obj.update()
-        if self.step_count % BALANCE_EVERY == 0:
-            self._balance()
-            self._watch_nearby()
-        if world.daylight < 0.5:
-            world.random.random_sample(NIGHT_DRAWS)
+        self.step(constants.actions.index(action))
 
-    def _watch_nearby(self) -> None:
-        """List the objects that can come within reach before the next balancing; those farther away do not
-        move."""
-        player = self.player
-        reach = REACH + BALANCE_EVERY
-        self._around = [
-            obj for obj in self.world.objects if obj is not player and player.distance((obj.x, obj.y)) < reach
-        ]
-        self._listed = len(self.world._objects)
+    def render(self, size: Any = None) -> None:
+        """Take from the random stream what a picture would, and draw none."""
+        if self.world.daylight < 0.5:
+            self.world.random.random_sample(NIGHT_DRAWS)
 
-    def _find_near_objects(self) -> list[Any]:
-        """Return the objects that are near or new, in the order in which they entered the world."""
-        self._around += self.world._objects[self._listed :]
-        self._listed = len(self.world._objects)
-        self._around = [obj for obj in self._around if not obj.removed]
-        return self._around
-
-    def _balance(self) -> None:
-        light = self.world.daylight
-        frequency = self._zombie_frequency
-        zombies = int(frequency * (3.5 - 3 * light))
-        come, go = min(1.0, 0.3 * frequency), min(1.0, 0.4 * frequency)
-        populations = (
-            Population(Zombie, "grass", zombies, zombies, 50, come, go, 6, 0),
-            Population(Skeleton, "path", 1, 2, 6, 0.1, 0.1, 7, 7),
-            Population(Cow, "grass", 1, int(1.5 + light), 30, 0.01, 0.1, 5, 5),
-        )
-        for chunk, members in self.world.chunks.items():
-            for population in populations:
-                self._balance_population(chunk, members, population)
-
-    def _balance_population(
-        self, chunk: tuple[int, int, int, int], members: Chunk, population: Population
+    def _balance_object(
+        self,
+        chunk: Any,
+        objs: Any,
+        cls: type[Any],
+        material: str,
+        span_dist: int,
+        despan_dist: int,
+        spawn_prob: float,
+        despawn_prob: float,
+        ctor: Callable[[Any], Any],
+        target_fn: Callable[[int, int], tuple[float, float]],
     ) -> None:
-        world, draws = self.world, self.world.draws
-        creatures = [obj for obj in members if type(obj) is population.kind]
-        enough_space = world.space(chunk, population.material) >= population.space
-        if enough_space and len(creatures) < population.fewest:
-            if draws.uniform() < population.spawn:
-                cells = np.argwhere(world.mask(*chunk, population.material))
-                column, row = cells[draws.randint(0, len(cells))].tolist()
-                place = chunk[0] + column, chunk[2] + row
-                free = world[place][1] is None
-                if free and self.player.distance(place) >= population.spawn_distance:
-                    companions = () if population.kind is Cow else (self.player,)
-                    world.add(population.kind(world, place, *companions))
-        elif len(creatures) > population.most and draws.uniform() < population.despawn:
-            creature = creatures[draws.randint(0, len(creatures))]
-            if self.player.distance(creature) >= population.despawn_distance:
-                world.remove(creature)
-
-
-@cache
-def daylight(step: int) -> np.float64:
-    """Return the daylight in a tick, from 0 to 1; a day has 300 ticks."""
-    progress = (step / 300) % 1 + 0.3
-    return 1 - np.abs(np.cos(np.pi * progress)) ** 3
+        frequency, targets = self._zombie_frequency if cls is objects.Zombie else 1.0, target_fn
+        super()._balance_object(
+            chunk,
+            objs,
+            cls,
+            material,
+            span_dist,
+            despan_dist,
+            min(1.0, spawn_prob * frequency),
+            min(1.0, despawn_prob * frequency),
+            ctor,
+            lambda count, space: tuple(frequency * each for each in targets(count, space)),
+        )

@@ -35,7 +35,7 @@ def snapshot(game: Game) -> dict[str, Any]:
     y], where x grows to the east and y to the south.
     """
     player, inventory = game.player, game.player.inventory
-    x, y = player.x, player.y
+    x, y = map(int, player.pos)
     ahead = int(player.facing[0]), int(player.facing[1])
     return {
         **{vital: inventory[vital] for vital in VITALS},
@@ -44,7 +44,7 @@ def snapshot(game: Game) -> dict[str, Any]:
         "facing": list(ahead),
         "facing_target": _name_cell(*game.world[x + ahead[0], y + ahead[1]]),
         "sleeping": bool(player.sleeping),
-        "window": [",".join(_name_cell(*cell) for cell in row) for row in game.world.window(x, y, SIGHT)],
+        "window": [",".join(_name_cell(*cell) for cell in row) for row in _cells_in_sight(game)],
         "achievements": sorted(name for name, times in player.achievements.items() if times),
         "step": game.step_count,
         "daylight": round(float(game.world.daylight), 6),
@@ -54,11 +54,17 @@ def snapshot(game: Game) -> dict[str, Any]:
 def textures(game: Game) -> list[list[str]]:
     """Return the names of upstream's textures for the cells of a snapshot's `window`, row by row: of the
     material, and after a dot of the creature or thing on it."""
-    cells = game.world.window(game.player.x, game.player.y, SIGHT)
     return [
         [f"{material or OUTSIDE}.{obj.texture}" if obj else material or OUTSIDE for material, obj in row]
-        for row in cells
+        for row in _cells_in_sight(game)
     ]
+
+
+def _cells_in_sight(game: Game) -> list[list[tuple[str | None, Any]]]:
+    """Return material and object of each cell in sight, row by row. Both are `None` beyond the map."""
+    x, y = map(int, game.player.pos)
+    sight = range(-SIGHT, SIGHT + 1)
+    return [[game.world[x + right, y + down] for right in sight] for down in sight]
 
 
 def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:

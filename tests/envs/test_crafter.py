@@ -74,7 +74,7 @@ class TestRecordingsOfTheOriginal:
         game, letters = env._game, {name: letter for letter, name in LETTERS.items()}
         rows = ["".join(letters[game.world[x, y][0]] for x in range(64)) for y in range(64)]
         assert rows == world["map_rows"]
-        objects = [[type(obj).__name__.lower(), obj.x, obj.y] for obj in game.world.objects]
+        objects = [[type(obj).__name__.lower(), *map(int, obj.pos)] for obj in game.world.objects]
         assert objects == world["objects"]
 
     @pytest.mark.parametrize("episode", BY_DAY + BY_NIGHT, ids=label)
