@@ -22,7 +22,6 @@ from envs import EnvironmentFault, make
 from envs.env_registry import REGISTRY
 from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.sandbox.child.rlimits import die_with
-from speedrunner.workers.sandbox.child.wire import frame_body
 from speedrunner.workers.worker_episode import fault
 from speedrunner.workers.worker_messages import (
     PID,
@@ -31,6 +30,7 @@ from speedrunner.workers.worker_messages import (
     Reply,
     Start,
     encode_reply,
+    frame,
     read_request,
 )
 
@@ -48,7 +48,7 @@ def serve(owner: socket.socket) -> None:
 
     def send(reply: Reply) -> None:
         with suppress(BrokenPipeError):  # the owner may be gone
-            owner.sendall(frame_body(encode_reply(reply)))
+            owner.sendall(frame(encode_reply(reply)))
 
     first = read_request(requests)
     if not isinstance(first, Start):

@@ -9,11 +9,12 @@ import signal
 from contextlib import suppress
 from pathlib import Path
 
+import msgspec
+
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerTimedOut, received
 from speedrunner.workers.worker_messages import (
     Execute,
     Finish,
-    InvalidReply,
     Reply,
     Request,
     pack,
@@ -112,9 +113,9 @@ class ProcessWorker(EnvWorker):
             raise WorkerTimedOut(
                 f"the worker of {self._env} did not answer {what} within {limit_s:g} s and was killed"
             ) from None
-        except (OSError, EOFError, InvalidReply) as error:
+        except (OSError, EOFError, msgspec.MsgspecError) as error:
             self.kill()
-            sent = f"it sent no valid reply ({error})" if isinstance(error, InvalidReply) else None
+            sent = f"it sent no valid reply ({error})" if isinstance(error, msgspec.MsgspecError) else None
             cause = sent or describe_exit(self._status or 0)
             raise WorkerDied(f"the worker of {self._env} died during {what}", cause, self._log) from error
         return received(reply)

@@ -10,7 +10,6 @@ import msgspec
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.store.records import CallNode, Module, Termination
-from speedrunner.workers.sandbox.child.wire import HEADER, frame_body
 from speedrunner.workers.sandbox.settings import Sandbox
 
 if TYPE_CHECKING:
@@ -106,46 +105,41 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
     traceback: str
 
 
+LENGTH = struct.Struct(">I")
+"""The length of a message in bytes, which precedes it."""
+
 Request = Start | Reset | Load | Execute | Finish
 Reply = Ready | Opened | Executed | Fault
 
 _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
-REPLY_LIMIT = 256 * 2**20
-"""Most bytes of one reply. The bounds on recorded values keep records of calls far below it."""
-
-
-class InvalidReply(Exception):
-    """A worker sent something that is not a valid reply."""
-
 
 def pack(message: Request) -> bytes:
     """Return a request in its wire format."""
-    return frame_body(msgspec.json.encode(message))
+    return frame(msgspec.json.encode(message))
+
+
+def frame(body: bytes) -> bytes:
+    """Return a body in its wire format."""
+    return LENGTH.pack(len(body)) + body
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """Return a reply's body. Readers accept it whatever the environment returns.
-
-    If an environment's text or outcome is too large or cannot be written, the reply becomes a `Fault`.
-    """
-    encode = msgspec.json.encode
+    """Return a reply's body. If an environment's outcome cannot be written, the reply becomes a `Fault`."""
     try:
-        body = encode(reply)
+        return msgspec.json.encode(reply)
     except Exception as error:
-        return encode(Fault(f"the reply cannot be written as JSON: {type(error).__name__}: {error}", ""))
-    if len(body) > REPLY_LIMIT:
-        return encode(Fault(f"the reply takes {len(body):,} bytes; {REPLY_LIMIT:,} are allowed", ""))
-    return body
+        why = f"the reply cannot be written as JSON: {type(error).__name__}: {error}"
+        return msgspec.json.encode(Fault(why, ""))
 
 
 def read_request(stream: BinaryIO) -> Request | None:
     """Wait for the next request; `None` if the owner has closed the socket or is gone."""
-    header = stream.read(HEADER.size)
-    if len(header) < HEADER.size:
+    header = stream.read(LENGTH.size)
+    if len(header) < LENGTH.size:
         return None
-    (size,) = HEADER.unpack(header)
+    (size,) = LENGTH.unpack(header)
     body = stream.read(size)
     return _REQUESTS.decode(body) if len(body) == size else None
 
@@ -154,18 +148,13 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     """Wait for the next reply.
 
     Raises:
-        InvalidReply: it is not a valid reply.
+        MsgspecError: it is not a valid reply, such as one with an impossible score.
         OSError, EOFError: the worker is gone.
     """
-    (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
-    if size > REPLY_LIMIT:
-        raise InvalidReply(f"a reply of {size} bytes was announced")
+    (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
     return decode_reply(await reader.readexactly(size))
 
 
 def decode_reply(body: bytes) -> Reply:
-    """Decode a reply from a message's body. Raises `InvalidReply`."""
-    try:
-        return _REPLIES.decode(body)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise InvalidReply(str(error)) from error
+    """Decode a reply from a message's body. Raises `MsgspecError`."""
+    return _REPLIES.decode(body)

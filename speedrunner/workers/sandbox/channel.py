@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 import select
 import time
 from contextlib import suppress
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 import msgspec
 
@@ -48,21 +47,12 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """A message about one piece of work; only code that was given the work knows its number."""
-
-    number: int
-
-
-Something = TypeVar("Something", bound=Said)
-
-
-def new_number() -> int:
-    """Return an unguessable number for a piece of work."""
-    return secrets.randbits(50)
+    """A message of a child."""
 
 
 class Channel:
-    """Length-prefixed messages over two pipes.
+    """Length-prefixed messages over two pipes. Each carries the number of the piece of work that it is about:
+    what the child says late about an earlier piece does not answer a later one.
 
     Args:
         reading: file descriptor of the pipe that the child writes to.
@@ -77,10 +67,17 @@ class Channel:
         self._readable.register(reading, select.POLLIN)
         self._writable.register(writing, select.POLLOUT)
         self._buffer = bytearray()
+        self._piece = 0
+
+    def give(self, work: object, deadline: float) -> None:
+        """Write the message that begins a piece of work, by the `deadline` of the monotonic clock. Raises
+        `ChannelError`."""
+        self._piece += 1
+        self.send(work, deadline)
 
     def send(self, message: object, deadline: float) -> None:
-        """Write one message, by the `deadline` of the monotonic clock. Raises `ChannelError`."""
-        rest = memoryview(frame_body(msgspec.json.encode(message)))
+        """Write one message about the current piece, by the `deadline`. Raises `ChannelError`."""
+        rest = memoryview(frame_body(msgspec.json.encode(message), self._piece))
         while rest:
             try:
                 rest = rest[os.write(self._writing, rest) :]
@@ -90,17 +87,19 @@ class Channel:
                 raise ChannelClosed(str(error)) from error
 
     def receive(self, decoder: msgspec.json.Decoder[Any], deadline: float) -> Any:
-        """Wait for one message until the `deadline` of the monotonic clock. Raises `ChannelError`."""
+        """Wait for one message about the current piece until the `deadline`. Raises `ChannelError`."""
         if time.monotonic() > deadline:
             raise ChannelTimeout
         self._fill(HEADER.size, deadline)
-        (size,) = HEADER.unpack_from(self._buffer)
+        size, piece = HEADER.unpack_from(self._buffer)
         if size > MESSAGE_LIMIT:
             raise InvalidMessage(f"a message of {size} bytes; {MESSAGE_LIMIT} are allowed")
         end = HEADER.size + size
         self._fill(end, deadline)
         body = bytes(self._buffer[HEADER.size : end])
         del self._buffer[:end]
+        if piece != self._piece:
+            raise InvalidMessage("a message about what it had not been given to run")
         if problem := excess(body):
             raise InvalidMessage(f"a message of {problem}")
         try:
@@ -108,16 +107,6 @@ class Channel:
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             reason = " ".join(str(error).split())[:REASON_CHARS]  # it may quote the message
             raise InvalidMessage(f"a message that is none ({reason})") from error
-
-    def receive_about(
-        self, number: int, decoder: msgspec.json.Decoder[Something], deadline: float
-    ) -> Something:
-        """Wait for the next message, which must be about the piece of work with this number. Raises
-        `ChannelError`."""
-        said: Something = self.receive(decoder, deadline)
-        if said.number != number:
-            raise InvalidMessage("a message about what it had not been given to run")
-        return said
 
     def check_quiet(self) -> None:
         """Raise `InvalidMessage` or `ChannelClosed` if the child sent something unasked."""

@@ -18,7 +18,7 @@ from typing import Literal
 import msgspec
 
 from speedrunner.workers.sandbox import child
-from speedrunner.workers.sandbox.channel import Channel, ChannelError
+from speedrunner.workers.sandbox.channel import Channel, ChannelError, Said
 from speedrunner.workers.sandbox.isolation import ISOLATING, find_isolation
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted, SandboxUnavailable
 from speedrunner.workers.sandbox.view import interpreter
@@ -41,7 +41,7 @@ CODE = Path(child.__file__).parent
 PROGRAM = "import sys; sys.path.append(sys.argv[1]); from child.main import main; main(*sys.argv[2:])"
 
 
-class Confined(msgspec.Struct, tag="confined", array_like=True, forbid_unknown_fields=True):
+class Confined(Said, tag="confined"):
     """The child has confined itself and waits; or it could not, and ends."""
 
     problem: str | None

@@ -20,7 +20,6 @@ from speedrunner.workers.sandbox.channel import (
     ChannelTimeout,
     Count,
     Said,
-    new_number,
 )
 from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.workers.sandbox.child_process import START_LIMIT_S, START_PAUSES_S, Child
@@ -178,9 +177,8 @@ class CodeSession:
         deadline = time.monotonic() + BOOTSTRAP_LIMIT_S
         places = {name: child.place(name) for name in self._mounts}
         try:
-            number = new_number()
-            child.channel.send(("start", number, places, self._bootstrap), deadline)
-            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), _Done):
+            child.channel.give(("start", places, self._bootstrap), deadline)
+            while not isinstance(said := child.channel.receive(_SAID, deadline), _Done):
                 pass
         except ChannelError as error:
             raise SandboxError(f"a code session did not start: {type(error).__name__} {error}") from error
@@ -191,12 +189,11 @@ class CodeSession:
     def _run(self, child: Child, code: str, limit_s: float) -> CodeResult | tuple[str, str]:
         """Return the result, or the printed text and why the process has to be replaced."""
         head = ""
-        number = new_number()
         deadline = time.monotonic() + limit_s + STOP_S
         try:
             child.resume()
-            child.channel.send(("execute", number, code, limit_s, self._output_chars), deadline)
-            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), _Done):
+            child.channel.give(("execute", code, limit_s, self._output_chars), deadline)
+            while not isinstance(said := child.channel.receive(_SAID, deadline), _Done):
                 head = (head + said.text)[: self._output_chars]
             child.pause()  # it may report that it is done, and continue
         except ChannelTimeout:

@@ -54,10 +54,7 @@ class Sandbox:
         return {
             "AS": self.memory_mb * MIB,
             "CPU": CPU_S,
-            "FSIZE": 0,
             "NOFILE": OPEN_FILES,
-            "NPROC": 0,
             "CORE": 1,  # byte, too little for a file; and no program can be started to receive the core
-            "MEMLOCK": 0,
             "SIGPENDING": 0,
         }

@@ -17,7 +17,6 @@ from speedrunner.workers.sandbox.channel import (
     Count,
     InvalidMessage,
     Said,
-    new_number,
 )
 from speedrunner.workers.sandbox.child_process import Child, ChildPool
 
@@ -181,10 +180,8 @@ class Skills:
                 self._load(child, deadline)
             child.channel.check_quiet()
             child.resume()
-            number = new_number()
-            message = ("run", number, name, arguments, limit_s, due - time.monotonic())
-            child.channel.send(message, deadline)
-            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), End):
+            child.channel.give(("run", name, arguments, limit_s, due - time.monotonic()), deadline)
+            while not isinstance(said := child.channel.receive(_SAID, deadline), End):
                 match said:
                     case Call():
                         in_time = time.monotonic() < due
@@ -231,10 +228,9 @@ class Skills:
     def _load(self, child: Child, deadline: float) -> None:
         """Let a child load the module, and stop it until a skill is called. Raises `ChannelError`: it does
         not load the module by the `deadline` of the monotonic clock, or ends."""
-        module, number = self._module, new_number()
-        message = ("load", number, module.source, module.skills, module.primitives, module.seed)
-        child.channel.send(message, deadline)
-        child.channel.receive_about(number, _LOADED, deadline)
+        module = self._module
+        child.channel.give(("load", module.source, module.skills, module.primitives, module.seed), deadline)
+        child.channel.receive(_LOADED, deadline)
         child.pause()
 
 

@@ -34,12 +34,11 @@ class Output(io.TextIOBase):
         tail: the last of the characters that were not sent.
     """
 
-    def __init__(self, wire: Wire, alarm: Alarm, number: int, limit: int) -> None:
+    def __init__(self, wire: Wire, alarm: Alarm, limit: int) -> None:
         self.written = 0
         self.tail = ""
         self._wire = wire
         self._alarm = alarm
-        self._number = number
         self._head_room = limit // 2
         self._tail_room = limit - limit // 2
 
@@ -52,7 +51,7 @@ class Output(io.TextIOBase):
         self.written += len(text)
         sent = min(len(text), self._head_room)
         for start in range(0, sent, CHUNK):
-            body = encode(["print", self._number, valid_text(text[start : min(start + CHUNK, sent)])])
+            body = encode(["print", valid_text(text[start : min(start + CHUNK, sent)])])
             with self._alarm:
                 self._wire.send(body)
         self._head_room -= sent
@@ -81,20 +80,20 @@ class Session:
         self._names: dict[str, Any] = {"__name__": "__main__"}
         self._pieces = 0
 
-    def start(self, number: int, mounts: Mapping[str, str], bootstrap: str) -> None:
+    def start(self, mounts: Mapping[str, str], bootstrap: str) -> None:
         """Run the code that prepares the namespace, and report to the worker what it raised."""
         self._names["MOUNTS"] = dict(mounts)
         try:
             exec(compile(bootstrap, "<bootstrap>", "exec", dont_inherit=True), self._names)
         except BaseException as error:
-            self._wire.send(encode(["done", number, 0, "", valid_text(trace(error)[0])]))
+            self._wire.send(encode(["done", 0, "", valid_text(trace(error)[0])]))
         else:
-            self._wire.send(encode(["done", number, 0, "", None]))
+            self._wire.send(encode(["done", 0, "", None]))
 
-    def execute(self, number: int, code: str, limit_s: float, limit_chars: int) -> None:
+    def execute(self, code: str, limit_s: float, limit_chars: int) -> None:
         """Run one piece of code; its output, its last expression's value and its error are printed."""
         self._pieces += 1
-        output = Output(self._wire, self._alarm, number, limit_chars)
+        output = Output(self._wire, self._alarm, limit_chars)
         sys.stdout = sys.stderr = output
         file = f"<execute {self._pieces}>"
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
@@ -109,7 +108,7 @@ class Session:
             self._alarm.stop()
             told, problem = trace(error)
             output.write(told)
-        self._wire.send(encode(["done", number, output.written, valid_text(output.tail), problem]))
+        self._wire.send(encode(["done", output.written, valid_text(output.tail), problem]))
 
     def _run(self, code: str, file: str, output: Output) -> None:
         tree = compile(code, file, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)

@@ -37,13 +37,11 @@ REFUSALS: dict[str, type[BaseException]] = {
 
 
 class Tracer:
-    """Reports to the worker which skills run inside which, and with what result, for one numbered tool
-    call."""
+    """Reports to the worker which skills run inside which, and with what result, for one tool call."""
 
-    def __init__(self, wire: Wire, alarm: Alarm, number: int) -> None:
+    def __init__(self, wire: Wire, alarm: Alarm) -> None:
         self._wire = wire
         self._alarm = alarm
-        self._number = number
         self._running: list[Any] = []  # code objects of the reported skills that are running, outermost first
         self._omitted = [0]  # unreported calls, for each of them
         self._nodes = 1
@@ -56,7 +54,7 @@ class Tracer:
 
     def primitive(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Ask the worker to run a primitive."""
-        body = encode(["call", self._number, name, args, kwargs, self._find_line()])
+        body = encode(["call", name, args, kwargs, self._find_line()])
         if problem := excess(body):
             raise ValueError(f"the arguments of {name} are {problem}")
         self._nodes += 1
@@ -90,7 +88,7 @@ class Tracer:
         except TypeError as error:
             refusal = error
         told = {each: self.plain(value) for each, value in arguments.items()}
-        self._tell(["enter", self._number, name, told, self._find_line()])
+        self._tell(["enter", name, told, self._find_line()])
         self._omitted.append(0)
         self._running.append(getattr(function, "__code__", None))
         try:
@@ -116,7 +114,7 @@ class Tracer:
         return plain
 
     def _leave(self, depth: int, result: Any, error: str | None) -> None:
-        message = ["leave", self._number, depth, sum(self._omitted[depth:]), result, error]
+        message = ["leave", depth, sum(self._omitted[depth:]), result, error]
         del self._omitted[depth:], self._running[depth:]  # also what an interruption left open
         self._tell(message)
 
@@ -157,7 +155,7 @@ class LoadedModule:
     ) -> None:
         self._wire = wire
         self._alarm = alarm
-        self._tracer = Tracer(wire, alarm, 0)
+        self._tracer = Tracer(wire, alarm)
         self._tracebacks = Tracebacks(source)
         self._skills: dict[str, tuple[Callable[..., Any], inspect.Signature]] = {}
         self._failure: BaseException | None = None
@@ -175,17 +173,16 @@ class LoadedModule:
         except BaseException as error:  # reported to each call of its skills
             self._failure = error
 
-    def run(self, number: int, name: str, arguments: dict[str, Any], limit_s: float, left_s: float) -> None:
+    def run(self, name: str, arguments: dict[str, Any], limit_s: float, left_s: float) -> None:
         """Run one skill as a tool call and report to the worker how it ended.
 
         Args:
-            number: the call's number, which all messages about it carry.
             name: the skill's name.
             arguments: arguments by parameter name.
             limit_s: seconds that the call may take in total; its error names them.
             left_s: seconds of these that are left.
         """
-        self._tracer = Tracer(self._wire, self._alarm, number)
+        self._tracer = Tracer(self._wire, self._alarm)
         plain: Any = None
         text: str | None = None
         try:
@@ -200,9 +197,9 @@ class LoadedModule:
         except BaseException as error:  # anything that a skill raises is its own error, even SystemExit
             self._alarm.stop()  # the first `stop` may itself have been interrupted
             plain, text = None, self._tracebacks.describe(error)
-        body = encode(["end", number, self._tracer.omitted, plain, text])
+        body = encode(["end", self._tracer.omitted, plain, text])
         if excess(body):
-            body = encode(["end", number, self._tracer.omitted, _shorten(plain), text])
+            body = encode(["end", self._tracer.omitted, _shorten(plain), text])
         self._wire.send(body)
 
     def _primitive(self, name: str, doc: str) -> Callable[..., Any]:
@@ -251,9 +248,8 @@ def serve(wire: Wire, alarm: Alarm) -> None:
     while True:
         what, *rest = wire.receive()
         if what == "load":
-            number, *given = rest
-            module = LoadedModule(wire, alarm, *given)
-            wire.send(encode(["loaded", number]))
+            module = LoadedModule(wire, alarm, *rest)
+            wire.send(encode(["loaded"]))
         else:
             assert module is not None
             module.run(*rest)

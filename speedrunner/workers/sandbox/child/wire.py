@@ -7,8 +7,8 @@ import os
 import struct
 from typing import Any
 
-HEADER = struct.Struct(">I")
-"""The length of a message in bytes, which precedes it, here and between workers and their owner."""
+HEADER = struct.Struct(">II")
+"""The length of a message in bytes, and the number of the piece of work that it is about. Both precede it."""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _decoder = json.JSONDecoder()
@@ -23,9 +23,9 @@ def encode(message: object) -> bytes:
     return _encoder.encode(message).encode()
 
 
-def frame_body(body: bytes) -> bytes:
-    """Return a body in its wire format: after its length in bytes."""
-    return HEADER.pack(len(body)) + body
+def frame_body(body: bytes, piece: int) -> bytes:
+    """Return a body in its wire format."""
+    return HEADER.pack(len(body), piece) + body
 
 
 class Wire:
@@ -37,16 +37,17 @@ class Wire:
         for standard in range(3):
             os.dup2(nowhere, standard)
         os.close(nowhere)
+        self._piece = 0
 
     def send(self, body: bytes) -> None:
         """Write one message."""
-        rest = memoryview(frame_body(body))
+        rest = memoryview(frame_body(body, self._piece))
         while rest:
             rest = rest[os.write(self._out, rest) :]
 
     def receive(self) -> Any:
         """Wait for the next message. The process ends if there will be none."""
-        (size,) = HEADER.unpack(self._read(HEADER.size))
+        size, self._piece = HEADER.unpack(self._read(HEADER.size))
         return _decoder.decode(self._read(size).decode())
 
     def _read(self, size: int) -> bytes:

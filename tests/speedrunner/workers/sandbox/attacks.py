@@ -98,17 +98,16 @@ def of_its_worker(kind):
 def raw(data):
     os.write(of_its_worker("Wire")._out, data)
 
-def frame(*message, body=None):
-    body = json.dumps(message).encode() if body is None else body
-    return struct.pack(">I", len(body)) + body
-
 def mine():
     # The number of the tool call, or the piece of code, that is being run.
-    module = of_its_worker("LoadedModule")
-    return (module._tracer if module else sys.stdout)._number
+    return of_its_worker("Wire")._piece
 
-def say(word, *rest):
-    raw(frame(word, mine(), *rest))
+def frame(*message, body=None, piece=None):
+    body = json.dumps(message).encode() if body is None else body
+    return struct.pack(">II", len(body), mine() if piece is None else piece) + body
+
+def say(*message):
+    raw(frame(*message))
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
@@ -145,7 +144,7 @@ TIMES = {
     "an exception whose text is endless": Attack(
         "class Odd(Exception):\n    def __str__(self):\n        while True: pass\nraise Odd", error=TIME
     ),
-    "half a message": Attack("raw(b'\\0\\0\\0\\x64[')\nwhile True: pass", error=f"{TIME}|{KILLED}"),
+    "half a message": Attack("raw(frame(body=b'[' * 100)[:9])\nwhile True: pass", error=f"{TIME}|{KILLED}"),
 }
 """What never ends."""
 
@@ -503,7 +502,7 @@ ATTACKS_OF_SKILLS = {
         error="ValueError: the arguments of walk are values within",
     ),
     "as many values as a message may have, for ever": Attack(
-        "data = frame('enter', mine(), 'helper', {'x': [{}] * 80_000})\nwhile True: raw(data)", error=TIME
+        "data = frame('enter', 'helper', {'x': [{}] * 80_000})\nwhile True: raw(data)", error=TIME
     ),
     "many values between skills, for ever": Attack(
         "values = [{}] * 1_990_000\nwhile True: helper(values)", error=TIME

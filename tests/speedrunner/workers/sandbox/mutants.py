@@ -5,37 +5,34 @@ from __future__ import annotations
 from collections.abc import Sequence
 from random import Random
 
-NUMBER = 7
-"""The number of the piece of work in all messages of the corpus."""
-
 RUNNING_SKILLS = (
-    b'["call",7,"walk",[],{}]',
-    b'["call",7,"walk",[1],{"direction":"left"}]',
-    b'["call",7,"look",[],{}]',
-    b'["call",7,"walk",["far",null,1.5,{"a":[true]}],{"steps":"x"}]',
-    b'["call",7,"look",[],{},12]',
-    b'["enter",7,"helper",{"x":[1,2,{"y":null}]}]',
-    b'["enter",7,"helper",{},1]',
-    b'["leave",7,1,0,"done",null]',
-    b'["leave",7,3,2,null,"ValueError: no"]',
+    b'["call","walk",[],{}]',
+    b'["call","walk",[1],{"direction":"left"}]',
+    b'["call","look",[],{}]',
+    b'["call","walk",["far",null,1.5,{"a":[true]}],{"steps":"x"}]',
+    b'["call","look",[],{},12]',
+    b'["enter","helper",{"x":[1,2,{"y":null}]}]',
+    b'["enter","helper",{},1]',
+    b'["leave",1,0,"done",null]',
+    b'["leave",3,2,null,"ValueError: no"]',
 )
 """Messages of a skill's process in the middle of a call."""
 
 FROM_SKILLS = (
     *RUNNING_SKILLS,
-    b'["call",7,"win",[],{}]',
-    b'["end",7,0,{"a":1},null]',
-    b'["end",7,3,null,"E: no\\nTraceback"]',
-    b'["loaded",7]',
+    b'["call","win",[],{}]',
+    b'["end",0,{"a":1},null]',
+    b'["end",3,null,"E: no\\nTraceback"]',
+    b'["loaded"]',
     b'["confined",null]',
 )
 """Its messages at any time."""
 
 FROM_SESSIONS = (
-    b'["print",7,"some output\\n"]',
-    b'["done",7,12,"the tail",null]',
-    b'["done",7,0,"","ValueError: no"]',
-    b'["done",7,9007199254740992,"\\u0000\\u001f","E\\nF"]',
+    b'["print","some output\\n"]',
+    b'["done",12,"the tail",null]',
+    b'["done",0,"","ValueError: no"]',
+    b'["done",9007199254740992,"\\u0000\\u001f","E\\nF"]',
 )
 """Messages of a code session's process."""
 

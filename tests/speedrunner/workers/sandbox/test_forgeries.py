@@ -25,7 +25,7 @@ pytestmark = pytest.mark.process
 
 END = """
 def end(value):
-    return b'["end",%d,0,' % mine() + value + b',null]'
+    return b'["end",0,' + value + b',null]'
 """
 
 SHORT_S = 0.3
@@ -49,22 +49,20 @@ NO_MESSAGE = {
     "an unknown word": "say('bribe', 1)",
     "a word that is no text": "say(1, 2, 3, 4)",
     "what was said at the start": "raw(frame('confined', None))",
-    "a number of another call": "raw(frame('end', mine() ^ 1, 0, 'won', None))",
-    "a number that is a text": "raw(frame('end', str(mine()), 0, 'won', None))",
-    "a number that is a fraction": "raw(frame('end', mine() + 0.5, 0, 'won', None))",
+    "a number of another call": "raw(frame('end', 0, 'won', None, piece=mine() ^ 1))",
     "a megabyte of brackets": "raw(frame(body=b'[' * 10**6))",
     "levels below levels": "raw(frame(body=end(b'[' * 500 + b']' * 500)))",
     "objects below objects": "raw(frame(body=end(b'{\"a\":' * 500 + b'1' + b'}' * 500)))",
     "values that take long to decode": "raw(frame(body=end(b'[' + b'{},' * 500_000 + b'1]')))",
     "strings that take long to decode": "raw(frame(body=end(b'[' + b'\"\",' * 500_000 + b'1]')))",
-    "a length beyond the limit": "raw(struct.pack('>I', 2**21 + 1))",
+    "a length beyond the limit": "raw(struct.pack('>II', 2**21 + 1, mine()))",
     "the greatest length": "raw(b'\\xff' * 8)",
 }
 """Statements, for skills and code sessions alike."""
 
 UNTIMELY = {
     "half a length": "raw(b'\\0\\0')\nwhile True: pass",
-    "half a message": "raw(b'\\0\\0\\0\\x64[')\nwhile True: pass",
+    "half a message": "raw(frame(body=b'[' * 100)[:9])\nwhile True: pass",
     "a byte now and then": "import time\nwhile True: raw(b'\\0'); time.sleep(0.05)",
 }
 """The same, of what never becomes a message."""
@@ -92,7 +90,7 @@ TO_SKILLS = {
     "the end of a skill that never began": ("say('leave', 7, 0, 1, None)\nreturn 'early'", None),
     "a skill that never ends": ("say('enter', 'helper', {})\nreturn 'early'", None),
     "messages that are split": (
-        "for byte in frame('end', mine(), 0, 'early', None): raw(bytes([byte]))\nwhile True: pass",
+        "for byte in frame('end', 0, 'early', None): raw(bytes([byte]))\nwhile True: pass",
         None,
     ),
     "a closed pipe": ("os.close(of_its_worker('Wire')._out)\nlook()", GONE),

@@ -203,11 +203,12 @@ return len(texts), hash(frozenset(texts))
 """The number of texts that a skill's process knows, and a digest of them."""
 
 
-async def test_a_process_of_skills_knows_nothing_of_its_task_but_the_seed(pool: WorkerPool) -> None:
+async def test_a_process_of_skills_knows_nothing_of_its_task(pool: WorkerPool) -> None:
     found = []
-    for index, seed in ((50, "a seed"), (987_654, "a seed"), (50, "another")):
+    for index, doc in ((50, "a text"), (987_654, "a text"), (50, "another")):
         async with pool.worker() as worker:
-            await worker.reset(Task(ENV, "default", index), unchecked(KNOWN), None, seed)
+            module = unchecked(f"{doc!r}\n{KNOWN}")
+            await worker.reset(Task(ENV, "default", index), module, None, "a seed")
             executed = await worker.execute(ToolCall("attack", {}), HANGS_S)
             assert executed.node.error is None
             found.append(executed.node.result)
@@ -284,7 +285,7 @@ class TestWhatIsRecorded:
 
     async def test_a_forged_end_ends_the_call_and_what_follows_is_found(self, pool: WorkerPool) -> None:
         body = """
-            ended, called = frame('end', mine(), 0, 'won', None), frame('call', mine(), 'walk', [50], {})
+            ended, called = frame('end', 0, 'won', None), frame('call', 'walk', [50], {})
             raw(ended + called)
             while True: pass
         """

@@ -131,9 +131,8 @@ def test_a_module_that_does_not_end_to_load_is_ended_and_each_call_says_so(
 def test_nothing_of_a_module_runs_before_a_skill_is_called() -> None:
     source = BURNS.replace("BURNING", "False") + "import gc\n"
     source += "wire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')\n"
-    source += "number = sys._getframe(2).f_locals['number']\n"
-    source += "wire.send(encode(['loaded', number]))\nwhile True: pass\n"
-    source = "import sys\nfrom child.wire import encode\n" + source
+    source += "wire.send(encode(['loaded']))\nwhile True: pass\n"
+    source = "from child.wire import encode\n" + source
     pool = ChildPool(Sandbox())
     with closing(
         Skills(pool, SkillModule(source, ("harmless",), {"look": "Look."}, "s"), StillWorld())
