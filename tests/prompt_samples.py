@@ -264,7 +264,7 @@ class Samples:
 
     def _voyager(self, ask: Any) -> Prompt:
         stage: Any = _Stage(self.env, self.opening.observation)
-        rollout = Rollout(stage, Library(self.env.primitives), Objectives(["eat"], ["fly"]), 4, "skip")
+        rollout = Rollout(stage, Library(self.env.primitives), Objectives(["eat"], ["fly"]), 4)
         rollout._objective = "collect one sapling"
         rollout._kept = MethodState(["look around"], [], [Program("look around", "")])
         try:

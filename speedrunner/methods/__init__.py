@@ -17,7 +17,7 @@ from speedrunner.library.definition import function_names
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.batch import Overflow, PartOverflow, newest_batch, places
+from speedrunner.methods.batch import Overflow, newest_batch
 from speedrunner.methods.method_base import TRIES, Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.prompt_parts import (
     describe_episodes,
@@ -46,7 +46,6 @@ __all__ = [
     "Method",
     "Outcome",
     "Overflow",
-    "PartOverflow",
     "Policy",
     "Primitive",
     "Sees",
@@ -69,7 +68,6 @@ __all__ = [
     "function_names",
     "headline",
     "newest_batch",
-    "places",
     "plain_messages",
     "primitives",
     "quote_description",

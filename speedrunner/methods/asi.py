@@ -20,7 +20,7 @@ from speedrunner.methods import (
     Library,
     Message,
     Method,
-    PartOverflow,
+    Overflow,
     Policy,
     Sees,
     SleepTools,
@@ -31,7 +31,6 @@ from speedrunner.methods import (
     describe_episodes,
     headline,
     newest_batch,
-    places,
     render,
     skill_example,
     skill_rules,
@@ -68,12 +67,12 @@ class ASI(Method):
     Attributes:
         successful: selects the episodes from which skills are induced, see `select_successful`.
         overflow: handling of an episode that does not fit the context. `skip` induces nothing from it;
-            `discard` changes nothing in the whole sleep, as in the paper; `fit` shows its newest turns.
+            `discard` changes nothing in the whole sleep, as in the paper.
         sees: what the inducer sees of an outcome.
     """
 
     successful: Successful = "better_half"
-    overflow: PartOverflow = "skip"
+    overflow: Overflow = "skip"
     sees: Sees = "score"
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
@@ -116,14 +115,10 @@ class ASI(Method):
             proposed = source
             return "The functions were submitted."
 
-        if messages := self._messages(library, played, tools):
-            await tools.ask("inducer", messages, propose_functions)
-        else:
-            tools.fell_short(f"no turn of {played.episode} fits the context of the inducer")
+        await tools.ask("inducer", self._messages(library, played, tools), propose_functions)
         return proposed
 
     def _messages(self, library: Library, played: Trajectory, tools: SleepTools) -> list[Message]:
-        """Return the prompt; empty if no turn fits."""
         system = render(
             __package__,
             "asi/system",
@@ -133,20 +128,12 @@ class ASI(Method):
             example=skill_example(),
         )
         plain = msgspec.to_builtins(played)
-        written = ["\n".join(lines) for lines in turns(plain)]
-
-        def user(shown: list[int]) -> str:
-            return render(
-                __package__,
-                "asi/user",
-                library=library,
-                headline=headline(plain),
-                opening=opening(plain),
-                turns=[written[place] for place in shown],
-                left_out=len(written) - len(shown),
-            )
-
-        shown = places(written, self.overflow, tools.model, "inducer", system, user([]))
-        if not shown:
-            return []
-        return [Message("system", system), Message("user", user(shown))]
+        user = render(
+            __package__,
+            "asi/user",
+            library=library,
+            headline=headline(plain),
+            opening=opening(plain),
+            turns=["\n".join(lines) for lines in turns(plain)],
+        )
+        return [Message("system", system), Message("user", user)]

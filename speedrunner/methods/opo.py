@@ -15,7 +15,6 @@ from speedrunner.methods import (
     Library,
     Message,
     Method,
-    Overflow,
     Policy,
     Sees,
     SleepTools,
@@ -24,9 +23,7 @@ from speedrunner.methods import (
     ToolError,
     Trajectory,
     describe_episodes,
-    headline,
     newest_batch,
-    places,
     quote_description,
     render,
     trajectory_text,
@@ -38,12 +35,9 @@ class OPO(Method):
     """A method that learns prose only.
 
     Attributes:
-        overflow: handling of a batch that does not fit the context. `skip`, as in the paper, leaves the notes
-            unchanged; `fit` shows the newest episodes that fit.
         sees: what the optimizer sees of an outcome.
     """
 
-    overflow: Overflow = "skip"
     sees: Sees = "score"
 
     @property
@@ -75,14 +69,10 @@ class OPO(Method):
             notes = text.strip()
             return "The notes are stored."
 
-        if messages := self._messages(policy, batch, tools):
-            await tools.ask("optimizer", messages, write_notes)
-        else:
-            tools.fell_short("no episode of the batch fits the context of the optimizer")
+        await tools.ask("optimizer", self._messages(policy, batch, tools), write_notes)
         return msgspec.structs.replace(policy, notes=notes)
 
     def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
-        """Return the prompt; empty if no episode fits."""
         role = tools.model.model_config.role("optimizer")
         system = render(
             __package__,
@@ -94,21 +84,5 @@ class OPO(Method):
             string_tokens=role.string_tokens,
         )
         texts = [trajectory_text(each) for each in batch]
-
-        def user(shown: list[int]) -> str:
-            return render(
-                __package__,
-                "opo/user",
-                notes=policy.notes,
-                texts=[texts[place] for place in shown],
-                left_out=[
-                    headline(msgspec.to_builtins(each))
-                    for place, each in enumerate(batch)
-                    if place not in shown
-                ],
-            )
-
-        shown = places(texts, self.overflow, tools.model, "optimizer", system, user([]))
-        if not shown:
-            return []
-        return [Message("system", system), Message("user", user(shown))]
+        user = render(__package__, "opo/user", notes=policy.notes, texts=texts)
+        return [Message("system", system), Message("user", user)]

@@ -16,7 +16,6 @@ from speedrunner.methods import (
     InvalidSkill,
     Library,
     Message,
-    PartOverflow,
     Termination,
     TextEnv,
     Toolbox,
@@ -24,7 +23,6 @@ from speedrunner.methods import (
     ToolError,
     ToolReply,
     ToolSpec,
-    places,
     primitives,
     quote_description,
     render,
@@ -77,22 +75,16 @@ def decode_objectives(value: object, kind: type[Stored], where: str) -> Stored:
         raise InvalidPolicy(f"{where} contains no objectives and programs of Voyager: {error}") from error
 
 
-def programming(library: Library, env: TextEnv, shown: list[str] | None = None) -> ActorSpec:
-    """Return an actor that acts by writing programs.
-
-    Args:
-        shown: the library's programs in the prompt; `None`: all, the oldest first.
-    """
-    every = [each.name for each in library.skills if each.public]
-    shown = every if shown is None else shown
+def programming(library: Library, env: TextEnv) -> ActorSpec:
+    """Return an actor that acts by writing programs. Its prompt lists those of the library, oldest first."""
+    public = [each.name for each in library.skills if each.public]
     instructions = render(
         __package__,
         "actor/instructions",
         primitives=primitives(env),
         rules=skill_rules(env, program=True),
         example=skill_example(program=True),
-        programs=[_describe_program(library, name) for name in shown],
-        left_out=len(every) - len(shown),
+        programs=[f"{name}{library.signature(name)}: {library.doc(name)}" for name in public],
     )
     return ActorSpec(library, tools=(RUN_PROGRAM,), role=PROGRAMMER, instructions=instructions)
 
@@ -105,14 +97,12 @@ class Rollout:
         library: the programs that can be called now.
         past: the objectives of earlier rollouts.
         tries: maximum answers of the actor for one objective.
-        overflow: see `Voyager`.
     """
 
     context: EpisodeContext
     library: Library
     past: Objectives
     tries: int
-    overflow: PartOverflow
     _kept: MethodState = field(default_factory=MethodState)
     _objective: str = ""
     _pursued: bool = False
@@ -125,8 +115,9 @@ class Rollout:
             if not self._objective:
                 return termination
             self._pursued, accepted = False, len(self._kept.programs)
+            spec = programming(self.library, self.context.env)
             termination = await self.context.act(
-                self._spec(), Toolbox([self.run_program]), self._objective, self.tries
+                spec, Toolbox([self.run_program]), self._objective, self.tries
             )
             reached = len(self._kept.programs) > accepted
             if self._pursued:
@@ -233,19 +224,3 @@ class Rollout:
                 await self.context.execute(ToolCall(each.name, {}))
                 break
         return self.context.observation
-
-    def _spec(self) -> ActorSpec:
-        """Return the actor with the current library."""
-        env, model = self.context.env, self.context.model(PROGRAMMER)
-        if self.overflow != "fit":
-            return programming(self.library, env)
-        every = [each.name for each in self.library.skills if each.public]
-        texts = [_describe_program(self.library, name) for name in every]
-        rest = (programming(self.library, env, []).instructions, env.description, self.context.observation)
-        fit = places(texts, self.overflow, model, PROGRAMMER, *rest, answers=self.tries)
-        return programming(self.library, env, [every[place] for place in fit])
-
-
-def _describe_program(library: Library, name: str) -> str:
-    """Return a program as the actor sees it: signature and docstring."""
-    return f"{name}{library.signature(name)}: {library.doc(name)}"

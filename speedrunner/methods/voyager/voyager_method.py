@@ -17,7 +17,7 @@ from speedrunner.methods import (
     History,
     Library,
     Method,
-    PartOverflow,
+    Overflow,
     Policy,
     SleepTools,
     Task,
@@ -44,11 +44,11 @@ class Voyager(Method):
         tries: maximum answers of the actor for one objective (Voyager: 4).
         overflow: handling of a list of programs that does not fit the context of the programming actor.
             `skip` ends the rollout, and its programs so far are kept; with `discard`, the sleep changes
-            nothing, as in the paper; `fit` shows the newest.
+            nothing, as in the paper.
     """
 
     tries: AtLeastOne = 4
-    overflow: PartOverflow = "skip"
+    overflow: Overflow = "skip"
 
     @property
     def sleep_calls(self) -> int:
@@ -78,7 +78,7 @@ class Voyager(Method):
         if not context.training:
             return await context.act(spec)
         objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
-        return await Rollout(context, context.library(policy), objectives, self.tries, self.overflow).play()
+        return await Rollout(context, context.library(policy), objectives, self.tries).play()
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs, and record which objectives were reached.

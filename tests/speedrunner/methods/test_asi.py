@@ -85,30 +85,6 @@ class TestASession:
 
 
 class TestWhatDoesNotFit:
-    @pytest.mark.parametrize("overflow", ["skip", "fit"])
-    async def test_is_skipped_or_shown_without_what_is_too_long(self, corridor: Runs, overflow: str) -> None:
-        """The actor is told the beginning of what a walk tells; the inducer would read all of it."""
-
-        def wanderer(request: Request) -> Answer:
-            steps = 1 if flag(request) == 3 and request.turn < 2 else 9
-            return call("walk", steps=steps) if flag(request) == 3 else call("look")
-
-        run = corridor(inducer(STRIDE, actor=wanderer), context=12_000)
-        await run.play(
-            *("method=asi", f"method.overflow={overflow}", "env.numbers=2000"),
-            *("run.rollouts=1", "run.test_episodes=0"),
-        )
-        (sleep,) = run.data.sleeps
-        names = [each.name for each in run.data.policies.load(1).skills]
-        if overflow == "skip":
-            assert names == []
-            assert str(sleep.error).startswith("the context of the inducer overflowed")
-        else:
-            assert names == ["stride"]
-            asked = next(each for each in run.server.requests if "propose_functions" in each.tools)
-            assert "turns do not fit here and are left out]" in asked.task
-            assert "[3]\n  walk(steps=9) -> You are at the flag." in asked.task
-
     @pytest.mark.parametrize(("overflow", "names"), [("skip", ["stride"]), ("discard", [])])
     async def test_costs_its_own_episode_or_as_in_the_paper_the_whole_sleep(
         self, corridor: Runs, overflow: str, names: list[str]

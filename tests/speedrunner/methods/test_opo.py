@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from speedrunner.store.records import Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
@@ -60,36 +58,11 @@ class TestASession:
         assert (agent.termination, len(agent.turns)) == (Termination.CALL_LIMIT, 3)
 
 
-class TestWhatDoesNotFit:
-    @pytest.mark.parametrize("overflow", ["skip", "fit"])
-    async def test_is_skipped_or_fitted(self, corridor: Runs, overflow: str) -> None:
-        """The actor is told the beginning of what a walk tells; the optimizer would read all of it."""
-        run = corridor(optimizer("Walk far."), context=12_000)
-        await run.play(
-            *("method=opo", f"method.overflow={overflow}", "env.numbers=4000"),
-            *("run.rollouts=2", "run.test_episodes=0"),
-        )
-        (sleep,) = run.data.sleeps
-        if overflow == "skip":
-            assert run.data.policies.load(1).notes == ""
-            assert str(sleep.error).startswith("the context of the optimizer overflowed")
-            assert str(sleep.error) in run.printed
-        else:
-            assert run.data.policies.load(1).notes == "Walk far."
-            (asked,) = (each for each in run.server.requests if "write_notes" in each.tools)
-            left_out = asked.task.partition("These episodes do not fit here and are left out:\n")[2]
-            assert left_out.startswith("train/0000: ")
-            assert "train/0001" not in left_out
-
-    async def test_nothing_is_asked_where_no_episode_fits(self, corridor: Runs) -> None:
-        run = corridor(optimizer("Walk far."), context=9_000)
-        await run.play(
-            *("method=opo", "method.overflow=fit", "env.numbers=4000"),
-            "run.rollouts=1",
-            "run.test_episodes=0",
-        )
-        (sleep,) = run.data.sleeps
-        assert (sleep.agents, sleep.error) == (
-            [],
-            "no episode of the batch fits the context of the optimizer",
-        )
+async def test_a_batch_that_does_not_fit_changes_nothing(corridor: Runs) -> None:
+    """The actor is told the beginning of what a walk tells; the optimizer would read all of it."""
+    run = corridor(optimizer("Walk far."), context=12_000)
+    await run.play("method=opo", "env.numbers=4000", "run.rollouts=2", "run.test_episodes=0")
+    (sleep,) = run.data.sleeps
+    assert run.data.policies.load(1).notes == ""
+    assert str(sleep.error).startswith("the context of the optimizer overflowed")
+    assert str(sleep.error) in run.printed
