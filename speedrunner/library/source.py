@@ -4,15 +4,15 @@ from __future__ import annotations
 import __future__
 
 import ast
-import io
 import re
-import tokenize
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import CodeType
 
 from speedrunner.library.rules import DEPTH_LIMIT, MODULE_BYTES, SHOWN_CHARS, InvalidSkill
+
+TOO_DEEP = f"the code is nested too deeply; {DEPTH_LIMIT} levels are allowed"
 
 
 def check_size(source: str) -> None:
@@ -31,14 +31,14 @@ def tidy_source(source: str) -> str:
 def parse_source(source: str) -> ast.Module:
     """Parse a text of a library. Raises `InvalidSkill` if it is not valid Python, too large or too deep."""
     check_size(source)
-    with _explain_syntax_errors(source):
+    with _explain_syntax_errors():
         tree = ast.parse(source)
     waiting: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
     while waiting:
         node, line, depth = waiting.pop()
         line = getattr(node, "lineno", line)
         if depth > DEPTH_LIMIT:
-            raise _too_deep(line)
+            raise InvalidSkill(f"line {line}: {TOO_DEEP}")
         depth += 1
         for value in vars(node).values():  # twice as fast as `ast.iter_child_nodes`
             if isinstance(value, ast.AST):
@@ -51,7 +51,7 @@ def parse_source(source: str) -> ast.Module:
 def compile_source(source: str) -> CodeType:
     """Compile a text, which finds errors that the parser misses. Raises `InvalidSkill`."""
     check_size(source)
-    with _explain_syntax_errors(source):
+    with _explain_syntax_errors():
         flags = __future__.annotations.compiler_flag  # the library's module has it, too
         code: CodeType = compile(source, "<skill>", "exec", flags, dont_inherit=True)
     return code
@@ -73,7 +73,7 @@ def first_line(node: ast.stmt | ast.expr) -> int:
 
 
 @contextmanager
-def _explain_syntax_errors(source: str) -> Iterator[None]:
+def _explain_syntax_errors() -> Iterator[None]:
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
@@ -85,21 +85,4 @@ def _explain_syntax_errors(source: str) -> Iterator[None]:
     except ValueError as error:  # lone surrogates, null bytes
         raise InvalidSkill(f"the source is not valid Python: {error}") from None
     except (RecursionError, MemoryError):
-        raise _too_deep(_longest_statement(source)) from None
-
-
-def _too_deep(line: int) -> InvalidSkill:
-    return InvalidSkill(f"line {line}: the code is nested too deeply; {DEPTH_LIMIT} levels are allowed")
-
-
-def _longest_statement(text: str) -> int:
-    """Return the first line of the statement with the most tokens."""
-    statements: list[list[int]] = [[]]  # the lines of the tokens of each statement
-    with suppress(tokenize.TokenError, SyntaxError):
-        for token in tokenize.generate_tokens(io.StringIO(text).readline):
-            if token.type == tokenize.NEWLINE:
-                statements.append([])
-            elif token.type not in (tokenize.NL, tokenize.COMMENT):
-                statements[-1].append(token.start[0])
-    longest = max(statements, key=len)
-    return longest[0] if longest else 1
+        raise InvalidSkill(TOO_DEEP) from None

@@ -23,7 +23,7 @@ from speedrunner.workers.sandbox.view import VARIABLES, Shown, interpreter, view
 LAUNCHER = Path(__file__).with_name("launcher.py")
 """Isolates with user namespaces, if bubblewrap is not installed."""
 
-KERNEL_SETTINGS = Path("/proc/sys")
+ADVICE = "ask the administrators to allow user namespaces, or to install bubblewrap (docs/troubleshooting.md)"
 
 TRIAL_LIMIT_S = 45.0
 """Seconds that a process without work may take."""
@@ -111,9 +111,7 @@ def _find_level() -> Level:
         if (problem := _problem(level)) is None:
             return level
         problems.append(problem)
-    raise SandboxUnavailable(
-        f"skills cannot be isolated here: {'; '.join(problems)}; {advice()}; or {INSTEAD}"
-    )
+    raise SandboxUnavailable(f"skills cannot be isolated here: {'; '.join(problems)}; {ADVICE}; or {INSTEAD}")
 
 
 def _problem(level: Level) -> str | None:
@@ -137,31 +135,3 @@ def _problem(level: Level) -> str | None:
     except OSError as error:
         raise SandboxNotStarted(f"cannot start a sandboxed process: {error}") from error
     return None
-
-
-def advice() -> str:
-    """Return what to ask the administrators for, if user namespaces are not allowed."""
-    wanted = []
-    if _read_setting("user/max_user_namespaces") == 0:
-        wanted.append("to set the sysctl user.max_user_namespaces to 15000 (it is 0)")
-    if _read_setting("kernel/unprivileged_userns_clone") == 0:
-        wanted.append("to set the sysctl kernel.unprivileged_userns_clone to 1 (it is 0)")
-    if _read_setting("kernel/apparmor_restrict_unprivileged_userns") == 1:
-        wanted.append(
-            "to set the sysctl kernel.apparmor_restrict_unprivileged_userns to 0 (it is 1), or to install"
-            " bubblewrap with an AppArmor profile that allows it user namespaces"
-        )
-    if not wanted:
-        wanted.append(
-            "to install bubblewrap, or to allow user namespaces (no sysctl forbids them, so a"
-            " container may forbid unshare and mount)"
-        )
-    return f"ask the administrators {', and '.join(wanted)}"
-
-
-def _read_setting(name: str) -> int | None:
-    """Return one of the kernel's numeric settings; `None` if it has no such setting."""
-    try:
-        return int((KERNEL_SETTINGS / name).read_text())
-    except (OSError, ValueError):
-        return None

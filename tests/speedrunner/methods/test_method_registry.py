@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from speedrunner.methods import method_registry as methods
-from speedrunner.methods.method_base import MethodBroke
 from speedrunner.methods.method_registry import METHODS, REGISTRY, InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
@@ -39,13 +38,6 @@ class Own(Method):
     def initial(self): ...
     def agent(self, policy, task, env, *, training=False): ...
     async def sleep(self, policy, history, tools):
-        return policy
-
-class Undecided(Own):
-    trains = None
-
-class Waiting(Own):
-    def sleep(self, policy, history, tools):
         return policy
 
 class Sleepless(Method):
@@ -83,11 +75,10 @@ class TestSomebodysOwn:
 
     def test_what_is_no_method_is_refused_in_one_line(self, golden: Golden) -> None:
         places = ("", "None_", "Sleepless", "Loose", "function", "Positional", "Demanding")
-        broken = ("Undecided", "Waiting")  # in their first sleep, and are refused at once
         names = ["raect", "no_such_module:Own", "broken_methods:Own"]
-        names += [f"own_methods:{each}" for each in (*places, *broken)]
+        names += [f"own_methods:{each}" for each in places]
         tries = [(name, partial(methods.make, name)) for name in names]
-        golden("methods.txt", refusals(tries, (UnknownMethod, MethodBroke), FOLDER=Path.cwd()))
+        golden("methods.txt", refusals(tries, UnknownMethod, FOLDER=Path.cwd()))
 
 
 def test_options_that_it_does_not_take(golden: Golden) -> None:
