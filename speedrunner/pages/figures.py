@@ -475,8 +475,7 @@ _SPEND = CurveFigure(
     "training_spend",
     "What learning costs",
     "USD and output tokens that training has taken after so many rollouts, by all roles, induction included:"
-    " means over seeds, bands one standard deviation. ReAct trains nothing. The table break_even says after"
-    " how many episodes this spend has paid off.",
+    " means over seeds, bands one standard deviation. ReAct trains nothing.",
     (SPEND, "training_output"),
     _trained_columns,
 )

@@ -21,7 +21,7 @@ from speedrunner.pages.figures import Figure
 from speedrunner.pages.markup import stylesheet, templates
 from speedrunner.pages.plots import show_svg
 from speedrunner.pages.tables import html_table, show_cell
-from speedrunner.results.claims import CLAIMS, JudgedComparison
+from speedrunner.results.claims import CLAIMS, Compared
 from speedrunner.results.run_result import RunResult, count_terminations
 from speedrunner.results.writing import Table
 from speedrunner.store.process_notes import process_lines
@@ -115,7 +115,7 @@ def _keep_measured(table: Table) -> Table:
     )
 
 
-def _interval(compared: JudgedComparison) -> str:
+def _interval(compared: Compared) -> str:
     """Return the measured value of a comparison with its interval and seeds; empty if it is unknown."""
     if compared.value is None:
         return ""

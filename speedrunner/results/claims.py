@@ -23,20 +23,19 @@ from functools import cache
 from itertools import chain, groupby
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import msgspec
+import numpy
 import pandas
+from msgspec.structs import replace
 
 from speedrunner.config.schema import ModelOptions
 from speedrunner.results.conditions import Condition
-from speedrunner.results.inference import CONFIDENCE, bootstrap_statistic, ttest_seeds
+from speedrunner.results.inference import CONFIDENCE, bootstrap_statistic, paper_ttest, seed_values
 from speedrunner.results.paper import SEEDS, find_runs, list_envs, list_gaps, played_models, sweep_command
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Cell, Table, latex
-
-if TYPE_CHECKING:
-    from numpy import ndarray
+from speedrunner.results.writing import Cell, Table
 
 FILE = Path(__file__).with_name("claims.csv")
 
@@ -44,6 +43,9 @@ CLAIMS = "claims"
 """Name of the table of verdicts."""
 
 Verdict = Literal["supported", "contradicted", "undecided"]
+
+STRONGEST: tuple[Verdict, ...] = ("contradicted", "undecided", "supported")
+"""Verdicts on the comparisons of a group: the first that one of them has is the group's."""
 
 EPISODE_MEASURES = ("score", "output", "llm_calls", "cost_usd", "usd")
 """Measures of test episodes; others are columns of checkpoints."""
@@ -57,53 +59,52 @@ Runs = Mapping[tuple[str, str], Mapping[int, RunResult]]
 """Runs of one model by environment and method, then by seed."""
 
 
-class Mean(msgspec.Struct, frozen=True):
-    """The mean of a measure over the test episodes of a checkpoint, or the measure of its library.
+class Row(msgspec.Struct, frozen=True):
+    """A row of `claims.csv`: a comparison. A claim's first row describes the claim as well.
 
     Attributes:
-        env: `scienceworld`: the mean of the comparison over both families.
-    """
-
-    measure: str
-    env: str
-    method: str
-    at: Literal["first", "last"] = "last"
-
-    @property
-    def places(self) -> list[tuple[str, str]]:
-        """Return the environments and methods of its runs."""
-        return [(env, self.method) for env in list_envs(self.env)]
-
-
-class ClaimComparison(msgspec.Struct, frozen=True):
-    """A mean, its difference from another or its ratio to another, and the claimed range.
-
-    Attributes:
+        claim: its name.
+        place: section of the paper, and figure or table.
+        experiment: the experiment with its runs.
+        paper: the paper's value, as printed; empty if it prints none.
+        needed: number of groups that must be supported; 0: all.
+        text: the claim in our words.
+        group: number of the group of comparisons.
+        model: the model that the claim is about; empty: each played model.
+        a, b: the conditions. `scienceworld` is the mean of the comparison over both families.
         low, high: the range; `None`: unbounded.
-        model: the model of the claim; empty: each played model.
     """
 
-    form: Literal["value", "difference", "ratio"]
-    own: Mean
-    other: Mean | None
-    low: float | None
-    high: float | None
-    model: str
+    claim: str
+    place: str = ""
+    experiment: str = ""
+    paper: str = ""
+    needed: int = 0
+    text: str = ""
+    group: str = ""
+    model: str = ""
+    measure: str = ""
+    relation: Literal["value", "difference", "ratio"] = "value"
+    a: str = ""
+    b: str = ""
+    low: float | None = None
+    high: float | None = None
 
     @property
-    def means(self) -> list[Mean]:
-        """Return the means that it needs."""
-        return [self.own] if self.other is None else [self.own, self.other]
+    def sides(self) -> list[tuple[str, str, int]]:
+        """Return environment, method and place of the checkpoint of A, and of B if there is one."""
+        words = (side.split() for side in (self.a, self.b) if side)
+        return [(env, method, 0 if at else -1) for env, method, *at in words]
 
     @property
-    def text(self) -> str:
+    def comparison(self) -> str:
         """Return the comparison in words."""
-        own, other = self.own, self.other
-        words = [f"{own.measure} of {own.method} on {own.env}"]
-        if other is not None:
-            words.append("minus" if self.form == "difference" else "divided by")
-            words.append("that" if other.method == own.method else other.method)
-            words += [f"on {other.env}"] * (other.env != own.env) + ["at the start"] * (other.at == "first")
+        (env, method, _), *others = self.sides
+        words = [f"{self.measure} of {method} on {env}"]
+        for other_env, other_method, at in others:
+            words.append("minus" if self.relation == "difference" else "divided by")
+            words.append("that" if other_method == method else other_method)
+            words += [f"on {other_env}"] * (other_env != env) + ["at the start"] * (at == 0)
         words += [f"with {self.model}"] * bool(self.model)
         return " ".join([*words, f"is {self.range}"])
 
@@ -115,28 +116,7 @@ class ClaimComparison(msgspec.Struct, frozen=True):
         return f"above {self.low:.3g}" if self.low is not None else f"below {self.high:.3g}"
 
 
-class Claim(msgspec.Struct, frozen=True):
-    """One claim of the paper.
-
-    Attributes:
-        text: the claim in our words.
-        place: section of the paper, and figure or table.
-        experiment: the experiment with its runs.
-        paper: the paper's value, as printed; empty if it prints none.
-        groups: comparisons. A group is supported if all of its comparisons are, and contradicted if one is.
-        needed: number of groups that must be supported.
-    """
-
-    name: str
-    text: str
-    place: str
-    experiment: str
-    paper: str
-    groups: list[list[ClaimComparison]]
-    needed: int
-
-
-class JudgedComparison(msgspec.Struct, frozen=True):
+class Compared(msgspec.Struct, frozen=True):
     """A comparison with its measured value.
 
     Attributes:
@@ -146,7 +126,7 @@ class JudgedComparison(msgspec.Struct, frozen=True):
         low, high: the interval; `None` if there is none.
     """
 
-    comparison: ClaimComparison
+    row: Row
     seeds: int
     runs: int
     verdict: Verdict = "undecided"
@@ -160,6 +140,7 @@ class Judged(msgspec.Struct, frozen=True):
     """A claim with its verdict.
 
     Attributes:
+        claim: its first row.
         model: the model of the runs; several for a claim about several.
         compared: all comparisons.
         deciding: the comparison that explains the verdict.
@@ -167,11 +148,11 @@ class Judged(msgspec.Struct, frozen=True):
         commands: the commands that produce these.
     """
 
-    claim: Claim
+    claim: Row
     model: str
     verdict: Verdict
-    compared: list[JudgedComparison]
-    deciding: JudgedComparison
+    compared: list[Compared]
+    deciding: Compared
     missing: str
     commands: list[str]
 
@@ -182,32 +163,17 @@ class Judged(msgspec.Struct, frozen=True):
 
 
 @cache
-def list_claims() -> list[Claim]:
-    """Return the claims, in the order of the paper's sections."""
+def list_claims() -> list[list[Row]]:
+    """Return the rows of each claim, in the order of the paper's sections."""
     with FILE.open(newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    found = []
-    for name, own in groupby(rows, key=lambda row: row["claim"]):
-        lines = list(own)
-        groups = [[*map(_comparison, group)] for _, group in groupby(lines, key=lambda row: row["group"])]
-        first = lines[0]
-        about = (first["text"], first["place"], first["experiment"], first["paper"])
-        found.append(Claim(name, *about, groups, int(first["needed"] or len(groups))))
-    return found
+        known = [{name: text for name, text in row.items() if text} for row in csv.DictReader(file)]
+    rows = msgspec.convert(known, list[Row], strict=False)
+    return [list(own) for _, own in groupby(rows, key=lambda row: row.claim)]
 
 
-def _comparison(row: Mapping[str, str]) -> ClaimComparison:
-    names = ("measure", "env", "method", "at")
-    own, other = (
-        dict(zip(names, (row["measure"], *row[which].split()), strict=False)) if row[which] else None
-        for which in ("a", "b")
-    )
-    low, high = (float(row[end]) if row[end] else None for end in ("low", "high"))
-    found = {"form": row["relation"], "own": own, "other": other, "low": low, "high": high}
-    return msgspec.convert(found | {"model": row["model"]}, ClaimComparison)
-
-
-def judge_claims(claims: Sequence[Claim], conditions: Sequence[Condition], options: str = "") -> list[Judged]:
+def judge_claims(
+    claims: Sequence[Sequence[Row]], conditions: Sequence[Condition], options: str = ""
+) -> list[Judged]:
     """Judge each claim for each played model; a claim about certain models once.
 
     Args:
@@ -215,54 +181,50 @@ def judge_claims(claims: Sequence[Claim], conditions: Sequence[Condition], optio
     """
     played = played_models(conditions)
     judged = []
-    for claim in claims:
-        named = dict.fromkeys(each.model for group in claim.groups for each in group if each.model)
+    for rows in claims:
+        named = dict.fromkeys(row.model for row in rows if row.model)
         for model in [", ".join(named)] if named else played:
-            judged.append(_judge(claim, model, played, conditions, options))
+            judged.append(_judge(rows, model, played, conditions, options))
     return judged
 
 
 def _judge(
-    claim: Claim,
+    rows: Sequence[Row],
     model: str,
     played: Mapping[str, ModelOptions],
     conditions: Sequence[Condition],
     options: str,
 ) -> Judged:
-    by_model: dict[str, dict[tuple[str, str], Mapping[int, RunResult]]] = {}
-    groups = []
-    for group in claim.groups:
-        groups.append(list[JudgedComparison]())
-        for comparison in group:
-            name = _find_model(comparison.model or model, played)
-            runs = by_model.setdefault(name, {})
-            for place in chain(*(mean.places for mean in comparison.means)):
-                if place not in runs:
-                    runs[place] = find_runs(conditions, *place, name)
-            groups[-1].append(_compare(comparison, runs))
-    verdicts = [*map(_join_verdicts, groups)]
+    asked: dict[str, dict[tuple[str, str], Mapping[int, RunResult]]] = {}
+    compared = []
+    for row in rows:
+        name = _find_model(row.model or model, played)
+        runs = asked.setdefault(name, {})
+        for env, method in ((env, method) for side, method, _ in row.sides for env in list_envs(side)):
+            runs[env, method] = find_runs(conditions, env, method, name)
+        compared.append(_compare(row, runs))
+    groups: dict[str, list[Verdict]] = {}
+    for each in compared:
+        groups.setdefault(each.row.group, []).append(each.verdict)
+    verdicts = {group: min(own, key=STRONGEST.index) for group, own in groups.items()}
+    counts, needed = Counter(verdicts.values()), rows[0].needed or len(groups)
     verdict: Verdict = "undecided"
-    if verdicts.count("supported") >= claim.needed:
+    if counts["supported"] >= needed:
         verdict = "supported"
-    elif len(groups) - verdicts.count("contradicted") < claim.needed:
+    elif len(groups) - counts["contradicted"] < needed:
         verdict = "contradicted"
-    compared = [*chain(*groups)]
-    explaining = [
-        each
-        for group, joined in zip(groups, verdicts, strict=True)
-        for each in group
-        if joined == each.verdict == verdict
-    ]
-    gaps = {name: list_gaps(runs, SEEDS.get(claim.experiment, 3)) for name, runs in by_model.items()}
+    explaining = [each for each in compared if verdicts[each.row.group] == each.verdict == verdict]
+    experiment = rows[0].experiment
+    gaps = {name: list_gaps(runs, SEEDS.get(experiment, 3)) for name, runs in asked.items()}
     return Judged(
-        claim=claim,
+        claim=rows[0],
         model=model,
         verdict=verdict,
         compared=compared,
         deciding=min(explaining or compared, key=lambda each: each.value is None),
         missing="; ".join(dict.fromkeys(chain(*gaps.values()))),
         commands=[
-            sweep_command(claim.experiment, played.get(name) or ModelOptions(name), options)
+            sweep_command(experiment, played.get(name) or ModelOptions(name), options)
             for name, own in gaps.items()
             if own
         ],
@@ -282,83 +244,66 @@ def _find_model(wanted: str, played: Mapping[str, ModelOptions]) -> str:
     return wanted if wanted in played else next(variants, wanted)
 
 
-def _join_verdicts(group: Sequence[JudgedComparison]) -> Verdict:
-    """Return the verdict of a group."""
-    found = [each.verdict for each in group]
-    order: tuple[Verdict, ...] = ("contradicted", "undecided")
-    return next((verdict for verdict in order if verdict in found), "supported")
-
-
-def _compare(comparison: ClaimComparison, runs: Runs) -> JudgedComparison:
-    import numpy
-
+def _compare(row: Row, runs: Runs) -> Compared:
     finished = {
-        place: {seed: run for seed, run in runs[place].items() if run.points and not run.unfinished}
-        for mean in comparison.means
-        for place in mean.places
+        (env, method): {s: run for s, run in runs[env, method].items() if run.points and not run.unfinished}
+        for side, method, _ in row.sides
+        for env in list_envs(side)
     }
-    samples = _collect(comparison, finished)
+    samples = collect_samples(row, finished)
     count = len({id(run) for own in finished.values() for run in own.values()})
-
-    def judge(verdict: Verdict, reason: str, *measured: float) -> JudgedComparison:
-        return JudgedComparison(comparison, len(samples), count, verdict, reason, *measured)
-
+    found = Compared(row, len(samples), count)
     if lacking := [f"{method} on {env}" for (env, method), own in finished.items() if not own]:
-        return judge("undecided", f"no finished run of {', '.join(lacking)}")
+        return replace(found, reason=f"no finished run of {', '.join(lacking)}")
     if not samples:
         why = "runs without a common seed, without prices, or without requests"
-        return judge("undecided", f"no seed has all values: {why}")
-    if comparison.own.measure in PRICED and not any(own.any() for each in samples.values() for own in each):
-        return judge("undecided", "all prices are zero: speedrunner report DIR --prices NAME")
+        return replace(found, reason=f"no seed has all values: {why}")
+    if row.measure in PRICED and not any(own.any() for each in samples.values() for own in each):
+        return replace(found, reason="all prices are zero: speedrunner report DIR --prices NAME")
 
-    def statistic(means: ndarray) -> ndarray:
-        own, other = (means, means) if comparison.other is None else (means[::2], means[1::2])
-        combined = own - other if comparison.form == "difference" else own / other
-        averaged: ndarray = (own if comparison.form == "value" else combined).mean(axis=0)
+    def statistic(means: numpy.ndarray) -> numpy.ndarray:
+        own, other = means[:: len(row.sides)], means[len(row.sides) - 1 :: len(row.sides)]
+        by_env = {"value": own, "difference": own - other, "ratio": own / other}[row.relation]
+        averaged: numpy.ndarray = by_env.mean(axis=0)
         return averaged
 
     with numpy.errstate(divide="ignore", invalid="ignore"):
         around = bootstrap_statistic(samples, statistic)
-        values = {
-            seed: statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None]).tolist()
-            for seed, arrays in samples.items()
-        }
-        test = ttest_seeds(values)
+        test = paper_ttest([*seed_values(samples, statistic).values()])
     if around is None or test is None or not numpy.isfinite(around.mean):
-        return judge("undecided", "the other value is 0, so there is no ratio")
+        return replace(found, reason="the other value is 0, so there is no ratio")
+    found = replace(found, value=around.mean)
     if len(samples) < MIN_SEEDS:
-        why = f"one seed, and {MIN_SEEDS} are needed: play others with run.seed=N"
-        return judge("undecided", why, around.mean)
-    ends = [end for end in (around.low, around.high, test.low, test.high) if end is not None]
+        return replace(found, reason=f"one seed, and {MIN_SEEDS} are needed: play others with run.seed=N")
+    ends = [*(around.ends or ()), *(test.ends or ())]
     if not numpy.isfinite(ends).all():
-        why = "the other value is 0 in some episodes, so the ratio has no interval"
-        return judge("undecided", why, around.mean)
+        return replace(found, reason="the other value is 0 in some episodes, so the ratio has no interval")
     low, high = min(ends), max(ends)
     if low == high and len(samples) == MIN_SEEDS:
-        return judge("undecided", f"{MIN_SEEDS} seeds with equal values give no interval", around.mean)
-    least = -inf if comparison.low is None else comparison.low
-    most = inf if comparison.high is None else comparison.high
+        return replace(found, reason=f"{MIN_SEEDS} seeds with equal values give no interval")
+    found = replace(found, low=low, high=high)
+    least, most = -inf if row.low is None else row.low, inf if row.high is None else row.high
     if least < low and high < most:
-        return judge("supported", "", around.mean, low, high)
+        return replace(found, verdict="supported")
     if high < least or low > most:
-        return judge("contradicted", "", around.mean, low, high)
+        return replace(found, verdict="contradicted")
     where = "is at the end of the range" if low == high else "has values inside and outside the range"
-    return judge("undecided", f"the interval {where} ({comparison.range})", around.mean, low, high)
+    return replace(found, reason=f"the interval {where} ({row.range})")
 
 
-def _collect(comparison: ClaimComparison, finished: Runs) -> dict[int, list[ndarray]]:
+def collect_samples(row: Row, finished: Runs) -> dict[int, list[numpy.ndarray]]:
     """Return the values by seed, as `bootstrap_statistic` expects them.
 
-    The columns are own and other mean (if there is one), for each environment. Both are drawn together if
+    The columns are those of A and of B (if there is one), for each environment. Both are drawn together if
     they have test episodes in common.
     """
     samples = {}
     for seed in sorted(set.intersection(*map(set, finished.values()))):
-        arrays: list[ndarray] = []
-        for places in zip(*(mean.places for mean in comparison.means), strict=True):
+        arrays: list[numpy.ndarray] = []
+        for envs in zip(*(list_envs(env) for env, _, _ in row.sides), strict=True):
             columns = [
-                _list_values(finished[place][seed], mean)
-                for place, mean in zip(places, comparison.means, strict=True)
+                _list_values(finished[env, method][seed], row.measure, at)
+                for env, (_, method, at) in zip(envs, row.sides, strict=True)
             ]
             joined = pandas.concat(columns, axis=1, join="inner")
             arrays += [joined.to_numpy()] if len(joined) else [each.to_numpy()[:, None] for each in columns]
@@ -367,16 +312,16 @@ def _collect(comparison: ClaimComparison, finished: Runs) -> dict[int, list[ndar
     return samples
 
 
-def _list_values(run: RunResult, mean: Mean) -> pandas.Series[float]:
+def _list_values(run: RunResult, measure: str, at: int) -> pandas.Series[float]:
     """Return the known values of a measure: of the test episodes, or the one of the library."""
-    point = run.points[0 if mean.at == "first" else -1]
-    if mean.measure in EPISODE_MEASURES:
-        return run.values(point, mean.measure)
-    return pandas.Series([float(run.checkpoints[mean.measure][point])]).dropna()
+    point = run.points[at]
+    if measure in EPISODE_MEASURES:
+        return run.values(point, measure)
+    return pandas.Series([float(run.checkpoints[measure][point])]).dropna()
 
 
 def claim_tables(judged: Sequence[Judged]) -> list[Table]:
-    """Return the verdicts on the paper's claims, and the comparisons behind them."""
+    """Return the verdicts on the paper's claims, and the comparisons behind them that have a run."""
     text = (
         "The paper's claims, judged by our runs at the last checkpoint. A claim is supported if the interval"
         " of each of its comparisons is in the claimed range, contradicted if that of one is outside, and"
@@ -384,48 +329,38 @@ def claim_tables(judged: Sequence[Judged]) -> list[Table]:
         " episodes and of Student's t over seeds. They are not corrected for the number of claims. The"
         " measured value is that of the comparison that explains the verdict; claim_comparisons has all."
     )
-    columns = ("claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", "measured",
-               "low", "high", "seeds", "supported", "of", "has_runs", "missing", "command")  # fmt: skip
+    columns = ["claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", "measured",
+               "low", "high", "seeds", "supported", "of", "has_runs", "missing", "command"]  # fmt: skip
     rows: list[tuple[Cell, ...]] = []
-    shown = []
     for each in judged:
         claim, deciding = each.claim, each.deciding
         supported = sum(own.verdict == "supported" for own in each.compared)
-        value = latex(deciding.value)
-        if deciding.low is not None:
-            value += f" ({latex(deciding.low)} to {latex(deciding.high)})"
         rows.append(
             (
-                *(claim.name, claim.place, each.model, claim.text, each.verdict, deciding.reason),
-                *(claim.paper, deciding.comparison.text, deciding.value, deciding.low, deciding.high),
+                *(claim.claim, claim.place, each.model, claim.text, each.verdict, deciding.reason),
+                *(claim.paper, deciding.row.comparison, deciding.value, deciding.low, deciding.high),
                 *(deciding.seeds, supported, len(each.compared)),
                 *(int(each.has_runs), each.missing, "; ".join(each.commands)),
             )
         )
-        about = map(latex, (claim.text, claim.place, each.model, claim.paper))
-        shown.append([*about, value, latex(deciding.seeds), latex(each.verdict)])
-    heads = ["claim", "place", "model", "paper", "ours", "seeds", "verdict"]
-    return [Table(CLAIMS, text, columns, rows, shown=(heads, shown)), _comparisons(judged)]
-
-
-def _comparisons(judged: Sequence[Judged]) -> Table:
-    columns = ("claim", "model", "comparison", "range_low", "range_high", "measured", "low", "high", "seeds",
-               "verdict", "reason")  # fmt: skip
-    rows: list[tuple[Cell, ...]] = [
+    shown = ["text", "place", "model", "paper", "measured", "low", "high", "seeds", "verdict"]
+    claims = Table(CLAIMS, text, columns, rows, shown=shown)
+    comparisons: list[tuple[Cell, ...]] = [
         (
-            *(each.claim.name, own.comparison.model or each.model, own.comparison.text),
-            *(own.comparison.low, own.comparison.high, own.value, own.low, own.high, own.seeds),
-            *(own.verdict, own.reason),
+            *(own.row.claim, own.row.model or each.model, own.row.comparison, own.row.low, own.row.high),
+            *(own.value, own.low, own.high, own.seeds, own.verdict, own.reason),
         )
         for each in judged
         for own in each.compared
         if own.runs
     ]
+    columns = ["claim", "model", "comparison", "range_low", "range_high", "measured", "low", "high", "seeds",
+               "verdict", "reason"]  # fmt: skip
     text = (
         "The comparisons behind the paper's claims: the claimed range, our value with its interval, and the"
         " verdict. Comparisons without a run are left out."
     )
-    return Table("claim_comparisons", text, columns, rows)
+    return [claims, Table("claim_comparisons", text, columns, comparisons)]
 
 
 def count_verdicts(judged: Sequence[Judged]) -> str:

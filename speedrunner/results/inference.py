@@ -22,7 +22,6 @@ CONFIDENCE = 0.95
 RESAMPLES = 10_000
 
 TAIL = (1 - CONFIDENCE) / 2
-
 SEED = 0
 """Fixed, so that the same values always have the same interval."""
 
@@ -30,35 +29,26 @@ Statistic = Callable[["ndarray"], "ndarray"]
 """Receives the means of all columns of all arrays of a seed, of shape (columns, n), and returns n values."""
 
 
-class Estimate(msgspec.Struct, frozen=True):
-    """A mean over `count` values with its interval at `CONFIDENCE`, which is `None` for one value."""
+class Estimate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A mean over `count` values with its interval at `CONFIDENCE`.
+
+    Attributes:
+        low, high: the interval; `None` for one value.
+        t, p: of a two-sided t-test against zero; `None` without a test, for one value, and if all values are
+            equal.
+    """
 
     mean: float
     low: float | None
     high: float | None
     count: int
+    t: float | None = None
+    p: float | None = None
 
     @property
     def ends(self) -> tuple[float, float] | None:
         """Return the interval; `None` for one value."""
         return None if self.low is None or self.high is None else (self.low, self.high)
-
-
-class TTest(msgspec.Struct, frozen=True):
-    """A two-sided t-test of a mean difference against zero.
-
-    Attributes:
-        count: number of tested values.
-        low, high: the t interval at `CONFIDENCE`; `None` for fewer than two values.
-        t, p: `None` for fewer than two values, and if all values are equal.
-    """
-
-    count: int
-    mean: float
-    low: float | None = None
-    high: float | None = None
-    t: float | None = None
-    p: float | None = None
 
 
 def bootstrap_mean(values: Sequence[float]) -> Estimate | None:
@@ -74,23 +64,21 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
 
     Seeds are drawn with replacement, then episodes within each drawn seed. With one seed, only episodes are
     drawn: the interval then applies to this library only. With fewer than five seeds the interval is too
-    narrow: use the t interval of `ttest_seeds`.
+    narrow: use that of `ttest_seeds`.
 
     Args:
         values: values of the test episodes, by seed.
     """
-    return bootstrap_statistic(as_samples(values), _first)
-
-
-def as_samples(values: Mapping[int, Sequence[float]]) -> dict[int, list[ndarray]]:
-    """Return the values of each seed as one array with one column, without seeds that have no value."""
     import numpy
 
-    return {seed: [numpy.asarray(own, dtype=float)[:, None]] for seed, own in values.items() if len(own)}
+    columns = {seed: [numpy.asarray(own, dtype=float)[:, None]] for seed, own in values.items() if len(own)}
+    return bootstrap_statistic(columns, lambda means: means[0])
 
 
 def bootstrap_statistic(samples: Mapping[int, Sequence[ndarray]], statistic: Statistic) -> Estimate | None:
     """Return the mean over seeds of a statistic of means, with the interval of `bootstrap_seeds`.
+
+    The same samples always give the same interval.
 
     Args:
         samples: by seed, arrays of shape (rows, columns). Rows are drawn together, arrays independently.
@@ -99,39 +87,10 @@ def bootstrap_statistic(samples: Mapping[int, Sequence[ndarray]], statistic: Sta
 
     if not samples:
         return None
-    each = [
-        statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None])
-        for arrays in samples.values()
-    ]
-    mean, count = float(numpy.mean(each)), sum(len(own) for arrays in samples.values() for own in arrays)
+    mean = float(numpy.mean([*seed_values(samples, statistic).values()]))
+    count = sum(len(own) for arrays in samples.values() for own in arrays)
     if count < 2:
         return Estimate(mean, None, None, count)
-    _, drawn = resample_seeds(samples, statistic)
-    low, high = numpy.quantile(drawn.mean(axis=0), [TAIL, 1 - TAIL])
-    return Estimate(mean, float(low), float(high), count)
-
-
-def _first(means: ndarray) -> ndarray:
-    first: ndarray = means[0]
-    return first
-
-
-def resample_seeds(
-    samples: Mapping[int, Sequence[ndarray]], statistic: Statistic = _first
-) -> tuple[ndarray, ndarray]:
-    """Resample seeds with replacement, then rows within each drawn seed.
-
-    The same samples always give the same resamples.
-
-    Args:
-        samples: by seed, as in `bootstrap_statistic`; not empty.
-
-    Returns:
-        Two arrays of shape (number of seeds, `RESAMPLES`): the drawn seeds by their place in `samples`, and
-        the statistic of the rows drawn within each.
-    """
-    import numpy
-
     rows, chosen, which = _draw(tuple(tuple(map(len, arrays)) for arrays in samples.values()))
     parts = iter(rows)
     drawn = numpy.stack(
@@ -140,7 +99,18 @@ def resample_seeds(
             for arrays in samples.values()
         ]
     )
-    return chosen, drawn[chosen, which]
+    low, high = numpy.quantile(drawn[chosen, which].mean(axis=0), [TAIL, 1 - TAIL])
+    return Estimate(mean, float(low), float(high), count)
+
+
+def seed_values(samples: Mapping[int, Sequence[ndarray]], statistic: Statistic) -> dict[int, float]:
+    """Return the statistic of each seed's means."""
+    import numpy
+
+    return {
+        seed: float(statistic(numpy.concatenate([own.mean(axis=0) for own in arrays])[:, None])[0])
+        for seed, arrays in samples.items()
+    }
 
 
 def _draw_means(values: ndarray, rows: ndarray) -> ndarray:
@@ -170,13 +140,13 @@ def _draw(sizes: tuple[tuple[int, ...], ...]) -> tuple[list[ndarray], ndarray, n
     return rows, chosen, numpy.stack([random.permutation(RESAMPLES) for _ in sizes])
 
 
-def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:
+def ttest_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     """Test the mean of the seeds' means against zero; degrees of freedom are the number of seeds
     minus one."""
     return paper_ttest([sum(own) / len(own) for own in values.values() if len(own)])
 
 
-def paper_ttest(differences: Sequence[float]) -> TTest | None:
+def paper_ttest(differences: Sequence[float]) -> Estimate | None:
     """Test the mean of differences against zero as if they were independent; `None` without differences."""
     import numpy
     from scipy.stats import ttest_1samp  # type: ignore[import-untyped]
@@ -186,12 +156,12 @@ def paper_ttest(differences: Sequence[float]) -> TTest | None:
     given = numpy.asarray(differences, dtype=float)
     count, mean = len(given), float(given.mean())
     if count < 2:
-        return TTest(count, mean)
+        return Estimate(mean, None, None, count)
     if numpy.ptp(given) <= 1e-12 * numpy.abs(given).max():  # equal up to rounding
-        return TTest(count, mean, mean, mean)
+        return Estimate(mean, mean, mean, count)
     found = ttest_1samp(given, 0.0)
     low, high = found.confidence_interval(CONFIDENCE)
-    return TTest(count, mean, float(low), float(high), float(found.statistic), float(found.pvalue))
+    return Estimate(mean, float(low), float(high), count, float(found.statistic), float(found.pvalue))
 
 
 def correct_holm(values: Sequence[float | None]) -> list[float | None]:

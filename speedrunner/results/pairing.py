@@ -16,7 +16,6 @@ from speedrunner.results.inference import (
     CONFIDENCE,
     RESAMPLES,
     Estimate,
-    TTest,
     bootstrap_mean,
     bootstrap_seeds,
     correct_holm,
@@ -247,8 +246,12 @@ def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[T
         if test is None or around is None or independent is None:
             continue
         count = {**names, "seeds": test.count, "pairs": around.count}
-        rows.append({**count, **_test_cells(test), "boot_low": around.low, "boot_high": around.high})
-        paper.append({**count, **_test_cells(independent)})
+        cells, independent_cells = (
+            {"difference": each.mean, "low": each.low, "high": each.high, "t": each.t, "p": each.p}
+            for each in (test, independent)
+        )
+        rows.append({**count, **cells, "boot_low": around.low, "boot_high": around.high})
+        paper.append({**count, **independent_cells})
     note = "p is not corrected for the number of tests."
     if corrected:
         note = "p is corrected by Holm's procedure over the tests of one metric in this table."
@@ -273,10 +276,6 @@ def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[T
         table_of("ttests", text, pandas.DataFrame(rows, columns=[*columns, "boot_low", "boot_high"])),
         table_of("paper_ttests", paper_text, pandas.DataFrame(paper, columns=columns)),
     ]
-
-
-def _test_cells(test: TTest) -> dict[str, float | None]:
-    return {"difference": test.mean, "low": test.low, "high": test.high, "t": test.t, "p": test.p}
 
 
 def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, Any], Differences]]:

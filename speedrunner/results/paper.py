@@ -20,7 +20,7 @@ from speedrunner.results.conditions import DAGGER, FAMILIES, TOO_MANY, Condition
 from speedrunner.results.means import Spread, average, mean_sd, spread
 from speedrunner.results.measures import CUT
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Cell, Table, latex
+from speedrunner.results.writing import Cell, Table
 
 FILE = Path(__file__).with_name("paper.csv")
 
@@ -221,29 +221,9 @@ def _paper_table(label: str, rows: list[PaperComparison]) -> Table:
             )
         )
     text = (
-        f"The paper's {label}, as PAPER / OURS: means and standard deviations over seeds at the last"
+        f"The paper's {label} compared with our runs: means and standard deviations over seeds at the last"
         f" checkpoint.{DAGGER}"
     )
-    name = label.partition(":")[2] or label
-    return Table(name, text, columns, cells, shown=_pivot(rows))
-
-
-def _pivot(rows: list[PaperComparison]) -> tuple[list[str], list[list[str]]]:
-    """Return a table in the paper's layout: a row for each method, a column for each quantity."""
-    quantities = list(dict.fromkeys(row.paper.quantity for row in rows))
-    lines: dict[tuple[str, str, str], dict[str, str]] = {}
-    for row in rows:
-        paper = Spread(row.paper.value, row.paper.sd, 0) if row.paper.value is not None else None
-        flag = r"$^\dagger$" if row.flag else ""
-        cells = lines.setdefault((row.model, row.paper.env, row.paper.method), {})
-        cells[row.paper.quantity] = f"{_with_sd(paper)} / {_with_sd(row.ours)}{flag}"
-    heads = [*map(latex, ("model", "env", "method", *quantities))]
-    return heads, [
-        [*map(latex, key), *(own.get(each, "--") for each in quantities)] for key, own in lines.items()
-    ]
-
-
-def _with_sd(found: Spread | None) -> str:
-    if found is None or found.sd is None:
-        return latex(found.mean if found else None)
-    return f"{latex(found.mean)[:-1]}\\pm{latex(found.sd)[1:]}"
+    flagged = frozenset(number for number, row in enumerate(rows) if row.flag)
+    shown = ("model", "env", "method", "quantity", "paper", "paper_std", "ours", "ours_std", "seeds")
+    return Table(label.partition(":")[2] or label, text, columns, cells, flagged, shown)

@@ -8,7 +8,6 @@ import msgspec
 import pandas
 
 from speedrunner.config.names import ConditionName
-from speedrunner.results.break_even import UNPRICED, break_even_table
 from speedrunner.results.conditions import DAGGER, KEYS, TOO_MANY, Condition, has_cache, stack_frames
 from speedrunner.results.inference import CONFIDENCE, RESAMPLES
 from speedrunner.results.means import CONDITION, Spread, average_seeds, mean_sd, spread
@@ -16,6 +15,12 @@ from speedrunner.results.measures import AVERAGED, COUNTS, CUT, LIMITS, TESTED, 
 from speedrunner.results.pairing import make_test_tables
 from speedrunner.results.run_result import LIBRARY
 from speedrunner.results.writing import Cell, Table, table_of
+
+UNPRICED = (
+    "USD are empty if a model has no price, and 0 if its prices are zero, as those of open models are:"
+    " speedrunner report DIR --prices NAME prices the same tokens by another list."
+)
+"""The end of a caption of USD."""
 
 
 def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool) -> list[Table]:
@@ -30,7 +35,6 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
         _performance(checkpoints, prices),
         _seeds(checkpoints),
         _training(checkpoints, prices),
-        break_even_table(conditions, prices),
         _intervals(conditions),
         *make_test_tables(conditions, corrected),
         _cache_shares(conditions),

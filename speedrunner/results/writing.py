@@ -36,7 +36,7 @@ class Table(msgspec.Struct, frozen=True):
 
     Attributes:
         flagged: numbers of rows with a dagger in LaTeX, which the caption explains.
-        shown: replacements for columns and rows in LaTeX, as LaTeX code.
+        shown: columns in LaTeX; empty: all.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Table(msgspec.Struct, frozen=True):
     columns: Sequence[str]
     rows: list[tuple[Cell, ...]]
     flagged: frozenset[int] = frozenset()
-    shown: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None
+    shown: Sequence[str] = ()
 
 
 def list_rows(frame: pandas.DataFrame) -> list[dict[str, Any]]:
@@ -93,10 +93,14 @@ def csv_text(table: Table) -> str:
 
 def latex_text(table: Table) -> str:
     """Return the table as LaTeX, for `\\usepackage{booktabs}`; a long one also needs `longtable`."""
-    columns, rows = table.shown or ([latex(each) for each in table.columns], _latex_rows(table))
+    columns = [*(table.shown or table.columns)]
+    places = [table.columns.index(name) for name in columns]
+    rows = [[latex(row[place]) for place in places] for row in table.rows]
+    for number in table.flagged:
+        rows[number][0] += r"$^\dagger$"
     kinds = "".join("l" if any(map(_is_text, column)) else "r" for column in zip(*rows, strict=True))
     kinds = kinds or "l" * len(columns)
-    head = [r"\toprule", " & ".join(columns) + r" \\", r"\midrule"]
+    head = [r"\toprule", " & ".join(map(latex, columns)) + r" \\", r"\midrule"]
     body = [" & ".join(row) + r" \\" for row in rows]
     caption = rf"\caption{{{latex(table.caption)}}}\label{{tab:{table.name}}}"
     if len(rows) >= LONG:
@@ -130,13 +134,6 @@ def _plain(cell: Cell) -> Cell:
         # wide signs.
         return re.sub(r"(^|;\s*)(?=[=+\-@＝＋－＠])", r"\1'", text)
     return float(f"{cell:.10g}") if isinstance(cell, float) else cell
-
-
-def _latex_rows(table: Table) -> Sequence[Sequence[str]]:
-    rows = [[latex(cell) for cell in row] for row in table.rows]
-    for number in table.flagged:
-        rows[number][0] += r"$^\dagger$"
-    return rows
 
 
 def _is_text(cell: str) -> bool:

@@ -24,7 +24,7 @@ from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 CLAIMS = list_claims()
-BY_NAME = {claim.name: claim for claim in CLAIMS}
+BY_NAME = {rows[0].claim: rows for rows in CLAIMS}
 MODEL = "tiny-random"
 MODEL_NAMES = {"gpt-5.4-mini", "gemini-3-flash-preview", "qwen3.5-27b"}
 
@@ -151,7 +151,7 @@ class TestVerdict:
             for run in runs_of(method, "usd", [[0.0]] * 3, "crafter", start=0.0)
         ]
         found = judge("dominates-in-usd", runs)
-        costs = [each for each in found.compared if each.comparison.own.measure == "cost_usd" and each.runs]
+        costs = [each for each in found.compared if each.row.measure == "cost_usd" and each.runs]
         assert {each.reason for each in costs} == {
             "all prices are zero: speedrunner report DIR --prices NAME"
         }
@@ -169,7 +169,7 @@ class TestSeveralComparisons:
     def test_one_that_is_contradicted_contradicts_the_claim_and_explains_it(self) -> None:
         found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.35, 0.14, 0.25))
         assert found.verdict == "contradicted"
-        assert found.deciding.comparison.text == "score of asi on crafter is below 0.3"
+        assert found.deciding.row.comparison == "score of asi on crafter is below 0.3"
 
     def test_a_missing_one_leaves_the_claim_undecided_and_names_the_command(self) -> None:
         found = judge("crafter-below-30", self.scores(0.1, 0.15, 0.2, 0.14))
@@ -230,16 +230,14 @@ class TestRuns:
             runs.append(replace(run, config=msgspec.structs.replace(run.config, model=model)))
         assert not judge("models-opo", runs).has_runs
 
-    @pytest.mark.parametrize("name", sorted({claim.experiment for claim in CLAIMS}))
+    @pytest.mark.parametrize("name", sorted({rows[0].experiment for rows in CLAIMS}))
     def test_each_experiment_has_the_runs_of_its_claims(self, name: str) -> None:
         runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
         there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
-        for claim in CLAIMS:
-            for comparison in (each for group in claim.groups for each in group):
-                for mean in comparison.means:
-                    if claim.experiment == name:
-                        envs = FAMILIES if mean.env == "scienceworld" else (mean.env,)
-                        assert {(env, mean.method) for env in envs} <= there, claim.name
+        for rows in (rows for rows in CLAIMS if rows[0].experiment == name):
+            for env, method, _ in (side for row in rows for side in row.sides):
+                envs = FAMILIES if env == "scienceworld" else (env,)
+                assert {(each, method) for each in envs} <= there, rows[0].claim
 
 
 class TestTables:
@@ -258,7 +256,7 @@ class TestTables:
         (row,) = (each for each in rows if (each["claim"], each["model"]) == ("zombies-ours", "b"))
         assert (row["verdict"], row["has_runs"]) == ("undecided", 0)
         assert row["command"] == "speedrunner sweep experiment=zombies model=b"
-        assert {row[0] for row in comparisons.rows} < {claim.name for claim in CLAIMS}
+        assert {row[0] for row in comparisons.rows} < {*BY_NAME}
         counts = count_verdicts(judged)
         assert counts == "2 supported, 0 contradicted, 20 undecided, 73 without runs"
 
@@ -266,13 +264,16 @@ class TestTables:
 class TestTheFile:
     def test_each_claim_has_its_own_name_and_a_text(self) -> None:
         assert len(BY_NAME) == len(CLAIMS)
-        assert all(claim.text and claim.place for claim in CLAIMS)
-        assert all(1 <= claim.needed <= len(claim.groups) for claim in CLAIMS)
+        for first, *others in CLAIMS:
+            assert all((first.text, first.place, first.experiment))
+            assert 0 <= first.needed <= len({row.group for row in (first, *others)})
+            assert not any(row.text or row.needed for row in others)
 
     def test_each_comparison_has_known_measures_a_range_and_a_second_condition_if_it_compares(self) -> None:
         measures = {*EPISODE_MEASURES, *LibraryStatistics.__struct_fields__}
-        for each in (each for claim in CLAIMS for group in claim.groups for each in group):
-            assert {mean.measure for mean in each.means} <= measures
-            assert (each.form == "value") == (each.other is None)
+        for each in (row for rows in CLAIMS for row in rows):
+            assert each.measure in measures
+            assert each.group
+            assert (each.relation == "value") == (len(each.sides) == 1)
             assert each.low is not None or each.high is not None
             assert not each.model or each.model in MODEL_NAMES
