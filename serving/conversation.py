@@ -53,8 +53,8 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         request: id of its request in the ledger; empty if there was none.
         token_ids: the generated ids (completions API only).
         recorded: the ids for the record, if the options want them there.
-        echo: the items of it that later requests send back (chat and responses APIs).
-        open_calls: ids of its tool calls, which the reply answers (same APIs).
+        echo: the items of it that later requests send back (chat API).
+        open_calls: ids of its tool calls, which the reply answers (same API).
         first_token_s: time from the request's arrival in the engine to its first token, if the engine reports
             it.
     """

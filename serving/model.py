@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 
 from serving.admission import Replica
+from serving.apis.chat_completions import ChatConversation
 from serving.apis.completions import TokenConversation
-from serving.apis.message_apis import ChatConversation, ResponsesConversation
 from serving.conversation import Conversation
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
@@ -37,7 +37,7 @@ class Model:
         records_ids: whether completions have the token ids for the record.
 
     Attributes:
-        tokenizer: `None` on chat and responses APIs.
+        tokenizer: `None` on the chat API.
         note_tools: called with the labels and the tools of each conversation that is opened.
 
     Raises:
@@ -88,8 +88,7 @@ class Model:
         labels = {"role": role, **labels}
         self.note_tools(labels, tools)
         if self._format is None or self.tokenizer is None:
-            kind = ResponsesConversation if self.model_config.api == "responses" else ChatConversation
-            return kind(self.engine, messages, tools, settings, labels)
+            return ChatConversation(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda each: len(each.slots))
         slot = replica.slot(self._sent_before(transcript.ids), self._queued)
@@ -109,7 +108,7 @@ class Model:
             options: further fields of the request.
 
         Returns:
-            For each replica the prefix's length in tokens, and its usage; nothing on chat and responses APIs.
+            For each replica the prefix's length in tokens, and its usage; nothing on the chat API.
 
         Raises:
             ServingError: the engine failed.
@@ -158,7 +157,7 @@ class Model:
     def shared_prefix(self, role: str, messages: Messages, tools: list[ToolSpec]) -> list[int]:
         """Return the token ids that start each first prompt with this system message and these tools.
 
-        Empty on chat and responses APIs.
+        Empty on the chat API.
         """
         if self._format is None:
             return []

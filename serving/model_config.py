@@ -14,7 +14,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Commit = Annotated[
     str, msgspec.Meta(pattern="^[0-9a-f]{40}$", description="a commit (40 hexadecimal digits)")
 ]
-Api = Literal["completions", "chat", "responses"]
+Api = Literal["completions", "chat"]
 ToolFormatName = Literal["qwen3_json", "qwen3_xml", "llama3_json"]
 ThinkingStyle = Literal["none", "generated", "prompted"]
 
@@ -108,8 +108,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         base_url: address of a hosted model's OpenAI-compatible API; no server is started for it.
         api_key_env: environment variable with the hosted model's API key.
         api: `completions` sends token ids and our grammar to `/v1/completions`; `chat` sends messages and
-            tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls), `responses` to
-            `/v1/responses` (hosted models that reason between calls).
+            tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls).
         tool_format: how the model writes a tool call natively; needed on the completions API.
         thinking: how a thinking region opens: the model has `none`, writes `<think>` itself (`generated`), or
             finds it at the end of its prompt (`prompted`).

@@ -175,7 +175,7 @@ def _contradictions(model_config: ModelConfig) -> Iterator[str]:
     if model_config.recipe is not None and model_config.path is None:
         yield "`recipe` goes with `path` alone"
     if model_config.hosted and model_config.api == "completions":
-        yield "`base_url` (a hosted model) needs `api: chat` or `api: responses`"
+        yield "`base_url` (a hosted model) needs `api: chat`"
     if model_config.hosted and (names := _set_in_vain(model_config)):
         yield f"`base_url` (a hosted model) allows no {names}: nothing is started for it"
     if not model_config.hosted and model_config.api_key_env is not None:
@@ -232,13 +232,6 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
         yield "thinking_tokens must be 0 with `thinking: none`"
     if not model_config.hosted and role.reasoning_effort is not None:
         yield "reasoning_effort is for hosted models; use thinking_tokens for others"
-    if model_config.hosted and model_config.api == "responses":
-        if role.top_k is not None:
-            yield "top_k must be null with a hosted model's `api: responses`, which has no such field"
-        reasons = role.reasoning_effort not in (None, "none")
-        for name in ("temperature", "top_p"):
-            if reasons and getattr(role, name) is not None:
-                yield f"{name} must be null with a reasoning_effort: reasoning models refuse it"
 
 
 def _set_in_vain(model_config: ModelConfig) -> str:

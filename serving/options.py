@@ -83,11 +83,6 @@ def _key(model_config: ModelConfig, options: ServiceOptions) -> str | None:
         key = os.environ.get(name, "").strip()
         if not key:
             raise InvalidModelConfig(f"model {model_config.name!r}: {where} with its API key is not set")
-    elif model_config.hosted and model_config.api == "responses":
-        raise InvalidModelConfig(
-            f"model {model_config.name!r}: `api: responses` of a hosted model needs an API key: write"
-            " the name of its environment variable into api_key_env of the model config"
-        )
     else:
         return None
     if not re.fullmatch("[!-~]+", key):

@@ -18,7 +18,7 @@ import json
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import pairwise
@@ -127,7 +127,7 @@ class Request:
     Attributes:
         number: from 0, in the order of arrival.
         received: monotonic seconds.
-        prompt: token ids (on chat and responses APIs, of these as JSON).
+        prompt: token ids (on the chat API, of these as JSON).
         messages: role and content of each turn so far.
         tools: name -> the tool as the model sees it.
     """
@@ -293,10 +293,9 @@ class ScriptedEngine:
     def _read(self, path: str, body: dict[str, Any]) -> Request:
         number = len(self.requests)
         if "prompt" not in body:
-            sent = body["input" if path.endswith("/responses") else "messages"]
-            messages = tuple(_turns(sent))
-            listed = [{"function": tool, **tool} for tool in body.get("tools", [])]
-            tools = {tool["function"]["name"]: tool for tool in listed}
+            sent = body["messages"]
+            messages = tuple((each["role"], str(each.get("content") or "")) for each in sent)
+            tools = {tool["function"]["name"]: tool for tool in body.get("tools", [])}
             whole = json.dumps(body.get("tools", [])) + "".join(map(json.dumps, sent))
             prompt = tuple(self._tokenizer.outside_text(whole))
             return Request(number, time.monotonic(), path, body, prompt, messages, tools)
@@ -318,7 +317,7 @@ class ScriptedEngine:
         chat = request.path.endswith("/chat/completions")
         body = request.body
         ids = [*self._tokenizer.framed(answer.written), self._tokenizer.control_id(END)]
-        limits = ("max_completion_tokens", "max_output_tokens", "max_tokens")
+        limits = ("max_completion_tokens", "max_tokens")
         limit = next((body[name] for name in limits if body.get(name)), len(ids))
         kept = ids[: min(limit, len(ids) if answer.keep is None else answer.keep)]
         if only := body.get("allowed_token_ids"):
@@ -326,8 +325,6 @@ class ScriptedEngine:
         complete = len(kept) == len(ids)
         self._salt = str(body.get("cache_salt", ""))
         usage = self._count(request.prompt, kept)
-        if request.path.endswith("/responses"):
-            return _response(request.number, answer, complete, usage)
         choice: dict[str, Any] = {"index": 0, "finish_reason": "stop" if complete else "length"}
         if chat:
             message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "tool_calls": []}
@@ -380,55 +377,6 @@ class ScriptedEngine:
             "total_tokens": len(prompt) + len(generated),
             "prompt_tokens_details": {"cached_tokens": cached},
         }
-
-
-def _turns(sent: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    """Role and content of each turn; the items of one answer (`/v1/responses`) are one."""
-    answering = False
-    for item in sent:
-        kind = item.get("type")
-        if kind is None:
-            yield item["role"], str(item.get("content") or "")
-        elif kind == "function_call_output":
-            yield "tool", item["output"]
-        elif not answering:
-            yield "assistant", json.dumps(item)
-        answering = kind not in (None, "function_call_output")
-
-
-def _response(number: int, answer: Answer, complete: bool, usage: dict[str, Any]) -> dict[str, Any]:
-    """What `/v1/responses` says: what was thought, text and calls as items."""
-    output: list[dict[str, Any]] = []
-    if answer.thinking is not None:
-        secret = {"encrypted_content": f"secret-{number}", "summary": []}
-        thought = [{"type": "reasoning_text", "text": answer.thinking}]
-        output.append({"type": "reasoning", "id": f"rs-{number}", "content": thought, **secret})
-    if answer.text:
-        said = [{"type": "output_text", "text": answer.text, "annotations": []}]
-        output.append({"type": "message", "id": f"msg-{number}", "role": "assistant", "content": said})
-    if complete:
-        output += [
-            {"type": "function_call", "id": f"fc-{number}-{n}", "call_id": f"call-{number}-{n}"}
-            | {"name": name, "arguments": arguments, "status": "completed"}
-            for n, (name, arguments) in enumerate(answer.calls)
-        ]
-    statuses = {"abort": "cancelled", "length": "incomplete", None: "completed" if complete else "incomplete"}
-    status = statuses.get(answer.finish, "completed")
-    told = {
-        "input_tokens": usage["prompt_tokens"],
-        "input_tokens_details": usage["prompt_tokens_details"],
-        "output_tokens": usage["completion_tokens"],
-        "output_tokens_details": {"reasoning_tokens": 3 if answer.thinking else 0},
-    }
-    content = {
-        "id": f"answer-{number}",
-        "object": "response",
-        "status": status,
-        "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
-        "error": None,
-        "output": output,
-    }
-    return {**content, "usage": told} if answer.usage else content
 
 
 def sample(schema: dict[str, Any]) -> Any:

@@ -15,7 +15,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import msgspec
 
 from serving.answer_limit import pause_limit
-from serving.engine.answers import Answer, TokenCompletion
+from serving.engine.answers import Answer, ChatCompletion, TokenCompletion
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.ideal_cache import Lookup
 from serving.engine.one_try import Send, TryFailed, try_once
@@ -202,29 +202,20 @@ class Engine:
             request.lookup.answered(ids)
         return response
 
-    async def send_messages(
-        self,
-        path: str,
-        form: type[T],
-        body: dict[str, Any],
-        *,
-        prompt_bound: int,
-        max_tokens: int,
-        labels: dict[str, str],
-    ) -> EngineResponse[T]:
-        """Continue messages on another API.
+    async def chat(
+        self, body: dict[str, Any], *, prompt_bound: int, max_tokens: int, labels: dict[str, str]
+    ) -> EngineResponse[ChatCompletion]:
+        """Continue messages (`/v1/chat/completions`).
 
         Args:
-            path: the API's path below the base address.
-            form: type of its answer.
-            body: the request without the model's name, with the messages and `max_tokens` in the API's form.
+            body: the request without the model's name, with `max_completion_tokens`.
             prompt_bound: upper bound of the prompt's tokens, for the spending cap.
 
         Raises:
             As `complete`.
         """
-        send = self._post(path, msgspec.json.encode({**body, "model": self.model}))
-        return await self._send(_Request(send, form, prompt_bound, max_tokens, labels))
+        send = self._post("chat/completions", msgspec.json.encode({**body, "model": self.model}))
+        return await self._send(_Request(send, ChatCompletion, prompt_bound, max_tokens, labels))
 
     def give_up(self) -> None:
         """End every waiting request: the engine hangs."""

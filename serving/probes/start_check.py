@@ -50,7 +50,7 @@ class StartCheck:
     async def require(self, model: Model) -> None:
         """Check the engine with `model`, unless it was checked before or the mode skips it.
 
-        Nothing is checked on the chat and responses APIs, where an invalid call is data.
+        Nothing is checked on the chat API, where an invalid call is data.
 
         Raises:
             ServerFailed, ServingError: as `check_engine`.

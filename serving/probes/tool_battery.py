@@ -148,8 +148,8 @@ class OpenProbe:
         self._talk = model.with_roles(Roles(role, role)).converse("actor", probe.messages, tools, LABELS)
 
     async def answer(self) -> ProbeAnswer:
-        """Send the probe, and close the conversation. Raises `ServingError` if the engine failed; on chat and
-        responses APIs also if it refuses the probe."""
+        """Send the probe, and close the conversation. Raises `ServingError` if the engine failed; on the
+        chat API also if it refuses the probe."""
         probe, talk = self._probe, self._talk
         prompt = list(talk.transcript.ids) if isinstance(talk, TokenConversation) else []
         try:

@@ -1,7 +1,7 @@
 """Tools as a model sees them: a name, a JSON schema, documentation.
 
 `ToolSpec.from_signature` defines the argument types: `str`, `int`, `float`, `bool`, `Literal`, `list`,
-`TypedDict`. A parameter with a default is optional. Decoding, parsing and the chat and responses APIs use the
+`TypedDict`. A parameter with a default is optional. Decoding, parsing and the chat API use the
 schema that it creates. The skill library uses it to accept or reject signatures.
 """
 

@@ -159,9 +159,7 @@ class Actor:
         return self._model.model_config.role("actor").calls(self.env.limits.llm_calls)
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
-        """Return the token ids that every episode of `spec` starts with; empty on the chat and responses
-        APIs.
-        """
+        """Return the token ids that every episode of `spec` starts with; empty on the chat API."""
         messages, tools = self._any_messages(spec), spec.list_tools(self.env)
         return self.model(spec.role).shared_prefix(spec.role, messages, tools)
 

@@ -88,7 +88,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         in_flight: requests at the same time.
 
     Raises:
-        ServingError: the engine failed. On chat and responses APIs also if it refuses a probe.
+        ServingError: the engine failed. On the chat API also if it refuses a probe.
     """
     answers: list[ProbeAnswer] = []
     constrained, free = Speed(), Speed()

@@ -380,7 +380,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         rollouts: training rollouts since the previous sleep, over which its cost is spread.
         error: what ended the work early (a context overflow, for example).
         attempts: episodes that the method played in the sleep (`SleepTools.attempt`); part of its cost.
-        prefix: change of the prompt prefix; `None` on the chat and responses APIs.
+        prefix: change of the prompt prefix; `None` on the chat API.
         shown: share of the batch's text that the prompt showed, in tokens; `None`: it was not shown as text.
         lost: ids of requests of this attempt whose answers a kill lost; their tokens are wasted.
     """

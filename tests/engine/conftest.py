@@ -38,7 +38,7 @@ def vllm_endpoint(
     """A real vLLM for the whole session; tests that kill servers start their own.
 
     It keeps its priority: else the tests of the other worker would leave it next to nothing. It has what the
-    chat and responses APIs need besides.
+    chat API needs besides.
     """
     flags = {"enable-auto-tool-choice": True, "tool-call-parser": str(tiny_model_config.tool_format)}
     options = msgspec.structs.replace(

@@ -126,21 +126,20 @@ async def test_a_prompt_that_fills_the_context_overflows_in_either_wording(engin
     assert await read_counters(engine_server.endpoint) == counted
 
 
-@pytest.mark.parametrize("api", ["chat", "responses"])
 class TestMessages:
-    """The chat and responses APIs, with vLLM's built-in tool calls."""
+    """The chat API, with vLLM's built-in tool calls."""
 
-    def model(self, engine_server: Any, tokenizer: ChatTokenizer, api: str) -> Model:
-        model_config = msgspec.structs.replace(engine_server.model_config, api=api)
+    def model(self, engine_server: Any, tokenizer: ChatTokenizer) -> Model:
+        model_config = msgspec.structs.replace(engine_server.model_config, api="chat")
         return Model(model_config, engine_server.model.engine, tokenizer)
 
     async def test_conversations_go_on_from_the_cache_and_the_ledger_is_exact(
-        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer
     ) -> None:
         counted = await read_counters(engine_server.endpoint)
         seen = len(engine_server.rows)
         tools = [msgspec.structs.replace(tool, strict=True) for tool in (TOOLS[0], CHOOSE)]
-        talk = self.model(engine_server, tiny_tokenizer, api).converse("actor", messages(api), tools, LABELS)
+        talk = self.model(engine_server, tiny_tokenizer).converse("actor", messages("go"), tools, LABELS)
         answers = []
         for turn in range(6):
             answers.append(await talk.ask())
@@ -156,9 +155,9 @@ class TestMessages:
         assert await read_counters(engine_server.endpoint) - counted == ledger
 
     async def test_a_full_context_overflows_in_either_wording(
-        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer
     ) -> None:
-        model, context = self.model(engine_server, tiny_tokenizer, api), engine_server.model_config.context
+        model, context = self.model(engine_server, tiny_tokenizer), engine_server.model_config.context
         first = await model.converse("actor", messages("!"), TOOLS[:1], LABELS).ask()
         for length in (context - first.usage.prompt + 1, context):
             talk = model.converse("actor", messages("!" * length), TOOLS[:1], LABELS)

@@ -20,7 +20,6 @@ GOOD: dict[str, Any] = {
 
 COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"
 HOSTED = {"path": None, "tool_format": None, "base_url": "https://h/v1", "api": "chat"}
-RESPONSES = {**HOSTED, "api": "responses"}
 
 
 def write(folder: Path, **changes: Any) -> str:

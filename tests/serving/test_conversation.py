@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.apis.chat_completions import ANSWER_TOKENS, ChatConversation
 from serving.apis.completions import TokenConversation
-from serving.apis.message_apis import ANSWER_TOKENS, ChatConversation
 from serving.conversation import AnswerOverflow, Conversation
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import LedgerRow, Meter
@@ -28,7 +28,7 @@ from tests.tool_samples import STRING, record
 GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
 WAIT = ToolSpec("wait", "Wait.", record())
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
-APIS = ["completions", "chat", "responses"]
+APIS = ["completions", "chat"]
 
 
 @dataclass
@@ -187,53 +187,3 @@ async def test_the_chat_route_sends_messages_tools_and_effort(open_talk: Any) ->
             "tool_call_id": assistant["tool_calls"][0]["id"],
             "content": "a wall",
         }
-
-
-async def test_the_responses_route_sends_items_tools_and_effort_and_stores_nothing(open_talk: Any) -> None:
-    async with open_talk([call("wait"), call("wait")], "responses") as rig:
-        await rig.talk.ask()
-        rig.talk.tell("a wall")
-        await rig.talk.ask()
-        assert {request.path for request in rig.server.requests} == {"/v1/responses"}
-        first, second = (request.body for request in rig.server.requests)
-        assert first["input"] == MESSAGES
-        assert first["tools"][1] == {
-            "type": "function",
-            "name": "wait",
-            "description": "Wait.",
-            "parameters": WAIT.parameters,
-            "strict": False,
-        }
-        assert first["reasoning"] == {"effort": "low"}
-        assert first["max_output_tokens"] == 40 + ANSWER_TOKENS
-        assert (first["tool_choice"], first["parallel_tool_calls"]) == ("required", False)
-        assert (first["store"], first["include"]) == (False, ["reasoning.encrypted_content"])
-        *before, answer, reply = second["input"]
-        assert before == MESSAGES
-        assert reply == {"type": "function_call_output", "call_id": answer["call_id"], "output": "a wall"}
-
-
-async def test_on_the_responses_route_every_item_of_an_answer_is_sent_back_as_it_came(open_talk: Any) -> None:
-    answer = Answer("So:", calls=call("wait").calls, thinking="left or right?")
-    async with open_talk([answer, call("wait")], "responses") as rig:
-        done = await rig.talk.ask()
-        assert (done.text, done.reasoning) == ("So:", "left or right?")
-        assert 0 < done.usage.reasoning < done.usage.completion
-        assert rig.rows[0].usage == done.usage
-        rig.talk.tell("a wall")
-        await rig.talk.ask()
-        thought, said, called, reply = rig.server.requests[1].body["input"][2:]
-        assert thought["encrypted_content"] == "secret-0"
-        assert thought["summary"] == []
-        assert (said["id"], called["id"], reply["call_id"]) == ("msg-0", "fc-0-0", called["call_id"])
-
-
-async def test_on_the_responses_route_reasoning_that_led_to_nothing_is_not_sent_back(open_talk: Any) -> None:
-    answer = Answer(calls=call("wait").calls, thinking="left or right?", keep=3)
-    async with open_talk([answer, call("wait")], "responses") as rig:
-        done = await rig.talk.ask()
-        assert isinstance(done.problem, TruncatedCall)
-        assert done.reasoning == "left or right?"
-        rig.talk.tell("write less")
-        await rig.talk.ask()
-        assert rig.server.requests[1].body["input"] == [*MESSAGES, {"role": "user", "content": "write less"}]

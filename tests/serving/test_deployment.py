@@ -157,25 +157,15 @@ async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
         assert [row.model for row in rows] == ["hosted"]
 
 
-@pytest.mark.parametrize(
-    ("key", "complaint"),
-    [
-        (
-            None,
-            "model 'far': `api: responses` of a hosted model needs an API key: write the name of its",
-        ),
-        ("TOY_KEY", "model 'far': environment variable TOY_KEY with its API key is not set"),
-    ],
-)
-def test_the_responses_route_of_a_hosted_model_needs_a_key(
-    tiny_model_config: ModelConfig, key: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch
+def test_a_hosted_model_needs_its_key(
+    tiny_model_config: ModelConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TOY_KEY", raising=False)
     model_config = ModelConfig(
         name="far", tried="in tests", context=1000, roles=tiny_model_config.roles,
-        prices=tiny_model_config.prices, base_url="https://api.example/v1", api_key_env=key, api="responses",
+        prices=tiny_model_config.prices, base_url="https://api.example/v1", api_key_env="TOY_KEY", api="chat",
     )  # fmt: skip
-    with pytest.raises(InvalidModelConfig, match=complaint):
+    with pytest.raises(InvalidModelConfig, match="'far': environment variable TOY_KEY with its API key is"):
         running_endpoint(model_config, ServiceOptions())
     monkeypatch.setenv("TOY_KEY", "sesame")
     named = running_endpoint(model_config, ServiceOptions(api_key_env="TOY_KEY"))

@@ -8,7 +8,7 @@ from typing import Any
 from serving.errors import InvalidModelConfig
 from serving.model_configs import load_model_config
 from tests.golden_tables import Golden, refusals
-from tests.serving.model_config_samples import COMMIT, HOSTED, RESPONSES, write
+from tests.serving.model_config_samples import COMMIT, HOSTED, write
 
 MISTAKES: list[dict[str, Any]] = [
     *({**HOSTED, "tried": None}, {"tried": ""}, {"contxt": 1}, {"roles__actor__temprature": 1.0}),
@@ -18,11 +18,8 @@ MISTAKES: list[dict[str, Any]] = [
     *({"path": None}, {"id": "Qwen/Q", "revision": COMMIT}, {"path": None, "id": "Qwen/Q"}),
     *({"path": None, "id": "Qwen/Q", "revision": "main"}, {"revision": COMMIT}),
     {"path": None, "id": "Q", "revision": COMMIT, "recipe": "r.py"},
-    *({"path": None, "base_url": "https://h/v1"}, {"api": "tokens"}, {"api": ["chat", "responses"]}),
+    *({"path": None, "base_url": "https://h/v1"}, {"api": "tokens"}, {"api": ["chat", "completions"]}),
     {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
-    {**RESPONSES, "roles__inducer__top_k": 20},
-    {**RESPONSES, "roles__actor__reasoning_effort": "low", "roles__actor__temperature": 0.5},
-    {**RESPONSES, "roles__inducer__reasoning_effort": "high", "roles__inducer__top_p": 0.5},
     *({"api_key_env": "KEY"}, {"tool_format": None}, {"roles__actor__thinking_tokens": 64}),
     *({"server__flags": {flag: 2}} for flag in ("--seed", "port", "data-parallel-size", "nnodes")),
     *(
@@ -55,8 +52,3 @@ def test_a_hosted_model_needs_an_address_and_nothing_else(tmp_path: Path) -> Non
     )
     assert model_config.hosted
     assert model_config.role("actor").reasoning_effort == "low"
-
-
-def test_a_model_that_does_not_reason_is_sampled_as_the_model_config_says(tmp_path: Path) -> None:
-    role = {"string_tokens": 10, "reasoning_effort": "none", "temperature": 0.5, "top_p": 0.9}
-    assert load_model_config(write(tmp_path, **RESPONSES, roles__actor=role)).role("actor").temperature == 0.5

@@ -71,7 +71,7 @@ class TestGpu:
             *overrides, "sandbox.memory_mb=1000", f"--out={tmp_path}"
         )
         hosted = refused("model=gpt-5.4-mini", f"--out={tmp_path / 'hosted'}")
-        assert "'gpt-5.4-mini' is on the responses API" in hosted
+        assert "'gpt-5.4-mini' is on the chat API" in hosted
         assert not (tmp_path / "hosted").exists()
 
     def test_two_at_a_time_in_one_folder_are_refused(self, corridor: Runs, tmp_path: Path) -> None:
