@@ -3,7 +3,6 @@ remedy."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
@@ -19,14 +18,8 @@ CUDA, LEAST_DRIVER = 13, 580
 """The engine's CUDA, and the oldest branch of the driver for it (NVIDIA: CUDA Compatibility, Minor Version
 Compatibility). `requirements/gpu.lock` has the same CUDA."""
 
-COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
-"""With the value `1`, vLLM loads the libraries of the package cuda-compat, which run on older drivers."""
-
 IN_USE_MIB = 1024
 """Most memory in use, in MiB, on an idle GPU: the driver takes some hundreds of MiB."""
-
-BFLOAT16 = (8, 0)
-"""Lowest compute capability that supports this number type: Ampere."""
 
 
 def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None]) -> list[list[Gpu]]:
@@ -78,38 +71,24 @@ def is_cpu_build() -> bool:
 
 
 def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
-    """Return why this process can use fewer than `needed` GPUs; `None` if it can use enough.
-
-    Args:
-        remedy: what to do if the machine or the job has too few.
-    """
+    """Return why this process can use fewer than `needed` GPUs; `None` if it can use enough."""
     if len(report.usable) >= needed:
         return None
-    text = f"{needed} GPU{'s' * (needed > 1)} needed, and {len(report.usable) or 'none'} can be used"
-    if report.failure:
-        why = report.failure
-    elif wrong := report.selection_problem:
-        why = wrong
-        if "SLURM_JOB_ID" not in os.environ:  # otherwise Slurm has chosen the GPUs
-            names = ", ".join(gpu.id for gpu in report.installed)
-            remedy = f"unset {VISIBLE}, or name GPUs of this machine: {names}"
-    else:
-        why = f"the machine has {len(report.installed)}"
-        why += f", {VISIBLE}={report.chosen}" if report.chosen is not None else ""
-    return Problem(f"{text}: {why}", remedy, fatal=True)
+    chosen = f", {VISIBLE}={report.chosen}" if report.chosen is not None else ""
+    why = report.failure or f"the machine has {len(report.installed)}{chosen}"
+    can = len(report.usable) or "none"
+    return Problem(
+        f"{needed} GPU{'s' * (needed > 1)} needed, and {can} can be used: {why}", remedy, fatal=True
+    )
 
 
 def all_problems(model_configs: Sequence[ModelConfig], report: GpuReport) -> list[Problem]:
     """Check the GPUs of servers that run at the same time. Return each problem once."""
-    shares = zip(model_configs, divide_gpus(model_configs, report), strict=True)
-    return list(
-        dict.fromkeys(
-            problem
-            for model_config, gpus in shares
-            if gpus
-            for problem in _server_problems(model_config, gpus, report)
-        )
-    )
+    found = dict[Problem, None]()
+    for model_config, gpus in zip(model_configs, divide_gpus(model_configs, report), strict=True):
+        if gpus:
+            found |= dict.fromkeys(_server_problems(model_config, gpus))
+    return list(found)
 
 
 def compiler_problems(model_configs: Iterable[ModelConfig]) -> list[Problem]:
@@ -128,60 +107,24 @@ def compiler_problems(model_configs: Iterable[ModelConfig]) -> list[Problem]:
     return list(found)
 
 
-def _server_problems(model_config: ModelConfig, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
-    """Check the GPUs of one server that does not run yet.
-
-    Args:
-        gpus: the server's GPUs on this machine.
-        report: all GPUs and their processes.
-    """
-    yield from _driver(model_config, gpus)
-    yield from _in_use(model_config, gpus, report)
-    yield from _capability(model_config, gpus)
-    if problem := too_small(model_config, gpus):
-        yield problem
-
-
-def _driver(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
-    """Check that the driver is new enough for the engine's CUDA."""
+def _server_problems(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
+    """Check the driver, the free memory and the size of the GPUs of one server that does not run yet."""
     driver = gpus[0].driver
     branch = driver.partition(".")[0]
     if branch.isdigit() and int(branch) < LEAST_DRIVER:
-        switch = model_config.server.environment().get(COMPATIBILITY, "")
         yield Problem(
             f"the driver is {driver}, and the engine's CUDA {CUDA} needs {LEAST_DRIVER} or newer",
-            f"use a node with a newer driver, or ask the administrators for {LEAST_DRIVER} or newer"
-            f" (data-center GPUs: or install cuda-compat and set {COMPATIBILITY}=1)",
-            fatal=switch.strip().lower() not in ("1", "true"),
+            "use a node with a newer driver, or NVIDIA's package cuda-compat with"
+            " VLLM_ENABLE_CUDA_COMPATIBILITY=1",
         )
-
-
-def _in_use(model_config: ModelConfig, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
-    """Check that nothing else computes on the GPUs."""
     share = memory_share(model_config)
-    free = [gpu.id for gpu in report.usable if gpu.used <= IN_USE_MIB][: len(gpus)]
-    remedy = (
-        "ask Slurm for GPUs of your own (--gres=gpu:N, --exclusive), or end the processes if they are yours"
-    )
-    if len(free) == len(gpus):
-        remedy = f"use a free one: export {VISIBLE}={','.join(free)}"
     for gpu in gpus:
         if gpu.used > IN_USE_MIB:
-            users = ", ".join(report.processes.get(gpu.uuid, [])) or "processes of other users or containers"
-            text = f"GPU {gpu.id}: {gpu.used:,} of {gpu.total:,} MiB are in use by {users}"
-            if gpu.total - gpu.used < share * gpu.total:
-                yield Problem(f"{text}, and {model_config.name} needs {share:.0%} free", remedy, fatal=True)
-            else:
-                yield Problem(text, remedy)
-
-
-def _capability(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
-    """Check that the GPUs support the model's number type."""
-    least = min(gpus, key=lambda gpu: gpu.capability)
-    number = ".".join(map(str, least.capability))
-    if not any(least.capability):  # the driver does not report it
-        return
-    if model_config.dtype == "bfloat16" and least.capability < BFLOAT16:
-        text = f"{model_config.name} computes in bfloat16, which needs compute capability 8.0"
-        remedy = "use an Ampere GPU (A100, A6000) or a newer one"
-        yield Problem(f"{text}; {least} has {number}", remedy, fatal=True)
+            yield Problem(
+                f"GPU {gpu.id}: {gpu.used:,} of {gpu.total:,} MiB are in use, and {model_config.name} takes"
+                f" {share:.0%}",
+                f"choose free GPUs with {VISIBLE}, or ask Slurm for your own (--gres=gpu:N, --exclusive)",
+                fatal=gpu.total - gpu.used < share * gpu.total,
+            )
+    if problem := too_small(model_config, gpus):
+        yield problem

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -21,8 +19,7 @@ HUB_S = 4.0
 TEXTS = ("*.json", "*.jinja", "*.txt", "*.model")
 """Configuration, chat template and tokenizer."""
 
-WEIGHTS = ("*.safetensors", "*.bin")
-"""The engine loads the first of these kinds that exists."""
+WEIGHTS = "*.safetensors"
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 """A tokenizer needs one of these; otherwise `transformers` may create an empty tokenizer."""
@@ -36,18 +33,7 @@ INDEX = "model.safetensors.index.json"
 
 
 class FilesMissing(ServingError):
-    """A model's files are not on this machine, or not all of them."""
-
-
-class NotFetched(ServingError):
-    """The hub does not provide a model's files, or the disk has no room for them."""
-
-
-def cache_folder() -> Path:
-    """Return the folder of the hub's files; the variable `HF_HOME` changes it."""
-    from huggingface_hub import constants
-
-    return Path(constants.HF_HUB_CACHE)
+    """A model's files, or some of them, are not on this machine, and cannot be fetched."""
 
 
 def complete_folder(model: str, revision: str | None) -> Path:
@@ -56,26 +42,20 @@ def complete_folder(model: str, revision: str | None) -> Path:
     Raises:
         FilesMissing: it does not exist, or is incomplete.
     """
-    from huggingface_hub import snapshot_download
+    from huggingface_hub import constants, snapshot_download
     from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
 
-    patterns, lost = [*TEXTS, WEIGHTS[0]], "some of its files"
+    patterns, lost = [*TEXTS, WEIGHTS], "some of its files"
     try:
-        folder = Path(
-            snapshot_download(
-                model,
-                revision=revision,
-                allow_patterns=patterns,
-                ignore_patterns=BELOW,
-                local_files_only=True,
-            )
+        there = snapshot_download(
+            model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW, local_files_only=True
         )
-        lost = ""
+        folder, lost = Path(there), ""
     except IncompleteSnapshotError as error:
         folder = Path(error.snapshot_path)
     except LocalEntryNotFoundError:
         at = f" at commit {revision}" if revision else ""
-        raise FilesMissing(f"{model}{at} is not in {cache_folder()}") from None
+        raise FilesMissing(f"{model}{at} is not in {constants.HF_HUB_CACHE}") from None
     if lost := ", ".join(missing_files(folder)) or lost:
         raise FilesMissing(f"{folder} lacks {lost}")
     return folder
@@ -112,34 +92,23 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
     """Download all files that serving a model needs, except those on this machine.
 
     Args:
-        say: called with a line that names the model, its size and the target folder.
+        say: called with a line that names the model and the target folder.
 
     Returns:
         The model's folder.
 
     Raises:
-        NotFetched: the hub does not provide it, or the disk has no room for it.
+        FilesMissing: the hub does not provide it, or the disk has no room for it.
         InvalidModelConfig: the hub cannot be reached.
     """
+    from huggingface_hub import constants
+
     if (folder := found(model, revision)) is not None:
         return folder
-    with _asking_the_hub(model, revision) as (api, download):
-        tree = api.list_repo_tree(model, revision=revision)
-        sizes = {Path(each.path): each.size for each in tree if hasattr(each, "size")}
-        weights = next((kind for kind in WEIGHTS if any(path.match(kind) for path in sizes)), WEIGHTS[0])
-        patterns = [*TEXTS, weights]
-        size = sum(size for path, size in sizes.items() if any(map(path.match, patterns)))
-        cache = cache_folder()
-        there = next(each for each in (cache, *cache.parents) if each.exists())
-        if size > (free := shutil.disk_usage(there).free):
-            raise NotFetched(
-                f"{model} takes {size / 1e9:.3g} GB, and {there} has {free / 1e9:.3g} GB left; name a place"
-                " with room (and quota): export HF_HOME=/path/on/scratch"
-            )
-        say(f"fetching {model}, {size / 1e9:.3g} GB, into {cache}")
-        folder = Path(download(model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW))
+    say(f"fetching {model} into {constants.HF_HUB_CACHE}")
+    folder = _download(model, revision, [*TEXTS, WEIGHTS])
     if missing := list(missing_files(folder)):
-        raise NotFetched(f"{_page(model)} is no model that can be served: it lacks {', '.join(missing)}")
+        raise FilesMissing(f"{model} is no model that can be served: it lacks {', '.join(missing)}")
     return folder
 
 
@@ -152,38 +121,25 @@ def fetch_texts(model: str) -> tuple[str, Path]:
     Raises:
         As `fetch`.
     """
-    with _asking_the_hub(model, None) as (api, download):
-        commit = str(api.model_info(model).sha)
-        return commit, Path(download(model, revision=commit, allow_patterns=[*TEXTS], ignore_patterns=BELOW))
+    folder = _download(model, None, [*TEXTS])
+    return folder.name, folder  # the hub's cache has a folder for each commit
 
 
-@contextmanager
-def _asking_the_hub(model: str, revision: str | None) -> Iterator[tuple[Any, Callable[..., str]]]:
-    """Yield the hub's interface and its function for downloads; their errors become `NotFetched`."""
-    require_hub(model, revision)
-    from huggingface_hub import HfApi, snapshot_download
-    from huggingface_hub.errors import GatedRepoError, RepositoryNotFoundError, RevisionNotFoundError
+def _download(model: str, revision: str | None, patterns: list[str]) -> Path:
+    """Download the files of a model's repository that match a pattern. Raises as `fetch`."""
+    from huggingface_hub import snapshot_download
     from huggingface_hub.utils.tqdm import disable_progress_bars
 
+    require_hub(model, revision)
     if not sys.stderr.isatty():
         disable_progress_bars()
     try:
-        yield HfApi(), snapshot_download
-    except GatedRepoError:
-        raise NotFetched(
-            f"{model} is given only to those who have accepted its licence: do so at {_page(model)}, then"
-            " `hf auth login`, or export HF_TOKEN"
-        ) from None
-    except RevisionNotFoundError:
-        raise NotFetched(f"{model} has no commit {revision}: correct the model config's `revision`") from None
-    except RepositoryNotFoundError:
-        raise NotFetched(
-            f"{_page(model)} does not exist, or only its owners can read it: correct the model config's `id`,"
-            " or run `hf auth login`"
-        ) from None
-    except OSError as error:  # includes the hub's other refusals, and a full disk
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise NotFetched(f"{model} cannot be fetched: {reason}; the same command goes on") from None
+        return Path(
+            snapshot_download(model, revision=revision, allow_patterns=patterns, ignore_patterns=BELOW)
+        )
+    except OSError as error:  # includes the hub's refusals, such as of a gated model
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise FilesMissing(f"{model} cannot be fetched: {reason}") from None
 
 
 def missing_files(folder: Path) -> Iterator[str]:
@@ -195,8 +151,8 @@ def missing_files(folder: Path) -> Iterator[str]:
     yield from (name for name in wanted if not (folder / name).is_file())
     if not any((folder / name).is_file() for name in VOCABULARIES):
         yield " or ".join(VOCABULARIES)
-    if not index.is_file() and not any(file.stat().st_size for kind in WEIGHTS for file in folder.glob(kind)):
-        yield WEIGHTS[0]
+    if not index.is_file() and not any(folder.glob(WEIGHTS)):
+        yield WEIGHTS
 
 
 def size_bytes(folder: Path) -> int:
@@ -225,9 +181,3 @@ def require_hub(model: str, revision: str | None) -> None:
         f"{model} is not in this machine's cache, and {what}; where there is a network,"
         f" `hf download {model}{at}` fetches it; HF_HOME names the cache's folder"
     )
-
-
-def _page(model: str) -> str:
-    from huggingface_hub import constants
-
-    return f"{constants.ENDPOINT}/{model}"

@@ -38,7 +38,7 @@ def describe_hub_model(model: str, name: str) -> str:
     Raises:
         InvalidModelConfig: the hub cannot be reached, the model has no usable tokenizer, or it writes tool
             calls in an unknown format.
-        NotFetched: the hub does not provide its files.
+        FilesMissing: the hub does not provide its files.
     """
     commit, folder = fetch_texts(model)
     tokenizer = ChatTokenizer(folder)

@@ -53,19 +53,8 @@ def keys_of(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
     return keys
 
 
-RENAMED = {
-    "model.card": "model.name",
-    "model.inducer_card": "model.inducer_name",
-    "route": "api",
-    "remark": "caveat",
-}
-"""Old names of keys with the new ones."""
-
-
 def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
     """Return a message about a key that does not exist, with the nearest key, or else all keys there."""
-    if RENAMED.get(key) in known:
-        return f"unknown key `{key}`. It is now called `{RENAMED[key]}`"
     section, _, leaf = key.rpartition(".")
     leaves = {each.rpartition(".")[2]: each for each in known}
     nearest = get_close_matches(key, known, n=1) or get_close_matches(leaf, leaves, n=1)

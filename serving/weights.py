@@ -38,7 +38,7 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
     """Make sure that the model can be loaded. If the model config has a recipe, run it.
 
     Args:
-        progress: called with each line that the recipe prints.
+        progress: called with a line before a recipe runs.
 
     Returns:
         vLLM's `--model` argument; see `model_path`.
@@ -46,40 +46,23 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
     Raises:
         InvalidModelConfig: the model config names a hosted model, or a folder that is missing and has no
             recipe.
-        ServerFailed: the recipe failed.
+        ServerFailed: the recipe failed; the message has its last line and the command.
     """
     path = model_path(model_config)
     if (command := recipe_command(model_config)) is not None:
-        _run_recipe(model_config.name, command, progress)
+        progress(f"creating {path}")
+        done = subprocess.run(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
+        if done.returncode != 0:
+            last = (done.stdout.strip() or "no output").splitlines()[-1]
+            raise ServerFailed(
+                f"the recipe of model {model_config.name!r} failed with status {done.returncode}: {last}"
+                f" (command: {shlex.join(command)})"
+            )
     if path != model_config.id and not Path(path).is_dir():
-        bundled = MODELS in Path(path).parents
-        advice = (
-            f"`git checkout -- {path}` restores it"
-            if bundled
-            else "download it or correct the model config's `path`"
+        raise InvalidModelConfig(
+            f"model {model_config.name!r}: no folder at {path}; download it or correct the model config's"
+            " `path`"
         )
-        raise InvalidModelConfig(f"model {model_config.name!r}: no folder at {path}; {advice}")
     return path
-
-
-def _run_recipe(model: str, command: list[str], progress: Callable[[str], None]) -> None:
-    """Run the command that creates a model's folder.
-
-    Args:
-        progress: called with each line that it prints.
-
-    Raises:
-        ServerFailed: it failed; the message has its last line and the command.
-    """
-    last = "no output"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.strip():
-                last = line.strip()
-                progress(last)
-    if process.returncode != 0:
-        raise ServerFailed(
-            f"the recipe of model {model!r} failed with status {process.returncode}: {last} "
-            f"(command: {shlex.join(command)})"
-        )

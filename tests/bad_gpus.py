@@ -51,35 +51,18 @@ BAD_GPUS = [
     BadGpus("fewer GPUs than replicas and shards take", model="qwen3.5-27b-2gpu"),
     BadGpus("a GPU too small", rows=(H100.replace("81559", "40960"),)),
     BadGpus("a GPU with room for few conversations", rows=(H100.replace("81559", "65200"),), fatal=False),
-    BadGpus(
-        "a GPU in use",
-        rows=(H100.replace(", 4,", ", 60000,"),),
-        options={"processes": "GPU-aaaa-1111, 4711, /usr/bin/python3"},
-    ),
-    BadGpus("a GPU in use beside a free one", rows=(H100.replace(", 4,", ", 60000,"), SECOND)),
+    BadGpus("a GPU in use", rows=(H100.replace(", 4,", ", 60000,"),)),
     BadGpus("a GPU in use a little", rows=(H100.replace(", 4,", ", 3000,"),), fatal=False),
-    BadGpus("an old driver", rows=(H100.replace("580.65.06", "535.183.01"),)),
+    BadGpus("an old driver", rows=(H100.replace("580.65.06", "535.183.01"),), fatal=False),
     BadGpus(
         "a driver that knows no compute capability",
         rows=('Field "compute_cap" is not a valid field to query.',),
         options={"status": 2},
     ),
-    BadGpus(
-        "an old driver with newer libraries",
-        rows=(H100.replace("580.65.06", "535.183.01"),),
-        environment={"VLLM_ENABLE_CUDA_COMPATIBILITY": "1"},
-        fatal=False,
-    ),
     BadGpus("no toolkit", environment={"CUDA_HOME": "/nowhere"}, fatal=False),
     BadGpus("the C compiler is missing", environment={"CUDA_HOME": "/nowhere", "CC": "/nowhere/gcc"}),
     BadGpus("a UUID of no GPU", rows=(H100, SECOND), environment={VISIBLE: "GPU-ffff"}),
     BadGpus("no visible GPU", environment={VISIBLE: ""}),
-    BadGpus("no GPU in the Slurm job", environment={VISIBLE: "", "SLURM_JOB_ID": "12"}),
     BadGpus("a GPU named twice", rows=(H100, SECOND), environment={VISIBLE: "0,0"}, model="qwen3.5-27b-2gpu"),
-    BadGpus(
-        "a GPU without bfloat16",
-        rows=("0, GPU-aaaa-1111, Tesla T4, 15360, 4, 580.65.06, 7.5",),
-        model="qwen3.5-4b",
-    ),
 ]
 """Each bad input that the documentation lists (docs/troubleshooting.md), and variants of it."""

@@ -29,7 +29,6 @@ class HubServer:
 
     Args:
         files: contents by path.
-        sizes: what is told of files' sizes instead of the truth.
         refusal: the code and status with which files are refused, such as `("GatedRepo", 403)`.
     """
 
@@ -37,7 +36,6 @@ class HubServer:
         self,
         files: Mapping[str, bytes],
         *,
-        sizes: Mapping[str, int] | None = None,
         refusal: tuple[str, int] | None = None,
     ) -> None:
         self.fetched: list[str] = []
@@ -53,7 +51,7 @@ class HubServer:
                     self.say(b"", {})
                 elif path == f"/api/models/{MODEL}/tree/{COMMIT}":
                     self.say(json.dumps([self.entry(name) for name in files]).encode(), {})
-                elif path == f"/api/models/{MODEL}":
+                elif path == f"/api/models/{MODEL}/revision/main":
                     self.say(json.dumps({"id": MODEL, "sha": COMMIT}).encode(), {})
                 elif path.startswith(f"/api/models/{MODEL}/"):
                     self.say(b"{}", {"X-Error-Code": "RevisionNotFound"}, 404)
@@ -63,8 +61,8 @@ class HubServer:
                     self.say(b"{}", {"X-Error-Code": "RepoNotFound"}, 404)
 
             def entry(self, name: str) -> dict[str, object]:
-                size = (sizes or {}).get(name, len(files[name]))
-                return {"type": "file", "path": name, "size": size, "oid": digest(files[name])}
+                content = files[name]
+                return {"type": "file", "path": name, "size": len(content), "oid": digest(content)}
 
             def give(self, name: str) -> None:
                 if refusal is not None:

@@ -12,20 +12,14 @@ SECOND = H100.replace("0, GPU-aaaa-1111", "1, GPU-bbbb-2222")
 A100 = "2, GPU-cccc-3333, NVIDIA A100-SXM4-80GB, 81920, 4, 580.65.06, 8.0"
 
 
-def write_smi(folder: Path, *rows: str, processes: str = "", status: int = 0) -> None:
+def write_smi(folder: Path, *rows: str, status: int = 0) -> None:
     """Write the program.
 
     Args:
         folder: where; put it first on the PATH.
         rows: a line for each GPU, such as `H100`, or what is printed where the driver does not answer.
-        processes: a line of `--query-compute-apps`.
         status: the exit status.
     """
     program = folder / "nvidia-smi"
-    program.write_text(
-        f"#!/bin/sh\ncase $1 in\n"
-        f"*compute-apps*) echo {shlex.quote(processes)};;\n"
-        f"*) echo {shlex.quote(chr(10).join(rows))};;\n"
-        f"esac\nexit {status}\n"
-    )
+    program.write_text(f"#!/bin/sh\necho {shlex.quote(chr(10).join(rows))}\nexit {status}\n")
     program.chmod(0o755)

@@ -1,8 +1,8 @@
 """The CUDA toolkit that compiles kernels for a GPU server's libraries at its first start.
 
 vLLM samples with FlashInfer, and computes FP8 layers with DeepGEMM on Hopper and newer GPUs. Both run nvcc
-when they are first used, and the server ends if that fails. `find_toolkit` looks for everything that they
-need and compiles a small kernel as FlashInfer does.
+when they are first used, and the server ends if that fails. So `find_toolkit` compiles a small kernel first,
+and a server without a working nvcc uses neither.
 """
 
 from __future__ import annotations
@@ -30,30 +30,27 @@ DEEP_GEMM_NVCC = (12, 9)
 """DeepGEMM is used only with this nvcc or a newer one."""
 
 NVCC_S = 120.0
-"""Longest wait for one run of a compiler, in seconds."""
+"""Longest wait for one run of the compiler, in seconds."""
 
 TRIAL = """\
 #include <cuda_runtime_api.h>
 #if CUDART_VERSION != __CUDACC_VER_MAJOR__ * 1000 + __CUDACC_VER_MINOR__ * 10
 #error "nvcc and cuda_runtime_api.h are of different versions of CUDA"
 #endif
-#include <curand.h>
 #include <curand_kernel.h>
 __global__ void fill(int *numbers) { numbers[threadIdx.x] = 1; }
-extern "C" void run(int *numbers) { fill<<<1, 32>>>(numbers); }
 """
 
 REMEDY = "set CUDA_HOME to a complete CUDA toolkit (module load cuda, if your site has it)"
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """One reason why kernels cannot be compiled.
+    """One reason why a server cannot start, or not with everything.
 
     Attributes:
         text: what is wrong, in one line.
         remedy: what to do.
-        fatal: whether no GPU server can start at all, since Triton needs this, too, and has no substitute for
-            it.
+        fatal: whether no server can start at all.
     """
 
     text: str
@@ -66,18 +63,18 @@ class Toolkit(msgspec.Struct, frozen=True):
 
     Attributes:
         nvcc: the CUDA compiler; `None` if there is none.
-        version: its version, such as (13, 0); `None` if nvcc reports none.
+        version: its version, such as (13, 0).
         problems: why kernels cannot be compiled; empty if a trial was compiled.
     """
 
     nvcc: Path | None
-    version: tuple[int, int] | None
+    version: tuple[int, int]
     problems: list[Problem]
 
     def settings(self) -> dict[str, str]:
         """Return the environment variables that keep a server from compiling kernels that this toolkit cannot
         compile."""
-        if self.problems or self.nvcc is None or self.version is None:
+        if self.problems or self.nvcc is None:
             return {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_USE_DEEP_GEMM": "0"}
         deep_gemm = {} if self.version >= DEEP_GEMM_NVCC else {"VLLM_USE_DEEP_GEMM": "0"}
         return {"CUDA_HOME": str(self.nvcc.parent.parent), **deep_gemm}
@@ -91,9 +88,9 @@ def server_path(environment: Mapping[str, str]) -> str:
 def find_toolkit(environment: Mapping[str, str] | None = None) -> Toolkit:
     """Find the CUDA toolkit that a server would use, and what it lacks.
 
-    Takes `CUDA_HOME` or `CUDA_PATH` if one is set, as FlashInfer does. Otherwise it takes the best of the
-    nvcc on the PATH, /usr/local/cuda, and the nvcc among the environment's Python packages. A second call
-    with the same environment compiles nothing.
+    It is in `CUDA_HOME` or `CUDA_PATH` if one is set, as FlashInfer has it; otherwise the nvcc on the PATH,
+    in /usr/local/cuda, or among the environment's Python packages. A second call with the same environment
+    compiles nothing.
 
     Args:
         environment: the server's environment variables; by default this process's.
@@ -105,100 +102,68 @@ def find_toolkit(environment: Mapping[str, str] | None = None) -> Toolkit:
 @cache
 def _find_toolkit(variables: tuple[tuple[str, str], ...]) -> Toolkit:
     own = dict(variables)
-    problems = list(_host_problems(own))
-    found = []
-    for home in _homes(own):
-        version, problem = _find_version(home, own)
-        if problem is None and not problems:
-            problem = _compile_trial(home, own)
-        found.append(Toolkit(home / "bin" / "nvcc", version, [*problems, *filter(None, [problem])]))
-    if found:
-        return min(found, key=lambda each: len(each.problems))
-    if chosen := _choose_home(own):
-        missing = Problem(f"CUDA_HOME is {chosen}, which has no bin/nvcc", f"unset it, or {REMEDY}")
-    else:
-        where = f"PATH, {DEFAULT_HOME} and the environment's packages have none, and CUDA_HOME is not set"
-        missing = Problem(f"nvcc is missing: {where}", REMEDY)
-    return Toolkit(None, None, [*problems, missing])
+    problems = list(_triton_problems(own))
+    home = next((each for each in _homes(own) if (each / "bin" / "nvcc").is_file()), None)
+    if home is None:
+        chosen = _chosen_home(own)
+        where = f"CUDA_HOME is {chosen}" if chosen else f"neither on the PATH nor in {DEFAULT_HOME}"
+        return Toolkit(None, (0, 0), [*problems, Problem(f"nvcc is missing: {where}", REMEDY)])
+    nvcc = home / "bin" / "nvcc"
+    release = re.search(r"release (\d+)\.(\d+)", _run([str(nvcc), "--version"], own)[1])
+    if not problems and (failure := _compile_trial(nvcc, own)):
+        problems.append(Problem(f"{nvcc} cannot compile a small kernel: {failure}", REMEDY))
+    return Toolkit(nvcc, (int(release[1]), int(release[2])) if release else (0, 0), problems)
 
 
-def _choose_home(environment: Mapping[str, str]) -> str | None:
-    return environment.get("CUDA_HOME") or environment.get("CUDA_PATH") or None
+def _chosen_home(environment: Mapping[str, str]) -> str | None:
+    return environment.get("CUDA_HOME") or environment.get("CUDA_PATH")
 
 
-def _homes(environment: Mapping[str, str]) -> list[Path]:
-    """Return the folders of toolkits with an nvcc; FlashInfer's choice is the first.
-
-    An nvcc on the PATH may be a wrapper: its folder counts only if it has CUDA's headers.
-    """
-    if chosen := _choose_home(environment):
-        homes = [Path(chosen)]
-    else:
-        homes = [DEFAULT_HOME, *sorted(PACKAGES.glob("nvidia/cu*"), reverse=True)]
-        if on_path := shutil.which("nvcc", path=environment["PATH"]):
-            named = [Path(on_path).parent.parent, Path(on_path).resolve().parent.parent]
-            homes = [home for home in named if (home / "include" / "cuda_runtime_api.h").exists()] + homes
-    return [home for home in dict.fromkeys(homes) if os.access(home / "bin" / "nvcc", os.X_OK)]
+def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
+    """Yield the folders in which a toolkit may be; FlashInfer's choice is the first."""
+    if chosen := _chosen_home(environment):
+        yield Path(chosen)
+        return
+    if on_path := shutil.which("nvcc", path=environment["PATH"]):
+        for nvcc in (Path(on_path), Path(on_path).resolve()):
+            if (nvcc.parent.parent / "include" / "cuda_runtime_api.h").exists():  # otherwise it is a wrapper
+                yield nvcc.parent.parent
+    yield from (DEFAULT_HOME, *sorted(PACKAGES.glob("nvidia/cu*"), reverse=True))
 
 
-def _host_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
-    """Check the requirements besides CUDA: compilers, Python's headers and ninja."""
-    path = environment["PATH"]
-    for language, variable, usual, fatal in (
-        ("C", "CC", ("gcc", "clang"), True),
-        ("C++", "CXX", ("c++",), False),
-    ):
-        names = (chosen.split()[0],) if (chosen := environment.get(variable, "").strip()) else usual
-        if not any(shutil.which(name, path=path) for name in names):
-            text = f"the {language} compiler is missing: {' or '.join(names)} is not on the PATH"
-            yield Problem(text, "install gcc and g++ (module load gcc, if your site has it)", fatal)
+def _triton_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
+    """Check what Triton needs to compile its launchers, without which no GPU server starts."""
+    chosen = environment.get("CC", "").split()
+    names = chosen[:1] or ["gcc", "clang"]
+    if not any(shutil.which(name, path=environment["PATH"]) for name in names):
+        text = f"the C compiler is missing: {' or '.join(names)} is not on the PATH"
+        yield Problem(text, "install gcc and g++ (module load gcc, if your site has it)", fatal=True)
     headers = Path(sysconfig.get_path("include"))
     if not (headers / "Python.h").is_file():
-        package = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
-        yield Problem(
-            f"Python's headers are missing: {headers} has no Python.h",
-            f"install {package}, or build the environment with a Python that has its headers",
-            fatal=True,
-        )
-    if shutil.which("ninja", path=path) is None:
-        yield Problem("ninja is not on the PATH", "make venv KIND=gpu installs it")
+        text = f"Python's headers are missing: {headers} has no Python.h"
+        yield Problem(text, "install python3-dev, or use a Python that has its headers", fatal=True)
 
 
-def _find_version(
-    home: Path, environment: Mapping[str, str]
-) -> tuple[tuple[int, int] | None, Problem | None]:
-    """Return the version of a toolkit's nvcc, or why it reports none."""
-    nvcc = home / "bin" / "nvcc"
-    _, output = _run([str(nvcc), "--version"], environment)
-    if release := re.search(r"release (\d+)\.(\d+)", output):
-        return (int(release[1]), int(release[2])), None
-    return None, Problem(f"{nvcc} --version reports no version: {_find_error(output)}", REMEDY)
-
-
-def _compile_trial(home: Path, environment: Mapping[str, str]) -> Problem | None:
-    """Compile and link a kernel as FlashInfer does."""
-    compiler = [str(home / "bin" / "nvcc"), *(["-ccbin", host] if (host := environment.get("CC")) else [])]
-    headers = [] if home == Path("/usr") else ["-isystem", f"{home}/include"]
-    libraries = [f"-L{home}/lib64", f"-L{home}/lib64/stubs", "-lcudart", "-lcuda"]
-    linker = (environment.get("CXX") or "c++").split()
+def _compile_trial(nvcc: Path, environment: Mapping[str, str]) -> str:
+    """Compile and link a kernel for a shared library, as FlashInfer does. Return why that failed, or
+    nothing."""
+    host = ["-ccbin", environment["CC"]] if environment.get("CC") else []
     with tempfile.TemporaryDirectory(prefix="speedrunner-nvcc-") as folder:
-        Path(folder, "trial.cu").write_text(TRIAL)
-        for command in (
-            [*compiler, *headers, "--compiler-options=-fPIC", "-c", "trial.cu", "-o", "trial.o"],
-            [*linker, "trial.o", "-shared", *libraries, "-o", "trial.so"],
-        ):
-            status, output = _run(command, environment, folder)
-            if status:
-                return Problem(f"{home} cannot compile a small kernel: {_find_error(output)}", REMEDY)
-    return None
+        source = Path(folder, "trial.cu")
+        source.write_text(TRIAL)
+        command = [str(nvcc), *host, "-Xcompiler", "-fPIC", "-shared", "--cudart", "shared", str(source)]
+        status, output = _run([*command, "-o", f"{folder}/trial.so"], environment)
+    if status == 0:
+        return ""
+    lines = [line.strip() for line in output.splitlines() if line.strip()] or ["it prints nothing"]
+    return next((line for line in lines if re.search(r"error|cannot find|not found", line)), lines[-1])
 
 
-def _run(command: list[str], environment: Mapping[str, str], folder: str | None = None) -> tuple[int, str]:
+def _run(command: list[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """Return a program's exit status and all its output; status 1 if it cannot run to its end."""
     try:
         done = subprocess.run(
             command,
-            cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
@@ -207,15 +172,6 @@ def _run(command: list[str], environment: Mapping[str, str], folder: str | None 
             errors="replace",
             timeout=NVCC_S,
         )
-    except subprocess.TimeoutExpired:
-        return 1, f"{Path(command[0]).name} did not end within {NVCC_S:g} s"
-    except OSError as error:
-        return 1, f"{command[0]}: {error.strerror}"
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return 1, str(error)
     return done.returncode, done.stdout
-
-
-def _find_error(output: str) -> str:
-    """Return the line of a compiler's output that names the error."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
-    named = (line for line in lines if re.search(r"error|cannot find|not found", line))
-    return next(named, lines[-1] if lines else "it prints nothing")

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args
 import msgspec
 
 from serving.meter import LedgerRow
-from serving.plain_yaml import MAX_BYTES as CONFIG_BYTES
 from serving.plain_yaml import NotPlain, read_yaml
 from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping
@@ -44,6 +43,9 @@ RETIRED: dict[str, dict[str, object]] = {
     "serving": {"api_key_file": None, "port": None},
 }
 """Settings in runs of earlier versions. With these values they had no effect."""
+
+CONFIG_BYTES = 2**20
+"""Most bytes of a `config.yaml`; those of runs have a few thousand."""
 
 Opened = TypeVar("Opened", bound="RunData")
 

@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import constants
 
 from serving.errors import InvalidModelConfig
-from serving.hub import NotFetched
+from serving.hub import FilesMissing
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.new_model_config import describe_hub_model
@@ -97,7 +97,7 @@ def test_unknown_tool_calls_and_a_missing_model_are_refused(monkeypatch: pytest.
     with hub(files("call {{ c.function.name }}()"), monkeypatch):
         with pytest.raises(InvalidModelConfig, match="no tool calls in a known format"):
             describe_hub_model(MODEL, "mine")
-        with pytest.raises(NotFetched, match="acme/none does not exist"):
+        with pytest.raises(FilesMissing, match="acme/none cannot be fetched: "):
             describe_hub_model("acme/none", "mine")
 
 

@@ -48,11 +48,6 @@ WRONG: list[Any] = [
 ]
 
 
-@pytest.mark.parametrize(("key", "known"), [("model.card", ["model.name"]), ("route", ["api", "name"])])
-def test_a_key_that_was_renamed_is_named_as_it_is_now(key: str, known: list[str]) -> None:
-    assert unknown_key(key, "x", known) == f"unknown key `{key}`. It is now called `{known[0]}`"
-
-
 def test_what_is_wrong_is_told_with_its_place_and_what_is_allowed(golden: Golden) -> None:
     tries = [(content, partial(record, Bicycle, content)) for content in WRONG]
     golden("records.txt", refusals(tries, WrongData))

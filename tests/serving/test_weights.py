@@ -30,9 +30,7 @@ def test_a_missing_folder_without_a_recipe_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.process
-def test_a_recipe_makes_the_folder_and_its_lines_are_passed_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_recipe_makes_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(weights, "MODELS", tmp_path)
     (tmp_path / "recipe.py").write_text(
         "import pathlib, sys\nprint('drawing')\npathlib.Path(sys.argv[sys.argv.index('--out') + 1]).mkdir()\n"
@@ -40,7 +38,7 @@ def test_a_recipe_makes_the_folder_and_its_lines_are_passed_on(
     model_config = load_model_config(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
     lines: list[str] = []
     assert prepare(model_config, lines.append) == str(tmp_path / "made")
-    assert lines == ["drawing"]
+    assert lines == [f"creating {tmp_path / 'made'}"]
 
 
 @pytest.mark.process

@@ -152,7 +152,6 @@ CHECKS: dict[str, Check] = {
     "model files": model_checks.files,
     "servers": model_checks.servers,
     "GPUs": gpus,
-    "engine flags": model_checks.flags,
     "sandbox": sandboxes,
     "environments": environments,
     "run folders": run_folders,

@@ -1,4 +1,4 @@
-"""Checks of models for the doctor: the installed engine, its flags, running servers and model files."""
+"""Checks of models for the doctor: the installed engine, running servers and model files."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from pathlib import Path
 
 from serving import hub
 from serving.engine.endpoint import attach
-from serving.engine.flags import flag_problems
 from serving.engine.gpus import read_gpus
-from serving.engine.server import VllmServer
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT
@@ -59,35 +57,6 @@ def files(subject: Subject) -> Iterator[Finding]:
         yield check(f"files of {model_config.name}", model_config, subject)
 
 
-def flags(subject: Subject) -> Iterator[Finding]:
-    """Check that the engine accepts the flags of each model config that it can serve here.
-
-    The CPU build serves no model config for GPUs, and the GPU build cannot be imported on a machine without a
-    GPU. Other checks report both.
-    """
-    kind, _ = _stamp()
-    served = [each for each in subject.served if not (kind == "cpu" and each.gpus)]
-    if not served or (kind == "gpu" and not read_gpus().usable):
-        return
-    lines = {
-        f"{number} {each.name}": VllmServer(each, model_path(each), Path("unused")).arguments
-        for number, each in enumerate(served)
-    }
-    try:
-        problems = flag_problems(lines)
-    except ServerFailed as error:
-        build = f"make venv{f' KIND={kind}' if kind else ''}"
-        remedy = f"{sys.executable} -c 'import vllm' shows the whole error; {build} installs the engine again"
-        yield failure("engine", str(error), remedy)
-        return
-    for name, line in lines.items():
-        about = f"engine flags of {name.partition(' ')[2]}"
-        if name in problems:
-            yield failure(about, "; ".join(problems[name]), "correct `server.flags` of the model")
-        else:
-            yield ok(about, f"vLLM accepts all {len(line)} arguments")
-
-
 def servers(subject: Subject) -> Iterator[Finding]:
     """Check that each named server runs and serves its model."""
     for model_config, options in subject.attached:
@@ -131,7 +100,7 @@ def _files(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
                 return warning(name, f"{folder} is created at the first start", prepare)
             text = f"the folder {folder} does not exist"
             return failure(name, text, "correct `path` in the model configuration")
-        lost = [each for each in hub.missing_files(folder) if not (dummy and each in hub.WEIGHTS)]
+        lost = [each for each in hub.missing_files(folder) if not (dummy and each == hub.WEIGHTS)]
         if lost:
             return failure(name, f"{folder} lacks {', '.join(lost)}", "create the folder again")
         if model_config.api == "completions":

@@ -49,11 +49,6 @@ def test_those_are_visible_that_cuda_would_show(
     assert [gpu.id for gpu in read_gpus().usable] == expected
 
 
-def test_processes_are_named_by_gpu(smi: Smi) -> None:
-    smi(H100, processes="GPU-aaaa-1111, 4711, /usr/bin/python3")
-    assert read_gpus().processes == {"GPU-aaaa-1111": ["process 4711 (python3)"]}
-
-
 def test_a_process_sees_its_gpus_by_the_numbers_of_nvidia_smi(
     smi: Smi, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +26,9 @@ def program(file: Path, script: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return the only folder on the PATH of a machine without CUDA. It has compilers, ninja and Python.h."""
+    """Return the only folder on the PATH of a machine without CUDA. It has compilers and Python.h."""
     programs = tmp_path / "bin"
-    for name in ("gcc", "c++", "ninja"):
+    for name in ("gcc", "c++"):
         program(programs / name, "exit 0")
     headers = tmp_path / "python" / "include"
     headers.mkdir(parents=True)
@@ -69,12 +68,9 @@ NO_NVCC = "echo 'nvcc: libraries not found'; exit 1"
 UNLINKED = "echo '/usr/bin/ld: cannot find -lcudart'; exit 1"
 PROBLEMS: dict[str, tuple[dict[str, str | None], Callable[[Path], object]]] = {
     "a compiler that does not suit nvcc": ({"compiles": UNLIKE}, lambda folder: None),
-    "a library that is missing": ({}, lambda folder: program(folder / "bin/c++", UNLINKED)),
+    "a library that is missing": ({"compiles": UNLINKED}, lambda folder: None),
     "an nvcc that does not run": ({}, lambda folder: program(folder / "usr-local-cuda/bin/nvcc", NO_NVCC)),
-    **{
-        f"no {name}": ({}, lambda folder, name=name: (folder / "bin" / name).unlink())
-        for name in ("gcc", "c++", "ninja")
-    },
+    "no gcc": ({}, lambda folder: (folder / "bin" / "gcc").unlink()),
     "no Python.h": ({}, lambda folder: (folder / "python/include/Python.h").unlink()),
     "no toolkit": ({}, lambda folder: shutil.rmtree(folder / "usr-local-cuda")),
 }
@@ -99,8 +95,7 @@ def test_each_problem_is_named_with_its_remedy(install: Install, tmp_path: Path,
     install()
     gone = {"PATH": str(tmp_path / "bin"), "CUDA_HOME": str(tmp_path / "gone")}
     texts["CUDA_HOME without a toolkit"] = describe(find_toolkit(gone))
-    text = table(texts, HERE=tmp_path)
-    golden("toolkit_problems.txt", re.sub(r"python3\.\d+-dev", "python3.N-dev", text))
+    golden("toolkit_problems.txt", table(texts, HERE=tmp_path))
 
 
 def test_deep_gemm_needs_a_newer_nvcc_than_flashinfer(install: Install) -> None:

@@ -18,7 +18,7 @@ from serving.model_configs import CHECKOUT
 from speedrunner.config.findings import Finding
 from speedrunner.experiments.cluster import model_checks
 from speedrunner.experiments.cluster.cluster_subject import subject_of
-from speedrunner.experiments.cluster.model_checks import files, flags, installation, servers
+from speedrunner.experiments.cluster.model_checks import files, installation, servers
 from tests.golden_tables import Golden, table
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
 from tests.stand_in_smi import H100
@@ -143,35 +143,3 @@ class TestInstallation:
         monkeypatch.setenv("PATH", "/nowhere")
         found["the GPU build without a GPU"] = lines_of(installation, "model=tiny")
         golden("doctor/installations.txt", table(found, HERE=tmp_path))
-
-
-class TestFlags:
-    """The engine's parser is asked only where the engine can be imported and could serve the model."""
-
-    @pytest.fixture(autouse=True)
-    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-        """The names of the models that the parser is asked about; it has no complaint."""
-        asked: list[str] = []
-
-        def flag_problems(lines: dict[str, list[str]]) -> dict[str, list[str]]:
-            asked.extend(lines)
-            return {}
-
-        monkeypatch.setattr("speedrunner.experiments.cluster.model_checks.flag_problems", flag_problems)
-        return asked
-
-    def test_the_gpu_build_cannot_be_imported_without_a_gpu(
-        self, stamp: Stamp, asked: list[str], smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        stamp("gpu")
-        smi(H100)
-        assert the(flags, "model=qwen3.5-27b").level == "ok"
-        monkeypatch.setenv("PATH", "/nowhere")
-        assert list(flags(subject_of(["model=qwen3.5-27b"]))) == []
-        assert asked == ["0 qwen3.5-27b"]
-
-    def test_the_cpu_build_serves_no_model_for_gpus(self, stamp: Stamp, asked: list[str]) -> None:
-        stamp("cpu")
-        assert list(flags(subject_of(["model=qwen3.5-27b"]))) == []
-        assert the(flags, "model=tiny", "model.inducer_name=qwen3.5-4b").name == "engine flags of tiny"
-        assert asked == ["0 tiny"]
