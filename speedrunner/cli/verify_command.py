@@ -21,7 +21,7 @@ def verify(
 ) -> None:
     """Check a run's records by repeating every call, without a model.
 
-    Checked are files against their checksums, calls, prompts, token reconciliation, policies and the plan.
+    Checked are calls, prompts, token reconciliation, policies and the plan.
     Exit status 1: something differs, or the time was over before everything was checked.
 
     Example: speedrunner verify runs/demo

@@ -57,8 +57,7 @@ MADE_TEXT = """\
 ## How it was made
 
 SpeedRunner played the runs, and `speedrunner export --to dataset` wrote them. `configurations/` has the
-complete configuration of each run. `checksum` is the digest in the run's `state.json`, which covers all
-its records.
+complete configuration of each run. `digest` is the SHA-256 of the run's state.
 """
 
 LICENCE_TEXT = """
@@ -167,7 +166,7 @@ def _card(splits: Sequence[str], runs: Sequence[tuple[str, RunData]]) -> str:
     """
     files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in splits)
     notes = dict.fromkeys(_plain(line) for _, run in runs for line in caveats(run.processes))
-    columns = ("run", "env", "method", "model", "seed", "episodes", "speedrunner", "code", "checksum")
+    columns = ("run", "env", "method", "model", "seed", "episodes", "speedrunner", "code", "digest")
     rows = [columns, ["---"] * len(columns), *starmap(_made, runs)]
     return "\n".join(
         [
@@ -191,7 +190,7 @@ def _made(name: str, run: RunData) -> list[object]:
         *(name, condition.env, condition.method, condition.model, run.settings.run.seed),
         len(run.episodes),
         *(versions.get(name, "not recorded") for name in ("speedrunner", "code")),
-        run.state.digest or "none",
+        run.digest,
     ]
 
 

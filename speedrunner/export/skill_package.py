@@ -81,7 +81,7 @@ def _front_matter(
         "environment": env,
         "model": author,
         "run": f"{run.path.name}:{version}",
-        "run-sha256": run.state.digest,
+        "run-sha256": run.digest,
     }
     yield "---"
     yield from (f"{key}: {_quoted(text)}" for key, text in fields.items())

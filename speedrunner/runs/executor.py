@@ -228,7 +228,7 @@ class Executor:
     async def _learn(self, step: Sleep) -> None:
         """Sleep, or continue a sleep that was interrupted."""
         run = self.directory.read()
-        steps = read_steps(run.files.sleep_journal, step.number, self.progress.say)
+        steps = read_steps(run.files.sleep_journal, step.number)
         name = step_name(step)
         if steps:
             self.progress.say(f"{name} continues after {len(steps)} recorded turns and episodes")

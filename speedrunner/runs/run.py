@@ -181,12 +181,11 @@ class OpenRun:
     progress: Progress
 
     def keep(self, reconciliations: list[Reconciliation]) -> None:
-        """Store the reconciliations and the checksums. Ignore a disk error, because the error that stopped
-        the run is reported first."""
+        """Store the reconciliations. Ignore a disk error, because the error that stopped the run is reported
+        first."""
         with suppress(StorageError):
             if reconciliations:
                 self.directory.append_reconciliations(reconciliations)
-            self.directory.update_checksums()
 
     def workers(self) -> WorkerPool:
         """Create workers for all episodes that can be in flight; they start in parallel with the engine."""
@@ -214,7 +213,7 @@ class OpenRun:
             directory.append_process(self.process)  # a process that stopped earlier has changed nothing
             stored = directory.read().settings
             if stored.run.rollouts < setup.config.run.rollouts:  # recorded in the changes of the process
-                directory.replace_config(to_yaml(stored.with_run(rollouts=setup.config.run.rollouts)))
+                directory.write_config(to_yaml(stored.with_run(rollouts=setup.config.run.rollouts)))
             self.progress.begin(model.engine.meter, lambda: engines.actor.queued)
             executor = Executor(
                 directory=directory,

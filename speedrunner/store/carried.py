@@ -6,7 +6,7 @@
 Each folder has an earlier run's `config.yaml`, `trajectories`, `policies` and `sleeps`, up to the policy
 version that the next run started from. Held-out episodes are not copied, so no learner can read them. The
 files are copies: a hard link would change if the earlier run continued, and would break if a run moved to
-another disk. They get checksums like every other record of the run.
+another disk.
 """
 
 from __future__ import annotations

@@ -27,16 +27,13 @@ BUFFER = 2**20
 """Bytes that a reader asks for at once. Lines have up to hundreds of kilobytes."""
 
 
-def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
+def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
     """Append `record` as one line of JSON, completely or not at all. No other process may write the file.
 
     Args:
         path: the file, created if missing; its folder must exist.
         record: the record. A lone surrogate in its texts, which UTF-8 cannot encode, becomes `?`.
         durable: whether to wait until the line would also survive a power cut.
-
-    Returns:
-        The file's new length in bytes.
 
     Raises:
         StorageError: the write failed; the file has its old length again, if that was possible.
@@ -66,7 +63,6 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
                 ):
                     file.truncate(size)
             raise
-    return size + len(line)
 
 
 def read_records(path: Path, type_: type[Record]) -> list[Record]:

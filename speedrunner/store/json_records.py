@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable
 from functools import cache
 from itertools import accumulate
@@ -72,11 +71,6 @@ def encode(record: msgspec.Struct) -> bytes:
         return msgspec.json.encode(record)
     except UnicodeEncodeError:
         return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(record)))
-
-
-def own_digest(record: msgspec.Struct) -> str:
-    """Return the correct value of a record's field `digest`: the SHA-256 of the rest."""
-    return hashlib.sha256(encode(msgspec.structs.replace(record, digest=""))).hexdigest()
 
 
 def _without_surrogates(value: Any) -> Any:

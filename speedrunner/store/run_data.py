@@ -9,6 +9,7 @@ Reading takes no lock and works while a run is played; unfinished records are le
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -117,9 +118,14 @@ class RunData:
 
     @cached_property
     def state(self) -> State:
-        """Return the finished steps, the checksums and the run's secret."""
+        """Return the finished steps and the run's secret."""
         with as_run_directory_error(self.path):
             return self.files.read_state()
+
+    @property
+    def digest(self) -> str:
+        """Return the SHA-256 of the run's state, which identifies the run by its secret."""
+        return hashlib.sha256(json_records.encode(self.state)).hexdigest()
 
     @property
     def checkpoints(self) -> list[int]:

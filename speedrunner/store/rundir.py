@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,6 @@ from serving.meter import LedgerRow
 from serving.tokens.tools import ToolSpec
 from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.carried import CARRIED, copy_history
-from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.labels import Labels
 from speedrunner.store.process_notes import ACCEPTABLE
 from speedrunner.store.records import (
@@ -30,7 +29,7 @@ from speedrunner.store.records import (
 from speedrunner.store.run_data import RunData
 from speedrunner.store.run_lock import RunLock
 from speedrunner.store.sleep_journal import SleepJournal, SleepStep
-from speedrunner.store.stored_run import FOLDERS, RunFiles, State, as_run_directory_error
+from speedrunner.store.stored_run import FOLDERS, RunFiles, as_run_directory_error
 
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
@@ -48,14 +47,12 @@ class RunDirectory:
         state: the content of `state.json`.
     """
 
-    def __init__(self, run_files: RunFiles, lock: RunLock, checksum_keeper: ChecksumKeeper) -> None:
+    def __init__(self, run_files: RunFiles, lock: RunLock) -> None:
         self.files = run_files
         self.path = run_files.path
         self.policies = run_files.policies
         self.state = run_files.read_state()
         self._lock = lock
-        self._checksums = checksum_keeper
-        self._wrote = False
         self._offered: set[bytes] | None = None
 
     def read(self) -> RunData:
@@ -90,30 +87,15 @@ class RunDirectory:
                         files.sync(file)
                 for folder in (path, *(path / name for name in FOLDERS)):
                     files.sync_folder(folder)
-                run = cls(RunFiles(path), lock, ChecksumKeeper(path))
+                run = cls(RunFiles(path), lock)
             for row in run.read().missing_rows:
                 run.append_episode(row)
-            try:
-                yield run
-            finally:
-                # The disk may be the reason for the stop, and records are valid without checksums.
-                with suppress(files.StorageError):
-                    run.update_checksums()
+            yield run
 
     def write_config(self, text: str) -> None:
-        """Write `config.yaml`, which makes the folder a run."""
+        """Write or replace `config.yaml`, which makes the folder a run."""
         self._own()
         files.write_atomic(self.files.config, text.encode())
-
-    def replace_config(self, text: str) -> None:
-        """Replace `config.yaml` and its checksum. A kill in between leaves one of both texts, without a
-        checksum."""
-        checksums = {
-            name: each for name, each in self.state.checksums.items() if name != self.files.config.name
-        }
-        self._store(msgspec.structs.replace(self.state, checksums=checksums))
-        self.write_config(text)
-        self._write_state()
 
     def write_secret(self) -> None:
         """Draw the secret of a new run, unless it has one. See `State.skill_seed`."""
@@ -213,26 +195,15 @@ class RunDirectory:
         files.sync(self.files.requests)
         json_records.write_record(self.files.numbered("sleep", record.sleep), record)
 
-    def update_checksums(self) -> None:
-        """Update the checksums of this process's records, if it has written any since the last call."""
-        if self._wrote and self.files.config.exists():
-            self._write_state()
-            self._wrote = False
-
     def _own(self) -> None:
         self._lock.check()
-        self._wrote = True
 
     def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         self._own()
-        self._checksums.grew(path, json_lines.append_record(path, record, durable=durable))
+        json_lines.append_record(path, record, durable=durable)
 
     def _write_state(self, **changes: Any) -> None:
-        checksums = self._checksums.checksums(self.state.checksums)
-        self._store(msgspec.structs.replace(self.state, **changes, checksums=checksums))
-
-    def _store(self, state: State) -> None:
         self._own()
-        state.digest = json_records.own_digest(state)
+        state = msgspec.structs.replace(self.state, **changes)
         json_records.write_record(self.files.state, state)
         self.state = state

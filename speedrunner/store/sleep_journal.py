@@ -32,7 +32,6 @@ class SleepStep(msgspec.Struct, kw_only=True):
         completion: the answer of that turn, without its problem.
         overflowed: whether the answer did not fit the context.
         played: the episode.
-        digest: SHA-256 of the rest.
     """
 
     sleep: Integer
@@ -43,31 +42,12 @@ class SleepStep(msgspec.Struct, kw_only=True):
     completion: Completion | None = None
     overflowed: bool = False
     played: Trajectory | None = None
-    digest: str = ""
 
 
-def read_steps(path: Path, sleep: int, say: Callable[[str], None]) -> list[SleepStep]:
-    """Return the steps of an unfinished sleep; none if another sleep wrote the journal, or it cannot be read.
-
-    Steps after a damaged one are left out, since each of them continues the one before.
-
-    Args:
-        say: called with a line that names the damaged step.
-    """
-    steps: list[SleepStep] = []
-    try:
-        for line, step in enumerate(json_lines.iterate_records(path, SleepStep), start=1):
-            first = steps[0] if steps else step
-            if first.sleep != sleep:
-                break
-            is_sound = step.digest == json_records.own_digest(step)
-            if not is_sound or step.sleep != sleep or step.attempt != first.attempt:
-                say(f"{path}, line {line}, is damaged: the sleep ignores it and the lines after it")
-                break
-            steps.append(step)
-    except files.StorageError as error:  # a sleep can start over, so a damaged journal stops no run
-        say(f"{error}: the sleep ignores it and the lines after it")
-    return steps
+def read_steps(path: Path, sleep: int) -> list[SleepStep]:
+    """Return the steps of an unfinished sleep; none if another sleep wrote the journal. Raises
+    `StorageError`."""
+    return [step for step in json_lines.iterate_records(path, SleepStep) if step.sleep == sleep]
 
 
 def find_lost_requests(ledger: Iterable[LedgerRow], record: SleepRecord) -> list[str]:
@@ -137,7 +117,6 @@ class SleepJournal:
             return
         seconds = round(self.seconds, 3)
         record = SleepStep(sleep=self._sleep, attempt=self.attempt, seconds=seconds, **step)
-        record.digest = json_records.own_digest(record)
         self._prepare()
         json_lines.append_record(self._path, record, durable=True)
         self._note()

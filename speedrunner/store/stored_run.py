@@ -15,7 +15,7 @@ requests.jsonl                 the ledger
 tools.jsonl                    the tools that each role was offered, one row per policy and list
 reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process
 reading.json                   the same for the process that works on the run, seconds ago
-state.json                     finished steps, the run's secret, and checksums of all records
+state.json                     finished steps, and the run's secret
 server.log, workers.log        for people
 inducer_server.log             for people: the log of the inducer's separate server
 lock/                          names the process that owns the run
@@ -34,7 +34,6 @@ import msgspec
 
 from envs import Task
 from speedrunner.store import files, json_records
-from speedrunner.store.checksums import Checksum
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import FORMAT, Phase
 
@@ -59,15 +58,10 @@ class State(msgspec.Struct):
     Attributes:
         finished: keys of the finished steps, in the order in which they finished.
         secret: random text, unique to this run; see `skill_seed`.
-        checksums: by path in the directory; see `speedrunner.store.checksums`.
-        digest: SHA-256 of the rest.
     """
 
     finished: list[str] = []
-    training_end: None = None  # a field of earlier versions, which is part of the digest
     secret: str = ""
-    checksums: dict[str, Checksum] = {}
-    digest: str = ""
     format: int = FORMAT
 
     def skill_seed(self, task: Task) -> str:
@@ -148,7 +142,7 @@ class RunFiles:
         self.read_state()
 
     def read_state(self) -> State:
-        """Return the finished steps and checksums; an empty state if there is no file yet."""
+        """Return the finished steps and the secret; an empty state if there is no file yet."""
         try:
             return json_records.read_record(self.state, State)
         except files.StorageError as error:

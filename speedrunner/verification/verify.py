@@ -1,10 +1,9 @@
-"""Verify a whole run: its files, calls, prompts, token sums, policies and plan."""
+"""Verify a whole run: its calls, prompts, token sums, policies and plan."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
-from functools import partial
 from pathlib import Path
 
 from serving.errors import ServingError
@@ -13,19 +12,18 @@ from speedrunner.config.console import Status
 from speedrunner.config.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
-from speedrunner.store import files, json_records
-from speedrunner.store.checksums import find_changed, without_checksum
-from speedrunner.store.run_data import RunData, load
+from speedrunner.store.files import StorageError
+from speedrunner.store.run_data import load
 from speedrunner.verification.differences import OUT_OF_TIME, Differences
 from speedrunner.verification.plan_check import Plan
 from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.prompt_check import check_prompts
 from speedrunner.verification.replay import replay
-from speedrunner.verification.subject import OutOfTime, Subject, check_time
+from speedrunner.verification.subject import OutOfTime, Subject
 from speedrunner.verification.token_sums import check_reconciliations
 
 UNREADABLE = (
-    *(*SETUP_ERRORS, ServingError, files.StorageError),
+    *(*SETUP_ERRORS, ServingError, StorageError),
     ValueError,  # invalid keys and labels
 )
 """Errors of a run that was changed, or that was made elsewhere."""
@@ -53,25 +51,16 @@ async def verify(
         limit_s: maximum seconds for all checks. The rest is then `not checked`.
 
     Raises:
-        RunDirectoryError: the run does not exist.
+        RunDirectoryError: the run does not exist, or cannot be read.
         InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: a named part
-        does not exist here, and the run's files match their checksums.
+        does not exist here.
         SandboxError, WorkerError: its skills or its environment do not run here.
     """
     deadline = time.monotonic() + limit_s
     run = load(path)
-    checks = [check_files(run, deadline)]
-    say(checks[0])
-    try:
-        subject = Subject(run, trust, deadline)
-        plan = Plan(subject)
-    except UNREADABLE as error:
-        if checks[0].level != "failed":
-            raise
-        for name in NAMES:
-            checks.append(Finding(name, "not checked", str(error)))
-            say(checks[-1])
-        return report(str(path), checks)
+    subject = Subject(run, trust, deadline)
+    plan = Plan(subject)
+    checks: list[Finding] = []
 
     async def made(name: str, check: Callable[[], Finding | Awaitable[Finding]]) -> None:
         status(f"checking {name}")
@@ -93,36 +82,6 @@ async def verify(
     await made("prompts", lambda: check_prompts(subject))
     await made("replay", lambda: replay(subject, status))
     return report(str(path), checks, list(_other_code(subject)))
-
-
-NAMES = ("plan", "policies", "reconciliations", "prompts", "replay")
-"""The checks after that of the files."""
-
-
-def check_files(run: RunData, deadline: float) -> Finding:
-    """Check that every file matches its checksum. Raises `StorageError` if `state.json` is missing or
-    invalid.
-
-    Args:
-        deadline: when it has to end, in seconds of `time.monotonic`.
-    """
-    found, state = Differences("files"), run.state
-    path = run.files.state
-    text = files.read_content(path) if path.exists() else b""
-    if not text and run.episodes:
-        found.differs("state.json", "is missing, although episodes were played")
-        return found.finding("no checksums are stored")
-    if text != json_records.format_record(state) or state.digest != json_records.own_digest(state):
-        found.differs("state.json", "does not match its own checksum")
-    try:
-        for name, what in find_changed(run.path, state.checksums, partial(check_time, deadline)):
-            found.differs(name, what)
-    except OutOfTime:
-        return found.finding("some of the files", is_late=True)
-    size = sum(checksum.size for checksum in state.checksums.values())
-    rest = without_checksum(run.path, state.checksums)
-    later = f"; {sum(rest.values())} later bytes of {', '.join(rest)} have no checksum" if rest else ""
-    return found.finding(f"{len(state.checksums)} files, {size} bytes with checksums{later}")
 
 
 def _other_code(subject: Subject) -> Iterator[str]:

@@ -21,7 +21,6 @@ import yaml
 from speedrunner.store.records import FORMAT
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.results import small_runs
-from tests.tampered_runs import seal
 
 pytestmark = pytest.mark.process
 
@@ -92,14 +91,12 @@ def configure(run: Path, **sections: dict[str, Any]) -> None:
     for section, changes in sections.items():
         content[section] = content.get(section, {}) | changes
     (run / "config.yaml").write_text(yaml.safe_dump(content))
-    seal(run)
 
 
 def change_models(run: Path, **changes: Any) -> None:
     content = json.loads((run / "processes.jsonl").read_text().splitlines()[-1])
     content |= {role: content[role] | changes for role in ("actor", "inducer")}
     (run / "processes.jsonl").write_text(json.dumps(content) + "\n")
-    seal(run)
 
 
 def name_server(run: Path, lure: Lure) -> None:

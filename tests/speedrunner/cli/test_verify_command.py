@@ -13,7 +13,7 @@ def test_one_line_for_each_check_of_a_run_that_holds(learnt: ScriptedRun) -> Non
     done = in_process("verify", str(learnt.dir), *trusting(learnt.dir))
     assert (done.returncode, done.stderr) == (0, "")
     *lines, summary = done.stdout.splitlines()
-    checks = ("files", "plan", "policies", "reconciliations", "prompts", "replay")
+    checks = ("plan", "policies", "reconciliations", "prompts", "replay")
     assert [line.split(": ")[0].split() for line in lines] == [["ok", check] for check in checks]
     assert summary == f"{learnt.dir}: 6 ok"
 

@@ -13,9 +13,9 @@ def test_a_remedy_is_a_line_of_its_own() -> None:
 
 
 def test_the_first_details_are_shown_and_the_others_counted() -> None:
-    found = Finding("files", "failed", "2 files\nwith checksums", details=["a: is missing"], found=3)
+    found = Finding("files", "failed", "2 files\nof episodes", details=["a: is missing"], found=3)
     assert found.lines() == [
-        "FAILED       files: 2 files with checksums",
+        "FAILED       files: 2 files of episodes",
         "             a: is missing",
         "             and 2 more",
     ]

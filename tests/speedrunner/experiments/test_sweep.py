@@ -24,7 +24,6 @@ from speedrunner.experiments.sweep import SweepResult, sweep
 from speedrunner.experiments.sweep_members import members
 from speedrunner.runs.run import OpenRun
 from speedrunner.runs.shutdown import Interrupted, Shutdown
-from speedrunner.store.checksums import without_checksum
 from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
@@ -140,8 +139,6 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
     def look_and_keep(one: OpenRun, reconciliations: list[Reconciliation]) -> None:
         states.append(run_status(tmp_path / "0", [CORRIDOR]).state)
         keep(one, reconciliations)
-        path = one.directory.path
-        assert without_checksum(path, load(path).state.checksums) == {}  # before the server stops
 
     monkeypatch.setattr(OpenRun, "keep", look_and_keep)
 

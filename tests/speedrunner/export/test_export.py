@@ -111,7 +111,7 @@ class TestADataset:
         assert config["data_files"] == [
             {"split": name, "path": f"data/{name}-*"} for name in ("train", "test", "sleep")
         ]
-        assert run.state.digest in card.content
+        assert run.digest in card.content
         assert (dataset / "configurations/run.yaml").read_text() == run.config_text
 
     def test_says_in_its_card_what_the_model_configs_warn_of(self, dataset: Path) -> None:

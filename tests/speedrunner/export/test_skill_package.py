@@ -37,7 +37,7 @@ def test_the_format_s_own_validator_accepts_it(package: Path) -> None:
     found = read_properties(package)
     assert found.name == "babyai-skills"
     assert "go_to_thing, pick_up_thing" in found.description
-    assert found.metadata["run-sha256"] == load(RECORDED).state.digest
+    assert found.metadata["run-sha256"] == load(RECORDED).digest
     assert found.license == "Written by the model tiny, under the terms of this model"
 
 

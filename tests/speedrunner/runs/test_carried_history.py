@@ -65,7 +65,7 @@ async def test_such_a_run_can_be_verified_after_both_have_moved(moved: Path) -> 
     assert {check.level for check in found.findings} == {"ok"}
     (moved / "carried/0000/trajectories/batch_0001.jsonl").open("a").write("{}\n")
     found = await verify(moved, lambda line: None, lambda check: None, names(moved))
-    assert {check.name for check in found.findings if check.level == "failed"} == {"files", "policies"}
+    assert {check.name for check in found.findings if check.level == "failed"} == {"policies"}
 
 
 async def test_a_run_with_another_carried_history_is_another_run(second: ScriptedRun) -> None:

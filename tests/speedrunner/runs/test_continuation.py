@@ -87,28 +87,6 @@ class TestFinishedRun:
         check_finished(run.dir, [key for key in PLANNED if key.startswith("test")], sleeps=0)
         assert await verified_levels(run.dir) == {"ok"}
 
-    async def test_is_whole_if_a_kill_interrupts_the_change_of_its_configuration(
-        self, short: ScriptedRun, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        run = short.copy()
-
-        def kill(directory: RunDirectory, text: str) -> None:
-            raise KeyboardInterrupt
-
-        with monkeypatch.context() as patch:
-            patch.setattr(RunDirectory, "write_config", kill)
-            patch.setattr(RunDirectory, "update_checksums", lambda directory: None)
-            with (
-                RunDirectory.open_for_writing(run.dir) as directory,
-                pytest.raises(KeyboardInterrupt),
-            ):
-                directory.replace_config("another")
-        assert "config.yaml" not in run.data.state.checksums
-        assert await verified_levels(run.dir) == {"ok"}
-        await run.play("run.rollouts=4")
-        assert "config.yaml" in run.data.state.checksums
-        assert await verified_levels(run.dir) == {"ok"}
-
 
 async def test_an_unfinished_run_is_extended_as_well(corridor: Runs) -> None:
     run = corridor(script(), api="chat")

@@ -13,7 +13,6 @@ import pytest
 
 from envs import Task
 from serving.model_configs import load_model_config
-from speedrunner.store.checksums import find_changed
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.records import Policy
@@ -201,7 +200,6 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         time.sleep(moments.random() / 50)  # anywhere within the next episodes
         process.kill()
         acknowledged += process.communicate()[0].split()
-        assert list(find_changed(path, load(path).state.checksums)) == []
     with RunDirectory.open_for_writing(path) as run:
         finished = run.state.finished
         played = [episode.episode for episode in run.read().trajectories()]

@@ -1,4 +1,4 @@
-"""Prompts that do not continue the ones before them, with checksums that fit."""
+"""Prompts that do not continue the ones before them."""
 
 from __future__ import annotations
 

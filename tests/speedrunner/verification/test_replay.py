@@ -1,4 +1,4 @@
-"""Records that do not say what the calls in them come to, with checksums that fit."""
+"""Records that do not say what the calls in them come to."""
 
 from __future__ import annotations
 
