@@ -21,7 +21,7 @@ from speedrunner.results.libraries import library_statistics
 from speedrunner.results.skill_table import SkillRow, list_skills, skill_history
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
-from speedrunner.store.files import StorageError, read_given, reason
+from speedrunner.store.files import StorageError, read_content
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.run_data import RunData, load
 
@@ -132,11 +132,9 @@ def _skill_cells(row: SkillRow) -> list[str]:
 def read_module(file: Path) -> str:
     """Return the text of a file. Raises `InvalidSkill`; its text does not name the file."""
     try:
-        return read_given(file, MODULE_BYTES)
+        return read_content(file.resolve(), MODULE_BYTES).decode()
     except UnicodeDecodeError as error:
         raise InvalidSkill(f"is not UTF-8 text: {error.reason}") from None
-    except OSError as error:
-        raise InvalidSkill(f"cannot be read: {reason(error)}") from None
 
 
 def _find(run: Path, version: int | None) -> tuple[RunData, int]:

@@ -11,13 +11,12 @@ another disk.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
-from speedrunner.store import files, json_lines
+from speedrunner.store import files
 from speedrunner.store.folders import record_folder
-from speedrunner.store.policies import PolicyStore
 from speedrunner.store.run_data import RunData
-from speedrunner.store.stored_run import RunDirectoryError
 
 CARRIED = "carried"
 """Folder of the earlier runs in a run's directory."""
@@ -26,10 +25,6 @@ CARRIED = "carried"
 def carried_runs(run: RunData) -> list[RunData]:
     """Return the earlier runs in the history that a run carries, oldest first. Raises `StorageError`."""
     folder = run.path / CARRIED
-    if folder.is_symlink():
-        raise RunDirectoryError(
-            f"{folder} is a link, and links are not followed: put what it names in its place"
-        )
     if not folder.is_dir():
         return []
     with files.explain_errors(folder, "read"):
@@ -63,18 +58,14 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
 
 
 def _copy(run: RunData, version: int, target: Path) -> None:
-    """Copy the configuration, and the batches, policies and sleeps before a policy version."""
+    """Copy the configuration, and the batches, policies and sleeps before a policy version, as they are."""
     for folder in (target, *(target / name for name in ("trajectories", "policies", "sleeps"))):
         files.make_folder(folder)
-    batches = [run.files.numbered("train", each) for each in run.batches() if each < version]
-    sleeps = [run.files.numbered("sleep", each) for each in run.files.numbers("sleep") if each <= version]
-    for source in (run.files.config, *batches, *sleeps):
-        copy = target / source.relative_to(run.path)
-        with files.explain_errors(copy, "written"), files.open_new(copy) as file:
-            if source.suffix == ".jsonl":
-                file.writelines(line + b"\n" for line in json_lines.raw_lines(source))
-            else:
-                file.write(files.read_content(source))
-    for number in run.policies.versions():
-        if number < version:
-            PolicyStore(target / "policies").save(run.policies.load(number))
+    with files.explain_errors(target, "written"):
+        batches = [run.files.numbered("train", each) for each in run.batches() if each < version]
+        sleeps = [run.files.numbered("sleep", each) for each in run.files.numbers("sleep") if each <= version]
+        for source in (run.files.config, *batches, *sleeps):
+            shutil.copy(source, target / source.relative_to(run.path))
+        for number in (each for each in run.policies.versions() if each < version):
+            source = run.policies.folder / f"v{number:04d}"
+            shutil.copytree(source, target / source.relative_to(run.path))

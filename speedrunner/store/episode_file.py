@@ -47,7 +47,7 @@ class EpisodeFile:
         """Return every attempt that ended, in order; a torn tail is left out."""
         found: list[Entry] = []
         for number, start, line in json_lines.iterate_lines(self.path):
-            key = json_records.as_part(line, EpisodeKey, f"{self.path}, line {number},")
+            key = json_records.as_record(line, EpisodeKey, f"{self.path}, line {number},")
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
         return found
 

@@ -26,7 +26,7 @@ _REMEDIES = {
     errno.EDQUOT: f"the disk quota is full: free some space and {_ADVICE}",
     errno.EFBIG: f"it would exceed the file size limit: raise the limit and {_ADVICE}",
     errno.ELOOP: "it is a link, which is not followed: replace it with its target",
-    errno.EMLINK: "it is a hard link, so another file would change too: replace it with a copy",
+    errno.EISDIR: "it is a folder, not a file",
     errno.ENXIO: "it is a folder, a pipe or a device, not a regular file",
     errno.EROFS: f"the file system is read-only: make it writable and {_ADVICE}",
 }
@@ -54,53 +54,27 @@ def open_regular(path: Path, flags: int, mode: int = _FILE_MODE) -> int:
     """Open a file and return its descriptor. `os.O_CREAT` creates it, by default for its owner only.
 
     Raises:
-        OSError: it cannot be opened, is a link, or is not a regular file; or it is opened for writing and has
-            a second hard link, which would change with it.
+        OSError: it cannot be opened, is a link, or is not a regular file.
     """
-    with suppress(FileNotFoundError):
-        # Opening a device already affects it: a tape rewinds, a watchdog starts.
-        if not stat.S_ISREG(kind := os.lstat(path).st_mode) and not stat.S_ISLNK(kind):
-            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, mode)
-    found = os.fstat(descriptor)
-    problem = 0 if stat.S_ISREG(found.st_mode) else errno.ENXIO
-    if flags & (os.O_RDWR | os.O_WRONLY) and found.st_nlink > 1:
-        problem = problem or errno.EMLINK
-    if problem:
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
-        raise OSError(problem, os.strerror(problem))
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
     return descriptor
 
 
-def open_new(path: Path, mode: int = _FILE_MODE) -> BinaryIO:
-    """Create a file for writing, by default for its owner only. Raises `OSError`, also if it exists."""
-    return os.fdopen(open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb")
-
-
-def read_given(path: Path, limit: int = RECORD_BYTES) -> str:
-    """Return the text of a file that the user named; it may be a link.
-
-    Raises:
-        OSError: it cannot be read, or is not a regular file.
-        UnicodeDecodeError: it is not text.
-        StorageError: it has more than `limit` bytes.
-    """
-    with os.fdopen(open_regular(Path(os.path.realpath(path)), os.O_RDONLY), "rb") as file:
-        return file.read(_check_size(file, path, limit)).decode()
-
-
 def make_folder(path: Path) -> None:
-    """Create a folder for its owner only, if it is missing. Raises `StorageError`, also if it is a link."""
+    """Create a folder for its owner only, if it is missing. Raises `StorageError`."""
     with explain_errors(path, "made"):
-        if path.is_symlink():
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
 def read_content(path: Path, limit: int = RECORD_BYTES) -> bytes:
     """Return the content of a file of at most `limit` bytes. Raises `StorageError`."""
     with explain_errors(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-        size = _check_size(file, path, limit)
+        size = os.fstat(file.fileno()).st_size
+        if size > limit:
+            raise StorageError(f"{path} has {size} bytes; at most {limit} are read")
         return file.read(size)
 
 
@@ -114,14 +88,6 @@ def open_log(path: Path) -> BinaryIO:
     """Open a log file for appending. Raises `StorageError`."""
     with explain_errors(path, "written"):
         return os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
-
-
-def _check_size(file: BinaryIO, path: Path, limit: int) -> int:
-    """Return the size of an open file. Raises `StorageError` if it exceeds `limit` bytes."""
-    size = os.fstat(file.fileno()).st_size
-    if size > limit:
-        raise StorageError(f"{path} has {size} bytes; at most {limit} are read")
-    return size
 
 
 def sync(path: Path) -> None:
@@ -164,11 +130,10 @@ def write_atomic(path: Path, content: bytes, mode: int = _FILE_MODE) -> None:
     """
     temporary = temporary_name(path)
     with explain_errors(path, "written"):
-        if path.exists() and not path.is_file():
-            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))  # a device must not be replaced by a file
         try:
             temporary.unlink(missing_ok=True)
-            with open_new(temporary, mode) as file:
+            created = open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+            with os.fdopen(created, "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())

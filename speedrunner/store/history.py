@@ -19,8 +19,9 @@ import msgspec
 
 from envs import Outcome
 from serving.plain_records import flat
-from speedrunner.store import files, json_lines
+from speedrunner.store import files, json_records
 from speedrunner.store.carried import carried_runs, next_start
+from speedrunner.store.policies import INDEX
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData
 
@@ -32,8 +33,6 @@ FOLDERS = ("trajectories", "policies", "sleeps")
 """Folders of `History.files`."""
 
 Json = dict[str, Any]
-RawObject = dict[str, msgspec.Raw]
-"""A JSON object with values that are not decoded, since trajectories are long."""
 
 
 def visible(outcome: Outcome | None, sees: Sees) -> Outcome | None:
@@ -101,16 +100,8 @@ class History:
         """Return the sleeps with a number below `before`, ascending; a repeated sleep still has its old
         record. Those of earlier runs have numbers of 0 or less.
         """
-        return [
-            msgspec.structs.replace(
-                record,
-                sleep=record.sleep + part.shift,
-                attempts=[self._shown(each, part.shift) for each in record.attempts],
-            )
-            for part in self.parts
-            for record in part.run.sleeps
-            if record.sleep + part.shift < before
-        ]
+        found = (record for part in self.parts for record in self._sleeps(part))
+        return [record for record in found if record.sleep < before]
 
     def count(self) -> int:
         """Return the number of finished training episodes, without decoding their texts."""
@@ -120,15 +111,12 @@ class History:
     def files(self) -> Iterator[dict[str, Path]]:
         """Yield the folders `trajectories`, `policies` and `sleeps`, for code that reads the files.
 
-        They contain only what the learner may see. Unless that is everything in this run's own folders, they
-        are copies in the run's directory, which are removed at the end.
+        They are copies in the run's directory that contain only what the learner may see. They are removed at
+        the end.
 
         Raises:
             StorageError: the run cannot be read, or the disk refuses the copies.
         """
-        if self.sees == "detail" and len(self.parts) == 1:
-            yield {name: self._run.path / name for name in FOLDERS}
-            return
         folder = files.temporary_name(self._run.path / "history")
         found = {name: folder / name for name in FOLDERS}
         try:
@@ -142,61 +130,41 @@ class History:
         finally:
             shutil.rmtree(folder, ignore_errors=True)
 
+    def _sleeps(self, part: Part) -> Iterator[SleepRecord]:
+        for record in part.run.sleeps:
+            attempts = [self._shown(each, part.shift) for each in record.attempts]
+            yield msgspec.structs.replace(record, sleep=record.sleep + part.shift, attempts=attempts)
+
     def _shown(self, trajectory: Trajectory, shift: int) -> Trajectory:
         return msgspec.structs.replace(
             trajectory, policy=trajectory.policy + shift, outcome=visible(trajectory.outcome, self.sees)
         )
 
     def _write(self, part: Part, folder: Path) -> None:
-        """Copy one run's part into the folders, with its numbers in the whole history."""
+        """Write one run's part into the folders, with its numbers in the whole history."""
         run, shift = part.run, part.shift
         names = {"environment": part.environment} if len(self.parts) > 1 else {}
         for number in run.batches():
-            with (folder / f"trajectories/batch_{number + shift:04d}.jsonl").open("wb") as copy:
-                for line in json_lines.raw_lines(run.files.numbered("train", number)):
-                    copy.write(self._line(line, shift, names) + b"\n")
+            played = (self._shown(each, shift) for each in run.played("train", number, every_attempt=True))
+            lines = [msgspec.json.encode(self._plain(each) | names) + b"\n" for each in played]
+            (folder / f"trajectories/batch_{number + shift:04d}.jsonl").write_bytes(b"".join(lines))
         for version in run.policies.versions():
-            source, target = (
-                run.policies.folder / f"v{version:04d}",
-                folder / f"policies/v{version + shift:04d}",
-            )
-            files.make_folder(target)
-            for file in source.iterdir():
-                content = files.read_content(file)
-                if file.name == "library.json" and shift:
-                    content = msgspec.json.encode(_shifted_index(msgspec.json.decode(content), shift))
-                (target / file.name).write_bytes(content)
-        for number in run.files.numbers("sleep"):
-            content = files.read_content(run.files.numbered("sleep", number))
-            (folder / f"sleeps/{number + shift:04d}.json").write_bytes(self._sleep(content, shift, names))
+            target = folder / f"policies/v{version + shift:04d}"
+            shutil.copytree(run.policies.folder / f"v{version:04d}", target)
+            if shift:
+                index = run.policies.index(version)
+                (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))
+        for record in self._sleeps(part):
+            attempts = [self._plain(each) | names for each in record.attempts]
+            content = msgspec.to_builtins(record) | {"attempts": attempts} | names
+            (folder / f"sleeps/{record.sleep:04d}.json").write_bytes(msgspec.json.encode(content))
 
-    def _line(self, line: bytes, shift: int, names: dict[str, str]) -> bytes:
-        """Return the JSON of a trajectory as the learner sees it."""
-        return msgspec.json.encode(self._object(msgspec.json.decode(line, type=RawObject), shift, names))
-
-    def _object(self, trajectory: RawObject, shift: int, names: dict[str, str]) -> Json:
-        outcome = msgspec.json.decode(trajectory["outcome"])
-        if outcome is not None and self.sees == "score":
-            del outcome["detail"]
-        policy = msgspec.json.decode(trajectory["policy"]) + shift
-        return {**trajectory, "policy": policy, "outcome": outcome, **names}
-
-    def _sleep(self, content: bytes, shift: int, names: dict[str, str]) -> bytes:
-        """Return the JSON of a sleep's record as the learner sees it."""
-        record: Json = dict(msgspec.json.decode(content, type=RawObject))
-        record["sleep"] = msgspec.json.decode(record["sleep"]) + shift
-        attempts = msgspec.json.decode(record.get("attempts", b"[]"), type=list[RawObject])
-        record["attempts"] = [self._object(each, shift, names) for each in attempts]
-        return msgspec.json.encode(record | names)
-
-
-def _shifted_index(index: Json, shift: int) -> Json:
-    """Return the content of a policy's `library.json` with its numbers in the whole history."""
-    index["version"] += shift
-    for skill in index["skills"]:
-        skill["created"] += shift
-        skill["edited"] += shift
-    return index
+    def _plain(self, trajectory: Trajectory) -> Json:
+        """Return the JSON of a trajectory; an outcome has no detail if the learner sees the score alone."""
+        found: Json = msgspec.to_builtins(trajectory)
+        if found["outcome"] is not None and self.sees == "score":
+            del found["outcome"]["detail"]
+        return found
 
 
 def _environments(runs: list[RunData]) -> list[str]:

@@ -1,10 +1,9 @@
-"""Records as JSON: their encoding, and a decoding that checks size, depth and layout version."""
+"""Records as JSON: their encoding, and a decoding that checks size and layout version."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from itertools import accumulate
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,10 +14,6 @@ from speedrunner.store.files import RECORD_BYTES, StorageError, read_content, wr
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-
-LEVELS = 300
-"""Maximum depth of lists and objects in one record, so that recursive code can read it. Call trees of 100
-levels with their values take 230."""
 
 WRITTEN_BY = {1: "a version before 23 November 2026"}
 """The writer of each earlier format, for messages."""
@@ -39,16 +34,9 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
     return record
 
 
-def as_part(content: bytes, type_: type[Record], where: str) -> Record:
-    """Decode some values of a record, skip the rest unchecked. Raises as `read_record` does."""
-    record: Record = _part_decoder(type_)(content, where)
-    return record
-
-
 def read_json(path: Path, type_: Any = dict[str, Any]) -> Any:
     """Read a JSON file that has no `format`. Raises `StorageError`."""
     content = read_content(path, RECORD_BYTES)
-    check_depth(content, str(path))
     try:
         return msgspec.json.decode(content, type=type_)
     except _NOT_JSON as error:
@@ -92,19 +80,6 @@ class _Versioned(msgspec.Struct):
 @cache
 def make_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     """Return a decoder that takes a record and its place, and checks its content and layout version."""
-    decode_part = _part_decoder(type_)
-
-    def decode(line: bytes, where: str) -> Record:
-        check_depth(line, where)
-        record: Record = decode_part(line, where)
-        return record
-
-    return decode
-
-
-@cache
-def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
-    """Return the same decoder for a type without the fields of any content, which are skipped unchecked."""
     plain = msgspec.json.Decoder(type_)
     defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
     known = defaults.get("format")
@@ -129,19 +104,6 @@ def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
         return record
 
     return decode
-
-
-def check_depth(text: bytes, where: str) -> None:
-    """Raise `StorageError` if a JSON text nests its values on more than `LEVELS` levels."""
-    if text.count(b"[") + text.count(b"{") <= LEVELS:
-        return
-    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
-    brackets = b"".join(unescaped.split(b'"')[::2])
-    if max(accumulate(1 if sign in b"[{" else -1 for sign in brackets), default=0) > LEVELS:
-        raise StorageError(f"{where} nests lists and objects on more than {LEVELS} levels")
-
-
-_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 
 
 def is_json(line: bytes) -> bool:

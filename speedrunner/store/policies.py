@@ -16,10 +16,13 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from speedrunner.store import files, json_records
 from speedrunner.store.folders import record_folder
 from speedrunner.store.records import FORMAT, Policy, Skill
+
+INDEX = "library.json"
 
 
 class InvalidPolicy(files.StorageError):
@@ -62,6 +65,10 @@ class PolicyStore:
         except (ValueError, msgspec.DecodeError) as error:
             raise InvalidPolicy(f"{path} contains no readable policy: {error}") from error
 
+    def index(self, version: int) -> LibraryIndex:
+        """Read the index of one version. Raises `StorageError`."""
+        return json_records.read_record(self._path(version) / INDEX, LibraryIndex)
+
     def save(self, policy: Policy) -> None:
         """Write a new version.
 
@@ -90,11 +97,18 @@ class LibraryIndex(msgspec.Struct):
     skills: tuple[Skill, ...]
     format: int = FORMAT
 
+    def shifted(self, by: int) -> LibraryIndex:
+        """Return the index with other numbers of its version and of sleeps."""
+        moved = tuple(
+            replace(each, created=each.created + by, edited=each.edited + by) for each in self.skills
+        )
+        return replace(self, version=self.version + by, skills=moved)
+
 
 def _write(folder: Path, policy: Policy) -> None:
     contents = {
         "skills.py": policy.module.encode(),
-        "library.json": json_records.format_record(LibraryIndex(policy.version, policy.skills)),
+        INDEX: json_records.format_record(LibraryIndex(policy.version, policy.skills)),
         "notes.md": policy.notes.encode(),
         "method.json": msgspec.json.format(msgspec.json.encode(policy.method), indent=2) + b"\n",
     }
@@ -103,7 +117,7 @@ def _write(folder: Path, policy: Policy) -> None:
 
 
 def _read(folder: Path) -> Policy:
-    index = json_records.read_record(folder / "library.json", LibraryIndex)
+    index = json_records.read_record(folder / INDEX, LibraryIndex)
     module = files.read_content(folder / "skills.py")
     notes = files.read_content(folder / "notes.md")
     method: dict[str, Any] = json_records.read_json(folder / "method.json")
