@@ -64,7 +64,7 @@ async def sweep(
 
     Raises:
         RunDirectoryError: a directory contains something else; nothing was started.
-        Interrupted: a shutdown was requested, or a run had too little time left (`TimeIsUp`).
+        Interrupted: a shutdown was requested, or the time is over (`TimeIsUp`).
         ServingError: the server did not start, and all runs share it.
         InvalidModelConfig, ServerFailed: an API key is missing.
     """
@@ -87,8 +87,6 @@ async def sweep(
                     if each.path in unfinished:
                         failures.setdefault(each.path, str(error))
             shutdown.check()
-            if server_runs.interrupted is not None:
-                raise server_runs.interrupted
     return SweepResult(failures, reconciliations)
 
 
@@ -133,8 +131,6 @@ class _RunsOfServer:
         """Held until all reconciliations are stored at the end, or until their run stops."""
         self._is_crowded = False
         """Whether the next run waits for another run to free its memory."""
-        self.interrupted: Interrupted | None = None
-        """Keeps runs from starting: a shutdown was requested, or a run had too little time left."""
         self._defect: Exception | None = None
         """An unexpected error; raised when the other runs have ended."""
 
@@ -149,7 +145,7 @@ class _RunsOfServer:
                 await self._cancel()
         if self._defect is not None:
             raise self._defect
-        if self.interrupted is None and not self._drain.requested:
+        if not self._drain.requested:
             for member in self._queue:
                 why = f"it starts from {member.run.after}, which is not finished"
                 self._failures.setdefault(member.path, why)
@@ -185,7 +181,7 @@ class _RunsOfServer:
 
     async def _begin_more(self) -> None:
         """Start as many runs as there is room for."""
-        while self.interrupted is None and not self._drain.requested and (member := self._next()) is not None:
+        while not self._drain.requested and (member := self._next()) is not None:
             self._queue.remove(member)
             directory, workers = AsyncExitStack(), AsyncExitStack()
             try:
@@ -243,8 +239,8 @@ class _RunsOfServer:
         self._is_crowded = False
         try:
             task.result()
-        except Interrupted as interrupted:
-            self.interrupted = interrupted
+        except Interrupted:
+            pass
         except Exception as error:
             self._fail(member, error)
             self._stopped.append(self._begun.pop(member.path))

@@ -1,40 +1,29 @@
 """Check in a small run that a method fulfils the contract of `speedrunner.methods.Method`.
 
 The run uses fake answers (`fake_model`) and the machinery of any run, without an engine. Its last sleep and
-the following steps are played twice from the same records. The second time, a new process creates the method
-again, with another order of sets.
+the following steps are played twice from the same records, the second time with a new instance of the method.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from traceback import walk_tb
 
 import msgspec
 
-from envs.class_registry import in_one_line, place
 from speedrunner.config.compose import compose
-from speedrunner.config.schema import from_yaml, to_yaml
+from speedrunner.config.schema import Config, to_yaml
 from speedrunner.methods import method_registry as methods
-from speedrunner.methods.method_base import MethodBroke
 from speedrunner.runs.direct import play_steps
-from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.fake_model import FakeModel
 from speedrunner.runs.plan import Sleep, unfinished_steps
 from speedrunner.runs.setup import Setup, set_up
-from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
-from speedrunner.workers.sandbox.settings import SandboxError
 
 SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=1", "run.in_flight=2")
 """Two batches with their sleeps, and an evaluation before and after them."""
@@ -55,68 +44,33 @@ def check_method(name: str, *overrides: str) -> list[str]:
         One line for each promise that is not kept.
 
     Raises:
-        InvalidConfig, UnknownMethod, InvalidMethodOption, MethodBroke, EnvironmentFault: the method or its
-        environment cannot be created.
+        InvalidConfig, UnknownMethod, InvalidMethodOption, MethodBroke, InvalidPolicy, EnvironmentFault: the
+            method or its environment cannot be created, or returned something else than promised.
         WorkerError, SandboxUnavailable: the environment or the sandbox failed.
+        Exception: whatever the method raises.
     """
     config = compose([f"method={name}", *overrides, *SIZE])
-    set_up(config)  # reports invalid configurations
     with TemporaryDirectory() as folder:
         first, again = Path(folder, "first"), Path(folder, "again")
-        first.mkdir()
-        (first / "config.yaml").write_text(to_yaml(config))
-        found = _in_process(0, first, again) or _in_process(1, again, None)
-        return found or list(_differences(load(first), load(again)))
+        found = _play(config, first, again)
+        return found or _play(config, again, None) or list(_differences(load(first), load(again)))
 
 
-def _in_process(number: int, folder: Path, copy: Path | None) -> list[str]:
-    """Run `_play` in a separate process; `number` seeds the order of its sets."""
-    environment = dict(os.environ)
-    os.environ["PYTHONHASHSEED"] = str(number)
-    try:
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
-            return process.submit(_play, folder, copy).result()
-    except BrokenProcessPool:
-        return ["it ended its process"]
-    finally:
-        os.environ.clear()
-        os.environ.update(environment)
-
-
-def _play(folder: Path, copy: Path | None) -> list[str]:
-    """Start or resume the run in a folder; return the method's errors.
+def _play(config: Config, folder: Path, copy: Path | None) -> list[str]:
+    """Start or resume the run in a folder, with a new instance of the method; return the broken promises.
 
     Args:
         copy: receives the records before the last sleep, or before the last evaluation if there is no sleep.
     """
-    setup = set_up(from_yaml((folder / "config.yaml").read_text()))
-    found: list[str] = []
-    stopped = ""
+    setup = set_up(config)
     try:
         asyncio.run(_play_run(setup, folder, copy))
-        found = list(dict.fromkeys(_agent_findings(setup, load(folder))))
-    except (WorkerError, SandboxError) as ours:
-        raise WorkerError(str(ours)) from None  # can be passed to any process
-    except RunStopped as error:
-        stopped = str(error)
-    except (MethodBroke, InvalidPolicy) as broken:
-        found = [str(broken)]
-    except (Exception, SystemExit) as error:  # a method under test may raise anything
-        frames = (frame for frame, _ in walk_tb(error.__traceback__))
-        calls = [
-            each.f_code.co_name
-            for each in frames
-            if isinstance(each.f_locals.get("self"), type(setup.method))
-        ]
-        if not calls:
-            raise
-        found = [f"{calls[0]} raised {in_one_line(error)} ({place(error, type(setup.method))})"]
-    for played in (*load(folder).trajectories(), *load(folder).evaluations()):
-        if played.termination.is_fault:
-            raise WorkerError(f"{played.task} ended by {played.termination}: {played.fault}")
-    if stopped:
-        raise WorkerError(stopped)
-    return found
+    finally:
+        run = load(folder)
+        for played in (*run.trajectories(), *run.evaluations()):
+            if played.termination.is_fault:
+                raise WorkerError(f"{played.task} ended by {played.termination}: {played.fault}")
+    return list(dict.fromkeys(_agent_findings(setup, run)))
 
 
 async def _play_run(setup: Setup, folder: Path, copy: Path | None) -> None:
@@ -129,6 +83,7 @@ async def _play_run(setup: Setup, folder: Path, copy: Path | None) -> None:
     with RunDirectory.open_for_writing(folder) as directory:
         async with setup.workers(setup.config.run.in_flight) as pool:
             if copy is not None:
+                directory.write_config(to_yaml(setup.config))
                 directory.write_policy(setup.initial_policy())
                 await execute(0, last)
                 shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("lock"))
@@ -156,7 +111,7 @@ def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
 
 def _differences(first: RunData, again: RunData) -> Iterator[str]:
     """Yield the differences between the two results of the run."""
-    instance = "a new instance of the method in another process"
+    instance = "a new instance of the method"
     newest = first.policies.versions()[-1]
     one, other = (msgspec.structs.asdict(run.policies.load(newest)) for run in (first, again))
     if differ := ", ".join(name for name in one if one[name] != other[name]):

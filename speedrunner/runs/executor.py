@@ -30,7 +30,7 @@ from speedrunner.runs.plan import (
     trained_tasks,
 )
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.shutdown import Shutdown, TimeIsUp
+from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.sleep_episodes import EpisodeBroke, SleepEpisodes
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.history import History
@@ -79,14 +79,6 @@ class Executor:
 
     def __post_init__(self) -> None:
         self._faults = 0
-        self._is_cut = False
-        """Whether the remaining time was too short for some unit."""
-        run = self.directory.read()
-        for row in run.episodes:
-            if not row.termination.is_fault:
-                self.shutdown.add_duration(self._kind(row.phase), row.seconds)
-        for sleep in run.iterate_sleeps():
-            self.shutdown.add_duration(self._kind("sleep"), sleep.seconds)
         self._failure: BaseException | None = None
         """The first failure; errors raised during the cancellation that follows it are ignored."""
 
@@ -96,14 +88,14 @@ class Executor:
 
         Raises:
             RunStopped: too many consecutive infrastructure errors.
-            Interrupted: a shutdown was requested, or the remaining time is too short (`TimeIsUp`).
+            Interrupted: a shutdown was requested, or the time is over (`TimeIsUp`).
             ServingError, StorageError, WorkerError: the engine, the disk or all workers failed.
         """
         self._writer = ThreadPoolExecutor(1, "episodes")
         try:
             async with asyncio.TaskGroup() as evaluations:
                 for each in left:
-                    if self.shutdown.requested or self._is_cut:
+                    if self.shutdown.requested:
                         break
                     step = each.step
                     if isinstance(step, Sleep):
@@ -119,8 +111,6 @@ class Executor:
         finally:
             self._writer.shutdown()
         self.shutdown.check()
-        if self._is_cut:
-            raise TimeIsUp
 
     async def _note_failure(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work` and note the first failure of all concurrent work."""
@@ -160,9 +150,9 @@ class Executor:
                     self.pool.worker(behind=phase == "test") as worker,
                     self.slots or nullcontext(),
                 ):
-                    if not self._may_begin(phase):
+                    if self.shutdown.requested:
                         return
-                    with self.shutdown.unit(episode, self._kind(phase)):
+                    with self.shutdown.unit(episode):
                         trajectory = await play_episode(
                             self.actor,
                             Episode(
@@ -194,7 +184,7 @@ class Executor:
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
                     group.create_task(self._note_failure(partial(play, episode, task)), name=episode)
-        if not self.shutdown.requested and not self._is_cut:
+        if not self.shutdown.requested:
             self._finish(step)
 
     async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
@@ -268,7 +258,7 @@ class Executor:
             journal=journal,
             wall_s=self.actor.config.run.sleep_wall_s,
         )
-        with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name, self._kind("sleep")):
+        with self.progress.step(step_name(step), 0, 0), self.shutdown.unit(name):
             try:
                 learnt = await self.method.sleep(policy, history, tools)
             except EpisodeBroke as broke:
@@ -322,16 +312,6 @@ class Executor:
             await asyncio.wait([writing])
             writing.exception()  # retrieved and ignored; the error that stopped the run is reported
             raise
-
-    def _may_begin(self, phase: str) -> bool:
-        """Return whether the shutdown allows an episode or a sleep to start."""
-        if self.shutdown.may_begin(self._kind(phase)):
-            return True
-        self._is_cut = self._is_cut or not self.shutdown.requested
-        return False
-
-    def _kind(self, phase: str) -> str:
-        return f"{phase} in {self.directory.path}"
 
     def _next_attempt(self, key: str) -> int:
         self.attempts[key] = self.attempts.get(key, 0) + 1

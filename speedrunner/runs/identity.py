@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import os
 import platform
@@ -11,7 +10,6 @@ import sysconfig
 import time
 from collections.abc import Callable, Iterable
 from functools import cache
-from importlib.util import resolve_name
 from pathlib import Path
 
 import msgspec
@@ -155,41 +153,21 @@ def _method_prompts(kind: type) -> dict[str, str]:
 
 def _code(own: Iterable[type]) -> dict[str, str]:
     """Return the digests of SpeedRunner's packages, and of the modules of a user's environment or method."""
-    theirs: dict[str, Path] = {}
-    for each in (base for kind in own for base in kind.__mro__):
-        _add_own(each.__module__, theirs)
-    packages = {package: _package(package) for package in PACKAGES}
-    return packages | {name: _digest_of([theirs[name]]) for name in sorted(theirs)}
+    found = {package: _package(package) for package in PACKAGES}
+    for module in sorted({base.__module__ for kind in own for base in kind.__mro__}):
+        file = getattr(sys.modules.get(module), "__file__", None)
+        if file is None or module.partition(".")[0] in PACKAGES:
+            continue
+        path = Path(file).resolve()
+        if not any(path.is_relative_to(Path(sysconfig.get_path(name)).resolve()) for name in INSTALLED):
+            found[module] = _digest_of([path])
+    return found
 
 
 def _package(name: str) -> str:
     """Return the digest of the files of one of SpeedRunner's packages."""
     files = (path for path in (CHECKOUT / name).rglob("*") if path.suffix in SOURCES and path.is_file())
     return _digest_of(sorted(files), CHECKOUT)
-
-
-def _add_own(module: str, found: dict[str, Path]) -> None:
-    """Add an imported module and its imports, if they are neither installed nor part of SpeedRunner."""
-    loaded = sys.modules.get(module)
-    file = getattr(loaded, "__file__", None)
-    if loaded is None or file is None or module in found or module.partition(".")[0] in PACKAGES:
-        return
-    path = Path(file).resolve()
-    if any(path.is_relative_to(Path(sysconfig.get_path(name)).resolve()) for name in INSTALLED):
-        return
-    found[module] = path
-    for node in ast.walk(ast.parse(path.read_bytes())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                base = resolve_name("." * node.level + base, loaded.__package__ or "")
-            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        for name in names:
-            _add_own(name, found)
 
 
 def model_files(model_config: ModelConfig, say: Callable[[str], None]) -> dict[str, str]:

@@ -38,7 +38,7 @@ class Interrupted(Exception):
 
 
 class TimeIsUp(Interrupted):
-    """The next step would not end in the remaining time; treated like a SIGUSR1."""
+    """The time limit was reached; treated like a SIGUSR1."""
 
     def __init__(self) -> None:
         super().__init__(signal.SIGUSR1, "the time limit of the job was reached")
@@ -65,12 +65,9 @@ class Shutdown:
         self._patience_s = patience_s
         self._time_s = time_s
         self._end = None if time_s is None else time.monotonic() + time_s
-        self._longest: dict[str, float] = {}
         self._ended = 0
         """Number of units that have ended, and of steps from which units can continue in another process."""
         self._signal: int | None = None
-        self._is_short = False
-        """Whether a unit did not start because the remaining time was too short for it."""
         self._is_over = False
         """Whether the time is over. It stays false after SIGINT or SIGTERM."""
         self._units: list[str] = []
@@ -83,30 +80,6 @@ class Shutdown:
     def requested(self) -> bool:
         """Return whether a stop was requested; no new unit of work should start then."""
         return self._signal is not None or self._is_over
-
-    def may_begin(self, kind: str) -> bool:
-        """Return whether a new unit of this kind may start: no stop was requested, and the longest unit so
-        far would end in the remaining time.
-
-        A unit may have been so long because it was queued or its engine restarted. In the first half of the
-        time any unit may start, so that one such unit does not keep later jobs from progress.
-        """
-        if self.requested:
-            return False
-        longest_s, left_s = self._longest.get(kind, 0.0), self._remaining_s()
-        if left_s is None or self._time_s is None or min(longest_s, self._time_s / 2) < left_s:
-            return True
-        if not self._is_short:
-            self._is_short = True
-            self._say(
-                f"{left_s:.0f} s are left, and what comes next has taken up to {longest_s:.0f} s: not"
-                " starting it"
-            )
-        return False
-
-    def add_duration(self, kind: str, seconds: float) -> None:
-        """Record the duration of a unit of this kind."""
-        self._longest[kind] = max(seconds, self._longest.get(kind, 0.0))
 
     def note_step(self) -> None:
         """Note that a unit in flight has recorded a step: it need not end in this process."""
@@ -124,14 +97,12 @@ class Shutdown:
         self._is_cleaning = True
 
     @contextmanager
-    def unit(self, name: str, kind: str) -> Iterator[None]:
+    def unit(self, name: str) -> Iterator[None]:
         """Mark a unit of work (an episode, a sleep) as in flight, so that a shutdown waits for it."""
-        began = time.monotonic()
         self._units.append(name)
         try:
             yield
             self._ended += 1
-            self.add_duration(kind, time.monotonic() - began)
         finally:
             self._units.remove(name)
 
@@ -172,11 +143,9 @@ class Shutdown:
 
     def _require_progress(self) -> None:
         if not self._ended and self._time_s is not None:
-            longest_s = max(self._longest.values(), default=0.0)
-            known = f"; one has taken up to {longest_s:.0f} s before" if longest_s else ""
             raise TimeTooShort(
                 f"no episode or sleep could finish in the {self._time_s:.0f} s that this job has,"
-                f" including the start of its server{known}: request more minutes"
+                " including the start of its server: request more minutes"
             )
 
     def _on_end(self) -> None:

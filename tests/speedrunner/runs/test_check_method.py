@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 
 import msgspec
@@ -12,6 +11,7 @@ from envs import Opening
 from speedrunner.methods import ActorSpec, History, Library, Method, Policy, SleepTools, Task, TextEnv
 from speedrunner.methods.react import ReAct
 from speedrunner.runs.check_method import check_method
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.workers.env_worker import WorkerError
 from tests.scripted_runs import CORRIDOR
 from tests.toy_env import Corridor
@@ -49,11 +49,6 @@ class Remembers(Learner):
         return f" Sleep {self.sleeps}."
 
 
-class JoinsASet(Learner):
-    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        return ActorSpec(Library(env.primitives), ", ".join({"lamp", "door", "rug", "clock", "chair"}))
-
-
 class Draws(Learner):
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         policy.method["seen"] = True
@@ -65,41 +60,26 @@ class Stumbles(Learner):
         return str([][policy.version])
 
 
-class Ends(Learner):
-    def more(self, policy: Policy) -> str:
-        os._exit(3)
-
-
 class KeepsASet(Learner):
     def initial(self) -> Policy:
         return Policy(version=0, method={"seen": {1}})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("kind", "found"),
-    [
-        (
-            Remembers,
-            ["sleep: a new instance of the method in another process made another policy from the same"],
-        ),
-        (JoinsASet, ["agent: a new instance of the method in another process gave the actor another prompt"]),
-        (
-            Draws,
-            [
-                "agent: two calls returned different ActorSpecs for the same policy and task",
-                "agent: changed the policy that was passed to it",
-            ],
-        ),
-        (Stumbles, ["sleep raised IndexError: list index out of range (test_check_method.py, line "]),
-        (Ends, ["it ended its process"]),
-        (KeepsASet, ["policy version 0 cannot be stored: it would not read back unchanged"]),
-    ],
-)
-def test_each_broken_promise_is_a_line(kind: type[Method], found: list[str]) -> None:
-    lines = check_method(f"{__name__}:{kind.__name__}", f"env={CORRIDOR}")
-    for line, begin in zip(lines, found, strict=True):
-        assert begin in line
+def test_each_broken_promise_is_a_line() -> None:
+    (forgotten,) = check_method(f"{__name__}:Remembers", f"env={CORRIDOR}")
+    assert forgotten.startswith("sleep: a new instance of the method made another policy from the same")
+    assert check_method(f"{__name__}:Draws", f"env={CORRIDOR}") == [
+        "agent: two calls returned different ActorSpecs for the same policy and task",
+        "agent: changed the policy that was passed to it",
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "error"), [(Stumbles, IndexError), (KeepsASet, InvalidPolicy)])
+def test_an_error_of_the_method_shows_its_own_traceback(kind: type[Method], error: type[Exception]) -> None:
+    with pytest.raises(error):
+        check_method(f"{__name__}:{kind.__name__}", f"env={CORRIDOR}")
 
 
 class Collapses(Corridor):

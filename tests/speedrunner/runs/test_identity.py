@@ -145,30 +145,24 @@ def test_a_method_s_prompts_are_those_that_it_uses(method: str, own: str, others
     assert not any(others in name for name in prompts)
 
 
-def test_what_an_own_environment_imports_or_extends_is_code_of_the_run(
+def test_what_an_own_environment_extends_is_code_of_the_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    own = tmp_path / "own_world"
-    own.mkdir()
-    (own / "__init__.py").write_text("")
-    (own / "rules.py").write_text("BONUS = 1\n")
-    (tmp_path / "own_base.py").write_text("from tests.toy_env import Corridor\nclass Base(Corridor): ...\n")
-    (own / "world.py").write_text(
-        "import json, own_base\nfrom own_world.rules import BONUS\nclass World(own_base.Base): ...\n"
-    )
+    base = tmp_path / "own_base.py"
+    base.write_text("from tests.toy_env import Corridor\nclass Base(Corridor): ...\n")
+    (tmp_path / "own_world.py").write_text("import own_base\nclass World(own_base.Base): ...\n")
     monkeypatch.syspath_prepend(tmp_path)
 
     def code() -> dict[str, str]:
-        config = compose(["env=own_world.world:World", "method=react", "model=tiny-random"])
+        config = compose(["env=own_world:World", "method=react", "model=tiny-random"])
         return identity(set_up(config), print).code
 
     before = code()
-    theirs = {"own_world.world", "own_world.rules", "own_base", "tests.toy_env"}
-    assert theirs <= set(before)
-    assert "json" not in before
-    (own / "rules.py").write_text("BONUS = 50\n")
+    assert {"own_world", "own_base", "tests.toy_env"} <= set(before)
+    assert "abc" not in before
+    base.write_text(base.read_text() + "BONUS = 50\n")
     after = code()
-    assert {name for name in after if after[name] != before[name]} == {"own_world.rules"}
+    assert {name for name in after if after[name] != before[name]} == {"own_base"}
 
 
 def digest(content: bytes, folder: Path, name: str = "model.bin") -> str:

@@ -29,7 +29,7 @@ class Job:
     async def work(self, unit: bool = True) -> str:
         try:
             if unit:
-                with self.shutdown.unit("train/0007", "train"):
+                with self.shutdown.unit("train/0007"):
                     self.begun.set()
                     await self.release.wait()
                     self.log.append("unit ended")
@@ -96,7 +96,7 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_fail
     async def work() -> None:
         nonlocal put_away
         try:
-            with job.shutdown.unit("train/0007", "train"):
+            with job.shutdown.unit("train/0007"):
                 job.begun.set()
                 await job.release.wait()
                 if failure is not None:
@@ -148,30 +148,11 @@ async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then(clock: Clock
     assert job.log == ["unit ended"]
 
 
-async def test_in_the_second_half_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_that_is_left(
-    clock: Clock,
-) -> None:
-    job = Job(time_s=60.0)
-    for kind, seconds in (("short", 20.0), ("short", 10.0), ("long", 70.0)):
-        job.shutdown.add_duration(kind, seconds)
-    clock.advance(29.0)
-    assert all(map(job.shutdown.may_begin, ("unknown", "short", "long")))
-    clock.advance(6.0)
-    assert [job.shutdown.may_begin(kind) for kind in ("unknown", "short", "long", "long")] == [
-        *(True, True),
-        *(False, False),
-    ]
-    assert job.said == ["25 s are left, and what comes next has taken up to 70 s: not starting it"]
-    assert not job.shutdown.requested  # others may go on
-    clock.advance(10.0)
-    assert not job.shutdown.may_begin("short")
-
-
 async def test_what_is_in_flight_when_the_time_is_over_is_given_up(clock: Clock) -> None:
     job = Job(time_s=60.0)
 
     async def work() -> None:
-        with job.shutdown.unit("train/0006", "train"):
+        with job.shutdown.unit("train/0006"):
             pass
         asyncio.get_running_loop().call_soon(clock.advance, 60.0)
         await job.work()  # it takes all of the time, but the next job may have more for it
@@ -185,14 +166,6 @@ async def test_what_is_in_flight_when_the_time_is_over_is_given_up(clock: Clock)
 async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_again_for_ever() -> None:
     with pytest.raises(TimeTooShort, match=r"could finish in the 0 s .* request more minutes"):
         await Job(time_s=0.3).shutdown.run(Job().work())
-    job = Job(time_s=60.0)
-    job.shutdown.add_duration("sleep", 70.0)
-
-    async def cut() -> None:
-        raise TimeIsUp
-
-    with pytest.raises(TimeTooShort, match=r"in the 60 s .*; one has taken up to 70 s before"):
-        await job.shutdown.run(cut())
 
 
 @pytest.mark.parametrize(("passed_s", "expected"), [(20.0, Interrupted), (40.0, TimeTooShort)])
@@ -243,7 +216,7 @@ import asyncio
 from speedrunner.runs.shutdown import Shutdown
 
 async def stubborn(shutdown):
-    with shutdown.unit("train/0007", "train"):
+    with shutdown.unit("train/0007"):
         print("begun", flush=True)
         await asyncio.sleep(1000)
 

@@ -112,17 +112,7 @@ class TestForeignDirectories:
         )
 
 
-FILES = [
-    "episodes.jsonl",
-    "requests.jsonl",
-    "reconciliation.jsonl",
-    "trajectories/batch_0000.jsonl",
-    "config.yaml",
-    "state.json",
-    "sleeps/0001.json",
-    "policies/v0000/skills.py",
-    "policies/v0000/library.json",
-]
+FILES = ["requests.jsonl", "state.json", "policies/v0000/skills.py"]
 
 
 class TestLinksAndSpecialFiles:
