@@ -21,13 +21,14 @@ RECORD_BYTES = 64 * 2**20
 
 _FILE_MODE, FOLDER_MODE, _SHARED_MODE = 0o600, 0o700, 0o666
 _ADVICE = "run the same command again; nothing recorded was lost"
+_NO_FILE = "it is a folder, a pipe or a device, not a regular file"
 _REMEDIES = {
     errno.ENOSPC: f"the disk is full: free some space and {_ADVICE}",
     errno.EDQUOT: f"the disk quota is full: free some space and {_ADVICE}",
     errno.EFBIG: f"it would exceed the file size limit: raise the limit and {_ADVICE}",
     errno.ELOOP: "it is a link, which is not followed: replace it with its target",
-    errno.EISDIR: "it is a folder, not a file",
-    errno.ENXIO: "it is a folder, a pipe or a device, not a regular file",
+    errno.EISDIR: _NO_FILE,
+    errno.ENXIO: _NO_FILE,
     errno.EROFS: f"the file system is read-only: make it writable and {_ADVICE}",
 }
 
