@@ -184,7 +184,7 @@ async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, shutdo
                 continue
             if time.monotonic() + bench.limit_s(step) > end:
                 break
-            with shutdown.unit(step.name, step.name):
+            with shutdown.unit(step.name):
                 reported = prefix_status(bench.status, f"step {number} of {len(steps)}, {step.name}")
                 await bench.play(step, reported)
             write_page(bench.record)
