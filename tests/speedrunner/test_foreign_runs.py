@@ -244,6 +244,7 @@ def test_a_damaged_file_gives_one_line(
     file = folder / "bad" / name
     content = spoil(file.read_text() if file.exists() else "")
     if isinstance(content, int):
+        file.touch()
         os.truncate(file, content)
     else:
         file.write_text(content)
