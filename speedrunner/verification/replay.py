@@ -20,8 +20,7 @@ from speedrunner.store.modules import apply_hunks
 from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory, Turn
 from speedrunner.verification.differences import Differences, contrast, turn_of
 from speedrunner.verification.subject import OutOfTime, Played, Subject
-from speedrunner.workers.env_worker import WorkerError
-from speedrunner.workers.process_worker import ProcessWorker
+from speedrunner.workers.env_worker import EnvWorker, WorkerError
 from speedrunner.workers.worker_messages import Executed
 
 PATIENCE_S, PATIENCE, MOST_PATIENCE_S = 60.0, 10, 600.0
@@ -104,7 +103,7 @@ async def replay(subject: Subject, status: Status) -> Finding:
     return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes", is_late=is_late)
 
 
-async def _replay_episode(subject: Subject, played: Played, worker: ProcessWorker) -> AsyncIterator[None]:
+async def _replay_episode(subject: Subject, played: Played, worker: EnvWorker) -> AsyncIterator[None]:
     """Replay one episode; yield after each call. Raises `_Differs`, `_LeftOut`."""
     episode, setup = played.trajectory, subject.setup
     asked = _list_operations(played)
@@ -212,9 +211,7 @@ def _check_reply(episode: Trajectory, number: int, reply: str) -> None:
         raise _Differs(f"the reply that the actor read: {contrast(content, reply)}", number)
 
 
-def _check_end(
-    episode: Trajectory, calls: list[CallNode], last: Executed | None, worker: ProcessWorker
-) -> None:
+def _check_end(episode: Trajectory, calls: list[CallNode], last: Executed | None, worker: EnvWorker) -> None:
     """Raise `_Differs` if an episode's termination or final state is different."""
     decided = last.termination if last is not None else None
     if decided != (episode.termination if episode.termination in DECIDED else None):

@@ -1,16 +1,34 @@
-"""The main process's interface to one worker: one tool call in, one result out."""
+"""The main process's interface to one worker: one tool call in, one result out. Closing it leaves nothing
+behind."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+import asyncio
+import os
+import signal
 from collections.abc import Collection
+from contextlib import suppress
 from pathlib import Path
+
+import msgspec
 
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.store.records import Module
 from speedrunner.workers.sandbox.child_process import START_LIMIT_S
-from speedrunner.workers.worker_messages import Execute, Executed, Fault, Load, Opened, Reply, Reset
+from speedrunner.workers.worker_messages import (
+    Execute,
+    Executed,
+    Fault,
+    Finish,
+    Load,
+    Opened,
+    Reply,
+    Request,
+    Reset,
+    pack,
+    read_reply,
+)
 
 RESET_LIMIT_S = 180.0
 """Seconds that an environment may take to start an episode."""
@@ -21,6 +39,10 @@ LOAD_LIMIT_S = 180.0
 GRACE_S = 6.0
 """Seconds after a call's time limit. A worker that has not stopped the call by then is killed with its
 world."""
+
+
+CLOSE_LIMIT_S = 3.0
+"""Seconds that an idle worker may take to close its environment."""
 
 
 class WorkerError(Exception):
@@ -52,15 +74,38 @@ class WorkerTimedOut(WorkerDied):
     this."""
 
 
-class EnvWorker(ABC):
-    """Plays one episode after another. After any error it must be closed.
+class EnvWorker:
+    """Plays one episode after another, in a child process of this one forked by the fork
+    server. After any error it must be closed.
+
+    Args:
+        env: name of its environment.
+        log: file of its error stream, if any.
+        pid: id of the process, which leads its own session and group.
+        reader: reader of the socket to it.
+        writer: writer of the same socket.
 
     Attributes:
         outcome: the episode's outcome as of the worker's last reply; also readable after the worker's end.
     """
 
-    outcome: Outcome | None = None
-    _skills: Collection[str] = ()
+    def __init__(
+        self,
+        env: str,
+        log: Path | None,
+        pid: int,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        self.pid = pid
+        self.outcome: Outcome | None = None
+        self._skills: Collection[str] = ()
+        self._env = env
+        self._log = log
+        self._reader = reader
+        self._writer = writer
+        self._busy = False
+        self._status: int | None = None
 
     async def reset(self, task: Task, module: Module, action_limit: int | None, seed: str = "") -> Opening:
         """Start an episode.
@@ -115,18 +160,74 @@ class EnvWorker(ABC):
         self.outcome = reply.outcome
         return reply
 
-    @abstractmethod
+    @property
+    def usable(self) -> bool:
+        """Whether the worker can start another episode: it has not failed, and its process is alive."""
+        if self._status is not None or self._busy:
+            return False
+        # WNOWAIT leaves it unreaped, so that `kill` cannot hit another process with the same id.
+        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+
+    def finish(self) -> None:
+        """Report the end of the episode, so that nothing of its skills remains; `reset` may follow."""
+        if self.usable:
+            self._writer.write(pack(Finish()))
+
     async def close(self) -> None:
-        """End all processes, and first close the environment if it still answers. A second call does
-        nothing."""
+        """End the process. An idle one may close its environment first."""
+        try:
+            if self.usable:
+                with suppress(TimeoutError, OSError):
+                    async with asyncio.timeout(CLOSE_LIMIT_S):
+                        self._writer.write_eof()
+                        await self._reader.read()  # until the process has closed its end
+        finally:
+            self.kill()
 
-    @abstractmethod
-    async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:
-        """Return the reply to a request. Raises `WorkerFault`, `WorkerDied`."""
+    def kill(self) -> None:
+        """End the process and all processes that it started, at once."""
+        if self._status is not None:
+            return
+        for end in (os.kill, os.killpg):  # it may not have created its own group yet
+            with suppress(ProcessLookupError):
+                end(self.pid, signal.SIGKILL)
+        _, status = os.waitpid(self.pid, 0)
+        self._status = os.waitstatus_to_exitcode(status)
+        self._writer.close()
+
+    async def request(self, request: Request, limit_s: float | None) -> Reply:
+        """Send a request and wait for its first reply. An interruption leaves the worker unusable.
+
+        Raises:
+            WorkerFault: the environment broke.
+            WorkerTimedOut: the worker did not answer in time and was killed.
+            WorkerDied: the process ended.
+        """
+        what = request.call.name if isinstance(request, Execute) else type(request).__name__.lower()
+        if not self.usable:
+            raise WorkerDied(f"the worker of {self._env} (process {self.pid}) is no longer usable")
+        self._busy = True
+        self._writer.write(pack(request))
+        try:
+            async with asyncio.timeout(limit_s):
+                await self._writer.drain()
+                reply = await read_reply(self._reader)
+        except TimeoutError:
+            self.kill()
+            raise WorkerTimedOut(
+                f"the worker of {self._env} did not answer {what} within {limit_s:g} s and was killed"
+            ) from None
+        except (OSError, EOFError, msgspec.MsgspecError) as error:
+            self.kill()
+            sent = f"it sent no valid reply ({error})" if isinstance(error, msgspec.MsgspecError) else None
+            cause = sent or describe_exit(self._status or 0)
+            raise WorkerDied(f"the worker of {self._env} died during {what}", cause, self._log) from error
+        if isinstance(reply, Fault):
+            raise WorkerFault(reply.message, reply.traceback)
+        self._busy = False
+        return reply
 
 
-def received(reply: Reply) -> Reply:
-    """Return a reply that is not a fault. Raises `WorkerFault`."""
-    if isinstance(reply, Fault):
-        raise WorkerFault(reply.message, reply.traceback)
-    return reply
+def describe_exit(status: int) -> str:
+    """Describe the exit status of a process in words; a negative one is a signal's."""
+    return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

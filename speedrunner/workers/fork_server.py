@@ -23,8 +23,14 @@ from pathlib import Path
 from typing import Any, Self
 
 from speedrunner.store.files import open_log
-from speedrunner.workers.env_worker import WorkerDied, WorkerError, WorkerTimedOut
-from speedrunner.workers.process_worker import CLOSE_LIMIT_S, ProcessWorker, describe_exit
+from speedrunner.workers.env_worker import (
+    CLOSE_LIMIT_S,
+    EnvWorker,
+    WorkerDied,
+    WorkerError,
+    WorkerTimedOut,
+    describe_exit,
+)
 from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_messages import PID, Start
 
@@ -93,7 +99,7 @@ class ForkServer:
         """Whether the process is alive."""
         return self._process.poll() is None
 
-    async def fork(self) -> ProcessWorker:
+    async def fork(self) -> EnvWorker:
         """Return a new worker's process, ready for its first request.
 
         Raises:
@@ -115,9 +121,9 @@ class ForkServer:
             if pid < 0:
                 writer.close()
                 raise self._cannot_start(os.strerror(-pid))
-        return ProcessWorker(self._env, self._log, pid, reader, writer)
+        return EnvWorker(self._env, self._log, pid, reader, writer)
 
-    async def worker(self, options: Mapping[str, Any], sandbox: Sandbox) -> ProcessWorker:
+    async def worker(self, options: Mapping[str, Any], sandbox: Sandbox) -> EnvWorker:
         """Return a worker with its environment created.
 
         Args:

@@ -16,30 +16,89 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
-from pathlib import Path
 
-from envs import EnvironmentFault, make
+from envs import EnvironmentFault, TextEnv, make
 from envs.env_registry import REGISTRY
-from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.sandbox.child.rlimits import die_with
-from speedrunner.workers.worker_episode import fault
+from speedrunner.workers.sandbox.child_process import ChildPool
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
+from speedrunner.workers.worker_episode import WorkerEpisode, fault
 from speedrunner.workers.worker_messages import (
     PID,
+    Execute,
     Finish,
+    Load,
     Ready,
     Reply,
+    Reset,
     Start,
     encode_reply,
     frame,
     read_request,
 )
 
-NOTHING_LOADED = "nothing-loaded"
-"""Last argument of a process that must not load the environment."""
-
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}
 """Number of the system call, by machine."""
+
+
+class Server:
+    """Plays the episodes of one environment. If the environment hangs or dies, so does this process.
+
+    Args:
+        env: the environment; closed at the end.
+        sandbox: how skills are confined. Processes for them are started only if there are skills.
+    """
+
+    def __init__(self, env: TextEnv, sandbox: Sandbox) -> None:
+        self._env = env
+        self._pool = ChildPool(sandbox)
+        self._has_skills = False
+        self._episode: WorkerEpisode | None = None
+
+    def answer(self, request: Reset | Load | Execute | Finish) -> Reply:
+        """Execute a request; an error in it becomes a `Fault`."""
+        try:
+            match request:
+                case Reset():
+                    self.finish()
+                    self._has_skills = bool(request.module.public)
+                    self._episode = WorkerEpisode(self._env, self._pool, request)
+                    return self._episode.opened
+                case Load():
+                    assert self._episode is not None
+                    self._has_skills = bool(request.module.public)
+                    self._episode.load(request.module)
+                case Execute():
+                    assert self._episode is not None
+                    return self._episode.execute(request)
+                case Finish():
+                    self.finish()
+            return Ready()
+        except Exception as error:
+            what = "the environment failed"
+            if isinstance(request, Reset):
+                what = f"task {request.task.name} {request.task.index} could not be started"
+            elif isinstance(error, SandboxError):
+                what = "skills cannot be run"
+            return fault(error, what)
+
+    def prepare(self) -> None:
+        """Prepare for the next request while idle."""
+        if self._has_skills:
+            self._pool.refill()
+
+    def finish(self) -> None:
+        """Clean up after the episode."""
+        if self._episode is not None:
+            self._episode.close()
+            self._episode = None
+
+    def end(self) -> None:
+        """End all processes and close the environment."""
+        self.finish()
+        self._pool.close()
+        self._env.close()
 
 
 def serve(owner: socket.socket) -> None:
@@ -59,7 +118,7 @@ def serve(owner: socket.socket) -> None:
     except Exception as error:
         send(fault(error, f"a worker of {first.env} could not start"))
         return
-    worker = LocalWorker(env, first.sandbox)
+    worker = Server(env, first.sandbox)
     send(Ready())
     try:
         while (request := read_request(requests)) is not None:
@@ -79,8 +138,11 @@ def main() -> None:
     faulthandler.enable()
     for number in (signal.SIGINT, signal.SIGTERM):  # they are sent to whole groups; the owner decides
         signal.signal(number, signal.SIG_IGN)
-    if sys.argv[-1] != NOTHING_LOADED:
-        _preload(env)
+    try:
+        REGISTRY.find(env).preload()
+    except Exception as error:  # each worker will raise it again and report it
+        if not isinstance(error, EnvironmentFault):
+            traceback.print_exc()
     control = _socket(fd)
     gc.collect()
     gc.freeze()  # keeps shared memory shared: the workers' garbage collection does not touch it
@@ -94,18 +156,6 @@ def main() -> None:
             _run_worker(fds[0], owner, control)
         os.close(fds[0])
         control.send(PID.pack(pid))
-
-
-def _preload(env: str) -> None:
-    """Load what workers can share. Threads cannot be forked: if an environment starts some, restart this
-    process with nothing loaded."""
-    try:
-        REGISTRY.find(env).preload()
-    except Exception as error:  # each worker will raise it again and report it
-        if not isinstance(error, EnvironmentFault):
-            traceback.print_exc()
-    if len(list(Path("/proc/self/task").iterdir())) > 1:
-        os.execv(sys.executable, [*sys.orig_argv, NOTHING_LOADED])
 
 
 def _run_worker(fd: int, owner: int, control: socket.socket) -> None:

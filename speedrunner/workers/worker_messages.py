@@ -152,9 +152,4 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
         OSError, EOFError: the worker is gone.
     """
     (size,) = LENGTH.unpack(await reader.readexactly(LENGTH.size))
-    return decode_reply(await reader.readexactly(size))
-
-
-def decode_reply(body: bytes) -> Reply:
-    """Decode a reply from a message's body. Raises `MsgspecError`."""
-    return _REPLIES.decode(body)
+    return _REPLIES.decode(await reader.readexactly(size))

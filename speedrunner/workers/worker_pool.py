@@ -13,9 +13,8 @@ from typing import Any, Self
 
 from envs.env_registry import REGISTRY
 from speedrunner.workers.available_memory import available_mb
-from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.env_worker import EnvWorker, WorkerError
 from speedrunner.workers.fork_server import ForkServer
-from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.sandbox.settings import Sandbox
 
 SKILLS_MB = 30
@@ -96,7 +95,7 @@ class WorkerPool:
         self._loading = asyncio.Lock()
         self._starting = asyncio.Semaphore(os.cpu_count() or 1)
         self._starts: list[asyncio.Task[None]] = []
-        self._workers: dict[int, ProcessWorker] = {}  # by slot
+        self._workers: dict[int, EnvWorker] = {}  # by slot
         self._free: list[int] = []  # slots; the last used one is the warmest
         self._waiting: list[tuple[bool, int, asyncio.Future[int]]] = []  # a heap
         self._tickets = itertools.count()
@@ -134,7 +133,7 @@ class WorkerPool:
             await start
 
     @asynccontextmanager
-    async def worker(self, *, behind: bool = False) -> AsyncIterator[ProcessWorker]:
+    async def worker(self, *, behind: bool = False) -> AsyncIterator[EnvWorker]:
         """Lend a worker for one episode, as soon as one is free. A dead or interrupted one is replaced.
 
         Args:
@@ -186,7 +185,7 @@ class WorkerPool:
         finally:
             self._give_back(slot)
 
-    async def _start(self, slot: int) -> ProcessWorker:
+    async def _start(self, slot: int) -> EnvWorker:
         async with self._starting:
             try:
                 worker = await self._create()
@@ -197,7 +196,7 @@ class WorkerPool:
             self._workers[slot] = worker
         return worker
 
-    async def _create(self) -> ProcessWorker:
+    async def _create(self) -> EnvWorker:
         template = await self._load_fork_server()
         return await template.worker(self._options, self._sandbox)
 

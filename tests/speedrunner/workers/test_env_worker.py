@@ -21,7 +21,6 @@ from speedrunner.library.library import Library
 from speedrunner.store.records import CallNode, Termination
 from speedrunner.workers import env_worker as workers
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, WorkerTimedOut
-from speedrunner.workers.local_worker import LocalWorker
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
@@ -225,19 +224,13 @@ class TestSkills:
         assert results[0] == results[1]
 
 
-@pytest_asyncio.fixture(params=["process", "local"], loop_scope="module")
-async def worker(request: pytest.FixtureRequest, pool: WorkerPool) -> AsyncIterator[EnvWorker]:
-    """A worker of each kind, which answers the same."""
-    if request.param == "process":
-        async with pool.worker() as lent:
-            yield lent
-    else:
-        local = LocalWorker(Corridor())
-        yield local
-        await local.close()
+@pytest_asyncio.fixture(loop_scope="module")
+async def worker(pool: WorkerPool) -> AsyncIterator[EnvWorker]:
+    async with pool.worker() as lent:
+        yield lent
 
 
-class TestEachKindOfHost:
+class TestWorker:
     async def test_plays_episodes(self, worker: EnvWorker) -> None:
         library = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
         for _ in range(2):

@@ -7,8 +7,6 @@ import signal
 import subprocess
 import sys
 import textwrap
-import threading
-import time
 from pathlib import Path
 
 import psutil
@@ -17,9 +15,8 @@ import pytest
 from envs import Opening, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.store.records import Module
-from speedrunner.workers.env_worker import WorkerDied, WorkerError, WorkerFault
+from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerError, WorkerFault
 from speedrunner.workers.fork_server import ForkServer
-from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.processes import HANGS_S, is_alive, until, without_file_descriptors, words
@@ -41,13 +38,6 @@ class Loaded(Corridor):
         return Opening(super().reset(task).instruction, f"{self.loaded_by}")
 
 
-class LeavesAThread(Loaded):
-    @classmethod
-    def preload(cls) -> None:
-        super().preload()
-        threading.Thread(target=time.sleep, args=(HANGS_S,), daemon=True).start()
-
-
 class CannotBeLoaded(Loaded):
     @classmethod
     def preload(cls) -> None:
@@ -64,7 +54,7 @@ class EndsItsProcess(Corridor):
         os._exit(7)
 
 
-async def opened(worker: ProcessWorker, env: type[Corridor]) -> str:
+async def opened(worker: EnvWorker, env: type[Corridor]) -> str:
     """The opening's observation."""
     return (await worker.reset(Task(env.name, "default", 10), Module(), None)).observation
 
@@ -85,12 +75,6 @@ async def test_a_process_without_a_file_descriptor_starts_no_worker() -> None:
         (await server.fork()).kill()
     finally:
         server.end()
-
-
-async def test_one_that_leaves_threads_is_loaded_by_each_worker() -> None:
-    async with WorkerPool(1, LeavesAThread.name) as pool, pool.worker() as worker:
-        assert await opened(worker, LeavesAThread) == "0"
-        assert psutil.Process(worker.pid).num_threads() == 1
 
 
 async def test_what_cannot_be_loaded_is_left_to_the_workers(tmp_path: Path) -> None:
