@@ -176,20 +176,6 @@ class Advised(ReAct):
         return await context.act(spec)
 
 
-class Reflecting(ReAct):
-    """An agent of its sleeps may take five calls, whatever the model's config says."""
-
-    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Ask it."""
-
-        def conclude(text: str) -> str:
-            """Say what was learnt."""
-            return "Noted."
-
-        await tools.run_agent("inducer", [Message("user", "What now?")], Toolbox([], conclude), 5)
-        return policy
-
-
 class Forgetful(ReAct):
     """Forgets to return what one of its methods should."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import pytest
 
@@ -22,7 +22,7 @@ from envs import (
     make,
     splits,
 )
-from envs.env_registry import ENVIRONMENTS, REGISTRY
+from envs.env_registry import ENVIRONMENTS
 from tests.golden_tables import Golden, refusals
 
 
@@ -67,15 +67,7 @@ class Room(Unsplit):
         return Split([Task(cls.name, "default", seed)], [Task(cls.name, "default", seed + doors)])
 
 
-class Positional(Room):
-    """Its constructor has a parameter that no option can stand for."""
-
-    def __init__(self, doors: int) -> None:
-        super().__init__(doors=doors)
-
-
 ROOM = f"{__name__}:Room"
-PLACES = {"FOLDER": Path.cwd()}
 
 
 class TestNames:
@@ -89,25 +81,6 @@ class TestNames:
         assert isinstance(make(ROOM), Room)
         assert Room.name == ROOM
         assert splits(ROOM).train == [Task(ROOM, "default", 0)]
-
-    def test_a_name_that_names_no_environment_is_refused_in_one_line(self, golden: Golden) -> None:
-        here = [f"{__name__}:{each}" for each in ("Hut", "ROOM", "Positional")]
-        names: list[Any] = [
-            "babyia",
-            "",
-            ":Room",
-            "no.such.module:Room",
-            "pathlib:Path",
-            "envs.text_env:TextEnv",
-        ]
-        names += [*here, None, 5, ["babyai"], "x" * 10_000]
-        said = {
-            refusals(
-                ((str(name)[:40], partial(function, name)) for name in names), UnknownEnvironment, **PLACES
-            )
-            for function in (make, splits, REGISTRY.find)
-        }
-        golden("environment_names.txt", "".join(said))
 
     def test_a_module_that_breaks_on_import_is_named_with_its_cause(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -139,14 +112,3 @@ class TestOptions:
             for function in (make, splits)
         }
         golden("environment_options.txt", "".join(said))
-
-    def test_an_unknown_option_is_refused_with_the_alternatives(self) -> None:
-        with pytest.raises(
-            InvalidOption,
-            match=r"babyai has no option 'num_dist' \(did you mean num_dists\?\)$",
-        ):
-            make("babyai", num_dist=4)
-        with pytest.raises(
-            InvalidOption, match="its options: seed, doors, height, dark, title, shape, owner"
-        ):
-            splits(ROOM, size=4)

@@ -145,19 +145,6 @@ class TestAnEpisodeOfSeveralConversations:
         (row,) = run.data.episodes
         assert (row.termination, row.llm_calls) == (Termination.CALL_LIMIT, 1)
 
-    async def test_and_so_it_may_in_a_sleep(self, corridor: Runs) -> None:
-        roles = Roles(actor=Role(string_tokens=80), inducer=Role(string_tokens=80, max_calls=2))
-        run = corridor(
-            lambda request: call("walk", steps=9) if "walk" in request.tools else say("Hm."),
-            *("method=tests.odd_methods:Reflecting", "method.train=true"),
-            *("run.rollouts=1", "run.test_episodes=0"),
-            roles=roles,
-        )
-        await run.play()
-        ((agent,),) = (sleep.agents for sleep in run.data.sleeps)
-        assert (agent.termination, len(agent.turns)) == (Termination.CALL_LIMIT, 2)
-        assert "(1 calls and " in agent.turns[1].messages[0].content
-
 
 @pytest.fixture(scope="module")
 def replayed(shared_corridor: Runs) -> ScriptedRun:

@@ -8,7 +8,6 @@ import pytest
 
 from speedrunner.methods.method_base import UnfitEnvironment
 from speedrunner.methods.method_registry import make
-from speedrunner.store.labels import Labels
 from speedrunner.store.records import Edit, Termination
 from speedrunner.verification.policy_check import check_policies
 from tests.scripted_engine import Answer, Request, Script, call, say
@@ -133,12 +132,6 @@ class TestASession:
         skills = ["go_on", "leave_start", "again_go_on", "again_leave_start"]
         assert list(late.tools) == ["walk", "look", *skills]
         assert {turn.role for each in session.data.evaluations() for turn in each.turns} == {"actor"}
-
-    def test_every_role_is_paid_by_the_rollout(self, session: ScriptedRun) -> None:
-        (row,) = (each for each in session.data.episodes if each.episode == "train/0000")
-        rows = [each for each in session.data.requests if Labels.of(each.labels).episode == "train/0000"]
-        assert {Labels.of(each.labels).role for each in rows} == {"curriculum", "programmer", "critic"}
-        assert sum(each.usage.completion for each in rows if each.usage) == row.usage.completion
 
     def test_the_next_rollouts_curriculum_knows_what_was_reached_and_what_was_not(
         self, session: ScriptedRun
