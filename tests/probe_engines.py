@@ -37,11 +37,3 @@ class Off(Forgetful):
     @property
     def metrics(self) -> str:
         return super().metrics.replace('caching="True"', 'caching="False"')
-
-
-class Small(Forgetful):
-    """Its cache holds less than a conversation."""
-
-    @property
-    def metrics(self) -> str:
-        return super().metrics.replace('blocks="1000"', 'blocks="40"')

@@ -65,23 +65,14 @@ class Recipe:
             work.chmod(0o755)
             holds = self.write(work)
             (work / STAMP).write_text(json.dumps(self.stamp(), indent=2) + "\n", encoding="utf-8")
-            self._put_in_place(work, out)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-        print(f"{out} is ready: {holds}", flush=True)
-
-    def _put_in_place(self, folder: Path, out: Path) -> None:
-        """Rename a finished folder to `out`, and remove an older build."""
-        old = folder.with_name(folder.name + "-old")
-        if out.exists():
-            out.rename(old)
-        try:
-            folder.rename(out)
+            shutil.rmtree(out, ignore_errors=True)
+            work.rename(out)
         except OSError:
             if not self.up_to_date(out):  # otherwise another process has just built the same folder
                 raise
         finally:
-            shutil.rmtree(old, ignore_errors=True)
+            shutil.rmtree(work, ignore_errors=True)
+        print(f"{out} is ready: {holds}", flush=True)
 
 
 def run(parser: argparse.ArgumentParser, recipe: Callable[[argparse.Namespace], Recipe]) -> None:

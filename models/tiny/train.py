@@ -3,10 +3,10 @@
     python -m models.tiny.train [--work DIR]
     python -m models.tiny.train --measure
 
-The work folder keeps recorded runs, tokenizer and corpus, so a second call begins with the training. Remove
-it after a change of the recipe. The same recipe and library versions give the same corpus. Weights differ in
-their last bits between machines. `--measure` plays the served model without skills in the worlds of both
-splits of `env=babyai`, none of which is in the corpus, and writes the results into the card.
+The work folder keeps recorded runs and tokenizer for a second call. Remove it after a change of the recipe.
+The same recipe and library versions give the same corpus. Weights differ in their last bits between machines.
+`--measure` plays the served model without skills in the worlds of both splits of `env=babyai`, none of which
+is in the corpus, and writes the results into the card.
 """
 
 from __future__ import annotations

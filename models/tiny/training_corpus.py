@@ -1,4 +1,4 @@
-"""Creates and caches the bundled model's tokenizer and its training examples, by source."""
+"""Creates the bundled model's tokenizer and its training examples, by source."""
 
 from __future__ import annotations
 
@@ -110,30 +110,22 @@ def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
 def make(
     counts: dict[str, int], runs: Path, folder: Path, progress: Callable[[str], None]
 ) -> dict[str, Examples]:
-    """Create the examples of each source, or read them if they exist.
+    """Create the examples of each source.
 
     Args:
         counts: number of examples by source, before those over `LONGEST` are left out; `sleeps` takes every
             recorded sleep.
-        folder: has the tokenizer; the examples are written to it.
+        folder: has the tokenizer.
     """
     found = {}
     for name, count in counts.items():
-        file = folder / f"{name}.npz"
-        if not file.is_file():
-            progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
-            starts = range(0, count, PART)
-            parts = [(folder, name, n, runs, min(PART, count - start)) for n, start in enumerate(starts)]
-            if name == "sleeps":
-                parts = [(folder, name, 0, runs, 10**9)]
-            with get_context("spawn").Pool(2) as pool:
-                made = [each for part in pool.imap(_part, parts) for each in part]
-            packed = Examples.packed(made)
-            unfinished = file.with_suffix(".part.npz")
-            np.savez(unfinished, ids=packed.ids, learnt=packed.learnt, ends=packed.ends)
-            unfinished.rename(file)
-        with np.load(file) as stored:
-            found[name] = Examples(stored["ids"], stored["learnt"], stored["ends"])
+        progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
+        starts = range(0, count, PART)
+        parts = [(folder, name, n, runs, min(PART, count - start)) for n, start in enumerate(starts)]
+        if name == "sleeps":
+            parts = [(folder, name, 0, runs, 10**9)]
+        with get_context("spawn").Pool(2) as pool:
+            found[name] = Examples.packed([each for part in pool.imap(_part, parts) for each in part])
     return found
 
 

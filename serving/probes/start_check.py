@@ -28,7 +28,7 @@ THINKING_TOKENS = 16
 LEAST_PROMPT = 256
 """Least tokens of the prompt that is sent twice; it is longer if blocks are large."""
 
-OTHERS = "other requests may have evicted it from the cache meanwhile: probe an idle server"
+OTHERS = "other requests may have evicted it from the cache, or the cache is too small: probe an idle server"
 
 
 class StartCheck:

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 import msgspec
 
 from serving.deployment import Deployment
-from serving.engine.cache_config import CacheConfig
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow
 from serving.meter import LedgerRow
@@ -133,8 +132,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         await run_together(lambda opening: _converse(model, "sibling", opening, 1), family, SIBLINGS)
     hits = (await read_counters(deployment.endpoint) - counted).cached > 0
     prefix = max((length for length, _ in warmed), default=0)
-    growing, siblings = parts.values()
-    requests = [*growing, *siblings]
+    requests = [*parts["turn"], *parts["sibling"]]
     prompt, expected, reported = (
         sum(getattr(each, name) for each in requests) for name in ("prompt", "expected", "reported")
     )
@@ -148,25 +146,10 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
     )
     changes = advice(model_config, cache, hits, reported > 0)
     if not found.met:
-        changes = [*changes, *_room(cache, growing, siblings, prefix)] or [OTHERS]
+        changes = changes or [OTHERS]
     found.notes += [f"To change: {line}" for line in changes]
     found.facts["advice"] = changes
     return found
-
-
-def _room(
-    cache: CacheConfig, turns: Sequence[CacheRequest], siblings: Sequence[CacheRequest], prefix: int
-) -> list[str]:
-    """Return what to change if the cache is too small for the requests."""
-    alone = max(cache.blocks(each.prompt) for each in turns)
-    own = sum(cache.blocks(each.prompt, shared=prefix) for each in siblings)
-    needed = max(alone, own + prefix // cache.block_size)
-    if needed < cache.num_gpu_blocks:
-        return []
-    return [
-        f"its cache of {cache.num_gpu_blocks} blocks is too small for them (they take {needed}):"
-        " raise --gpu-memory-utilization (on a CPU, VLLM_CPU_KVCACHE_SPACE)"
-    ]
 
 
 def _opening(model: Model, name: str, nonce: str) -> Messages:

@@ -90,6 +90,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
     Raises:
         ServingError: the engine failed. On the chat API also if it refuses a probe.
     """
+    model_config = model.model_config
     answers: list[ProbeAnswer] = []
     constrained, free = Speed(), Speed()
     sent = not_valid = 0
@@ -111,37 +112,24 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
     await play(list(itertools.islice(turns, len(battery()))), Speed())
     while batch := list(itertools.islice(turns, ROUND * in_flight)):
         await play(batch, constrained)
-        if model.model_config.api == "completions":
+        if model_config.api == "completions":
             again = answers[-len(batch) :]
             await free.time(run_together(lambda answer: _free(model, role, answer), again, in_flight))
-    return _measurement(
-        model.model_config, role, in_flight, answers, constrained.tokens_per_s, free.tokens_per_s
-    )
-
-
-def _measurement(
-    model_config: ModelConfig,
-    role: Role,
-    in_flight: int,
-    answers: list[ProbeAnswer],
-    constrained: float | None,
-    free: float | None,
-) -> Measurement:
     kinds = [Counts.of(probe.kind, [each for each in answers if each.probe is probe]) for probe in battery()]
     total = Counts.of("all", answers)
     problems = [f"{each.probe.kind}: {each.problem}" for each in answers if each.problem is not None]
     shown = problems[:PROBLEMS_SHOWN]
     most = 0 if model_config.api == "completions" else None
-    ratio = constrained / free if constrained and free else None
+    fast, plain = constrained.tokens_per_s, free.tokens_per_s
     thought = f"{role.thinking_tokens} tokens of thinking" if role.thinking_tokens else "no thinking"
     return Measurement(
         f"{model_config.name}: {len(answers)} probes on the {model_config.api} API, {in_flight} in "
         f"flight, {thought}",
         figures=[
             Figure("calls invalid or truncated", total.invalid + total.truncated, at_most=most),
-            Figure("output tokens/s, constrained", constrained),
-            Figure("output tokens/s, free (same prompts and lengths, in turn)", free),
-            Figure("constrained over free", ratio),
+            Figure("output tokens/s, constrained", fast),
+            Figure("output tokens/s, free (same prompts and lengths, in turn)", plain),
+            Figure("constrained over free", fast / plain if fast and plain else None),
         ],
         tables=[Table("kinds", [*kinds, total])],
         facts={

@@ -72,16 +72,6 @@ class Sample(msgspec.Struct, frozen=True):
     cpu: float
 
 
-QUANTITIES = {
-    "memory": "memory (MiB)",
-    "objects": "Python objects",
-    "descriptors": "file descriptors",
-    "threads": "threads",
-    "processes": "child processes",
-    "cpu": "CPU ms per episode",
-}
-
-
 THREADS = 8
 
 
@@ -108,15 +98,10 @@ async def _start_threads() -> None:
 
 
 def table(first: Sample, last: Sample) -> str:
-    """Return each quantity after two runs, and its growth per 1,000 episodes, as a Markdown table."""
-    thousands = max(last.episodes - first.episodes, 1) / 1_000
-    rows = [
-        f"| {name} | {before:,.6g} | {after:,.6g} | {(after - before) / thousands:+.3g} |"
-        for key, name in QUANTITIES.items()
-        for before, after in [(getattr(first, key), getattr(last, key))]
-    ]
-    head = f"| | after {first.episodes:,} | after {last.episodes:,} | per 1,000 episodes |"
-    return "\n".join([head, "|---|---|---|---|", *rows])
+    """Return each quantity after two runs as a Markdown table."""
+    before, after = msgspec.structs.asdict(first), msgspec.structs.asdict(last)
+    rows = [f"| {name} | {before[name]:,.6g} | {after[name]:,.6g} |" for name in before]
+    return "\n".join(["| | before | after |", "|---|---|---|", *rows])
 
 
 def has_grown(first: Sample, last: Sample) -> bool:

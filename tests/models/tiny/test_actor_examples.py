@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from itertools import islice
-from pathlib import Path
 
 import pytest
 
@@ -65,14 +64,6 @@ def test_an_episode_is_the_conversation_that_serving_would_have(tokenizer: ChatT
         assert written(tokenizer, example).count("<think>\n") == turns
 
 
-def test_a_snapshot_is_one_turn(tokenizer: ChatTokenizer) -> None:
-    for example in islice(snapshots(tokenizer, 0), 20):
-        text = tokenizer.decode(example.ids)
-        assert text.startswith("<|im_start|>user\nYour task: ")
-        assert text.count("<|im_start|>assistant\n") == 1
-        assert text.endswith(written(tokenizer, example))
-
-
 def test_the_same_seed_makes_the_same_corpus(tokenizer: ChatTokenizer) -> None:
     one, same, other = (list(islice(episodes(tokenizer, seed, skilled=0.5), 5)) for seed in (1, 1, 2))
     assert one == same != other
@@ -113,7 +104,3 @@ def test_any_text_comes_back(tokenizer: ChatTokenizer, text: str) -> None:
 def test_phrases_stand_between_what_varies() -> None:
     texts = ["You carry the red ball now\nx", "You carry the blue box now\ny"]
     assert vocabulary.phrases(texts, 2) == ["You carry "]
-
-
-def test_phrases_are_those_of_many_texts(tmp_path: Path) -> None:
-    assert vocabulary.phrases(["one two", "one two", "one three"], 2) == ["one two"]

@@ -32,14 +32,6 @@ def test_a_model_that_was_shown_other_prompts_or_tools_is_told() -> None:
         warnings.warn(f"{', '.join(changed)} changed since the model was trained: {WHY}", stacklevel=1)
 
 
-def test_it_is_small_and_in_half_precision() -> None:
-    weights = card.WEIGHTS / "model.safetensors"
-    assert weights.stat().st_size <= 12 * 2**20
-    with weights.open("rb") as file:
-        head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-    assert {each["dtype"] for name, each in head.items() if name != "__metadata__"} == {"BF16"}
-
-
 def test_tokenizer_and_network_have_as_many_entries() -> None:
     config = json.loads((card.WEIGHTS / "config.json").read_bytes())
     tokenizer = ChatTokenizer(card.WEIGHTS).huggingface
@@ -50,14 +42,6 @@ def test_tokenizer_and_network_have_as_many_entries() -> None:
 def test_it_is_what_the_model_card_serves() -> None:
     assert Path(model_path(load_model_config("tiny"))) == card.WEIGHTS
     assert load_model_config("tiny").caveat
-
-
-@pytest.mark.process
-def test_a_prompt_or_a_text_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = card.digest_texts()
-    monkeypatch.setattr("models.tiny.actor_examples.actor_view", lambda executed, limit: "You see nothing.")
-    after = card.digest_texts()
-    assert [name for name in before if before[name] != after[name]] == ["episodes"]
 
 
 def test_sleeps_were_recorded_with_the_numbers_that_its_prompts_have() -> None:

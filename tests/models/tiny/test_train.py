@@ -10,7 +10,7 @@ import pytest
 
 from models.tiny import learning, train, training_corpus
 from models.tiny.actor_examples import Example, snapshots
-from models.tiny.learning import batches, new_model, pad_examples
+from models.tiny.learning import batches, new_model
 from models.tiny.training_corpus import Examples
 from models.tiny.training_recipe import SOURCES, Recipe, Stage
 from serving.tokens.tokenizer import ChatTokenizer
@@ -41,11 +41,6 @@ def sources(tokenizer: ChatTokenizer) -> dict[str, Examples]:
     }
 
 
-def test_packed_examples_are_the_examples() -> None:
-    examples = [Example([1, 2], [False, True]), Example([3], [True])]
-    assert list(Examples.packed(examples)) == examples
-
-
 def test_a_batch_has_no_more_tokens_than_its_stage_says(sources: dict[str, Examples]) -> None:
     stage = Stage(tokens=1, batch=1_000, rate=1.0, constant=0.5, mix={"snapshots": 1.0})
     for batch in islice(batches(sources, stage, seed=0), 20):
@@ -58,20 +53,6 @@ def test_every_example_of_a_source_is_drawn_before_one_comes_again() -> None:
     (drawn,) = islice(batches(some, stage, seed=0), 1)
     counts = [sum(each.ids == [number] for each in drawn) for number in range(30)]
     assert max(counts) - min(counts) == 1
-
-
-def test_padding_is_never_learnt() -> None:
-    ids, learnt = pad_examples([Example([1, 2, 3], [False, True, True]), Example([4], [False])], pad=0)
-    assert ids.tolist() == [[1, 2, 3], [4, 0, 0]]
-    assert learnt.tolist() == [[False, True, True], [False, False, False]]
-
-
-def test_the_rate_rises_stays_and_falls() -> None:
-    stage = Stage(tokens=1_000, batch=1, rate=1.0, constant=0.5, mix={})
-    assert stage.share_of_rate(0, 0) == pytest.approx(0.01)
-    assert stage.share_of_rate(500, 400) == 1.0
-    assert stage.share_of_rate(500, 750) == pytest.approx(0.5)
-    assert stage.share_of_rate(500, 1_000) == pytest.approx(0.02)
 
 
 def test_the_training_learns(

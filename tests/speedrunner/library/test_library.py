@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 import msgspec
@@ -20,7 +19,7 @@ from speedrunner.library.rules import (
     SOURCE_LIMIT,
     InvalidSkill,
 )
-from speedrunner.store.policies import InvalidPolicy, PolicyStore
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy, Skill
 from tests.golden_tables import Golden, refusals
 from tests.toy_env import Corridor
@@ -189,37 +188,6 @@ class TestClasses:
         module: dict[str, object] = {"walk": lambda steps: f"walked {steps}", "__name__": "builtins"}
         exec(library.source, module)
         assert module["skill"]() == "walked 3"  # type: ignore[operator]
-
-    def test_they_are_stored_with_the_policy(self, empty: Library, tmp_path: Path) -> None:
-        source = "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n\n\n    y: int = 1\n"
-        library = write(empty, source + POINT + function("p: Point", "return P(p['x'])"))
-        store = PolicyStore(tmp_path)
-        store.save(library.policy(Policy(version=1)))
-        assert empty.of(store.load(1)) == library
-        assert "@dataclass\nclass P:" in (tmp_path / "v0001" / "skills.py").read_text()
-
-
-class TestWholeModules:
-    MODULE = f'''"""Skills."""
-
-from __future__ import annotations
-
-from typing import TypedDict
-
-class Point(TypedDict):
-    x: int
-
-LIMIT = 3
-{WALK_FAR}
-def _hidden(p: Point) -> int:
-    """Help."""
-    return min(p["x"], LIMIT)
-'''
-
-    def test_underscored_functions_are_private(self, empty: Library) -> None:
-        library = of_module(empty, self.MODULE)
-        assert {each.name: each.public for each in library.skills} == {"walk_far": True, "_hidden": False}
-        assert list(library.shared) == ["TypedDict", "LIMIT", "Point"]
 
 
 class TestStoredModules:

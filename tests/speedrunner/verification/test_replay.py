@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -11,13 +10,11 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
-from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import call_lines
 from speedrunner.config.findings import Finding
 from speedrunner.pages.shown_calls import show_calls
 from speedrunner.store.records import CallNode
 from speedrunner.verification.replay import KILLED, find_first_difference, replay
-from speedrunner.verification.subject import Played
 from speedrunner.workers.sandbox import skill_process
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, ScriptedRun, script, walker
@@ -203,19 +200,6 @@ async def test_what_was_done_between_the_turns_counts(
     change(run, "trajectories/batch_0000.jsonl", leave_out)
     check = await replayed(run)
     assert check.found == 1
-
-
-async def test_a_call_that_outlasts_the_time_is_no_difference(learnt: ScriptedRun) -> None:
-    one = subject(learnt.dir)
-    waited = one.spec
-
-    def spec(played: Played) -> ActorSpec:
-        one.deadline = time.monotonic()  # it is over once the first episode has begun
-        return waited(played)
-
-    one.spec = spec  # type: ignore[method-assign]
-    check = await replay(one, lambda line: None)
-    assert (check.level, check.found, check.is_late) == ("not checked", 0, True)
 
 
 def test_the_error_of_a_killed_skill_is_known_as_such() -> None:

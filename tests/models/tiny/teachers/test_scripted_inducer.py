@@ -87,11 +87,6 @@ class TestARun:
         assert len(played) == 10
         assert len(at_once) >= 9
 
-    def test_thinks_before_each_call_and_always_finishes(self, run: RunData) -> None:
-        agents = [agent for sleep in run.sleeps for agent in sleep.agents]
-        assert [agent.termination for agent in agents] == ["submitted"] * 4
-        assert all(turn.reasoning and turn.call for agent in agents for turn in agent.turns)
-
     def test_keeps_helpers_private(self, run: RunData) -> None:
         skills = run.policies.load(4).skills
         assert {each.name for each in skills if each.public} == {
@@ -145,10 +140,6 @@ class TestDecisions:
     def test_one_sleep_adds_two_parts_at_most(self) -> None:
         seen = {"solved in several calls": 4, "in the way": 1, "not in sight": 3}
         assert added(work(0, **seen)) - {"parse"} == {"whole", "route"}
-
-    def test_without_an_interpreter_a_library_grows_part_by_part(self) -> None:
-        assert added(work(0, looks=False)) == {"whole", "parse"}
-        assert added(work(0, "whole", "parse", looks=False), "whole", "parse") == {"route", "search"}
 
 
 def test_some_edits_are_refused_and_then_mended() -> None:
