@@ -135,17 +135,10 @@ class Deployment:
         """Number of conversations that wait for room in the prefix cache."""
         return sum(replica.waiting for replica in self.replicas)
 
-    async def hung(self, patience_s: float) -> None:
-        """End all waiting requests and our server. The first of these requests restarts it.
-
-        Args:
-            patience_s: how long the engine showed no progress, in seconds.
-        """
+    async def hung(self) -> None:
+        """End all waiting requests and our server. The first of these requests restarts it."""
         if self.restarts:
-            self._say(
-                f"the engine hangs: requests run, and it showed no progress for {patience_s:g} s; it is"
-                f" stopped, and the next limit is {2 * patience_s:g} s"
-            )
+            self._say("the engine hangs: requests run, and it shows no progress; it is stopped")
             await self.restarts.kill()
         for engine in self._engines:
             engine.give_up()
@@ -185,7 +178,6 @@ class Deployment:
             meter,
             RetryPolicy(timeout_s=options.request_timeout_s, outage_s=options.outage_timeout_s),
             recover,
-            alone=self.restarts.alone if self.restarts else None,
             hosted=self.model_config.hosted,
             note_outage=self._note_outage,
         )
@@ -280,9 +272,7 @@ async def deploy(
         deployment = Deployment(model_config, options, endpoint, server, tokenizer, say, waiting)
         stack.push_async_callback(deployment.close)
         if not model_config.hosted:
-            patience_s = options.hang_timeout_s or patience_for(
-                model_config.context, on_gpu=model_config.gpus > 0
-            )
+            patience_s = options.hang_timeout_s or patience_for(model_config.context)
             await stack.enter_async_context(
                 watch(endpoint, patience_s, lambda: deployment.in_flight, deployment.hung)
             )

@@ -19,10 +19,6 @@ class ServerFailed(ServingError):
     """The server did not start, or could not be reached."""
 
 
-class TooManyOpenFiles(ServerFailed):
-    """This process or its machine has too many open files to connect to a server, which may be well."""
-
-
 class EngineDead(ServingError):
     """The engine stopped answering and was not (or could not be) restarted, or it refuses the API key."""
 

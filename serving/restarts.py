@@ -7,16 +7,13 @@ import contextvars
 import time
 from collections.abc import Awaitable, Callable
 
-from serving.engine.client import MOST_DEATHS
 from serving.engine.endpoint import BUSY_S
 from serving.engine.server import VllmServer
 from serving.errors import EngineDead, ServerFailed
 
-MOST_RESTARTS, LONG_UPTIME_S = 2 * MOST_DEATHS, 1800.0
+MOST_RESTARTS, LONG_UPTIME_S = 6, 1800.0
 """Number of restarts in a row, and the seconds of uptime after which the count starts again. A job of 100
-hours thus survives a rare fault at any time. An engine that dies every few minutes would spend most of its
-time on starts, which take up to ten minutes each. An episode whose request kills the engine is played twice,
-and fails each time after `MOST_DEATHS`."""
+hours thus survives a rare fault at any time. A request that kills the engine fails before the run stops."""
 
 PAUSE_S = 10.0
 """Seconds between a failed start and the next one: processes of the failed one may still hold GPU memory."""
@@ -31,7 +28,6 @@ class Restarts:
 
     Attributes:
         latest: the latest restart, which returns the monotonic time at which the server was ready.
-        alone: held by a request that may have killed the engine; see `engine.client.Engine`.
     """
 
     def __init__(
@@ -41,7 +37,6 @@ class Restarts:
         say: Callable[[str], None],
     ) -> None:
         self.latest: asyncio.Task[float] | None = None
-        self.alone = asyncio.Lock()
         self._server = server
         self._start = start
         self._say = say
@@ -56,19 +51,22 @@ class Restarts:
         Raises `EngineDead` if it has died too often.
         """
         last = self.latest
-        if last is None or last.done():
-            # A live server may be too busy to answer at once; the watchdog decides whether it hangs.
-            patience_s = BUSY_S if self._server.alive else 1.0
-            # Another request may have restarted it meanwhile. A restart that failed is final.
-            if (
-                await self._server.endpoint.healthy(patience_s) is False
-                and self.latest is last
-                and (last is None or last.exception() is None)
-            ):
-                # A context of its own: time limits of the request that found the server dead do not apply.
-                self.latest = asyncio.create_task(self._start_again(), context=contextvars.Context())
+        # Another request may restart it, or have restarted it meanwhile. A restart that failed is final.
+        is_final = last is not None and last.done() and last.exception() is not None
+        if (last is None or last.done()) and not is_final and await self._is_dead() and self.latest is last:
+            # A context of its own: time limits of the request that found the server dead do not apply.
+            self.latest = asyncio.create_task(self._start_again(), context=contextvars.Context())
         # This object owns the task: the request that found the server dead may time out.
         return self.latest is not None and await asyncio.shield(self.latest) > since
+
+    async def _is_dead(self) -> bool:
+        """Return whether the server's process has ended, or reports that its engine has.
+
+        A live server may be too busy to answer; the watchdog decides whether it hangs.
+        """
+        if not self._server.alive:
+            return True
+        return await self._server.endpoint.health(BUSY_S) not in (200, None)
 
     async def kill(self) -> None:
         """End the server, which hangs. The next request that loses it restarts it."""

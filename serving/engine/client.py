@@ -8,7 +8,7 @@ import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -29,14 +29,6 @@ Recover = Callable[[float], Awaitable[bool]]
 """Called when a connection was lost, with the monotonic time at which the try started. Returns whether the
 engine was restarted since then."""
 
-MOST_DEATHS = 3
-"""Number of deaths of the engine after which a request that was in flight at all of them is not sent again.
-After the second death, these requests are sent one at a time, so that only the one that kills the engine
-fails."""
-
-NEWS_S = 10.0
-"""Seconds that a request waits for an engine before it reports that."""
-
 T = TypeVar("T", bound=Answer)
 
 
@@ -44,7 +36,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how patiently a request is tried again.
 
     Attributes:
-        tries: maximum number of failed tries, without those that count for `outage_s`.
+        tries: maximum number of failed tries, deaths of the engine included, without those that count for
+            `outage_s`.
         first_wait_s: wait before the first retry; doubles with each further one, up to `longest_wait_s`.
         timeout_s: longest wait for one answer; a request that exceeds it is dropped and tried again.
         outage_s: longest total wait of one request for an engine that is away, and for rate limits.
@@ -95,7 +88,6 @@ class _Request(Generic[T]):
         started: monotonic time of the last one's start.
         failures: tries that may have cost tokens.
         outage_s: time that it has waited for an engine that is away.
-        deaths: deaths of the engine while it worked on this request.
         wait_s: time to wait before the next try.
         is_outage: whether the engine is away, so that this wait does not count against the answer's limit.
     """
@@ -113,7 +105,6 @@ class _Request(Generic[T]):
     started: float = 0.0
     failures: int = 0
     outage_s: float = 0.0
-    deaths: int = 0
     wait_s: float = 0.0
     is_outage: bool = False
 
@@ -127,7 +118,6 @@ class Engine:
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
         recover: see `Recover`; `None` if the engine cannot be restarted.
-        alone: held by a request that may have killed the engine, over all clients; see `MOST_DEATHS`.
         hosted: whether it is a hosted service; only a vLLM server reports its health.
         note_outage: called with the reason at each failed try of a request that waits for the engine.
     """
@@ -139,7 +129,6 @@ class Engine:
         meter: Meter,
         retry: RetryPolicy | None = None,
         recover: Recover | None = None,
-        alone: asyncio.Lock | None = None,
         hosted: bool = False,
         note_outage: Callable[[str], None] = lambda reason: None,
     ) -> None:
@@ -148,7 +137,6 @@ class Engine:
         self.meter = meter
         self._retry = retry or RetryPolicy()
         self._recover = recover
-        self._alone = alone or asyncio.Lock()
         self._hosted = hosted
         self._note_outage = note_outage
         self._not_before = 0.0
@@ -231,17 +219,13 @@ class Engine:
         """Wait, try and classify the failure, until there is an answer or no hope for one."""
         while True:
             await self._wait(request)
-            async with AsyncExitStack() as turn:
-                if request.deaths == MOST_DEATHS - 1:
-                    with pause_limit(time.monotonic()):
-                        await turn.enter_async_context(self._alone)
-                try:
-                    return await self._try(request)
-                except TryFailed as error:
-                    failure, is_restarted = error, False
-                if failure.lost and self._recover is not None:
-                    with pause_limit(request.started):
-                        is_restarted = await self._recover(request.started)
+            try:
+                return await self._try(request)
+            except TryFailed as error:
+                failure, is_restarted = error, False
+            if failure.lost and self._recover is not None:
+                with pause_limit(request.started):
+                    is_restarted = await self._recover(request.started)
             await self._classify(request, failure, is_restarted)
 
     async def _wait(self, request: _Request[Any]) -> None:
@@ -279,10 +263,9 @@ class Engine:
         """
         request.wait_s, request.is_outage = 0.0, False
         if is_restarted:
-            request.deaths += failure.usage != Usage()  # zero if it was never sent
-            if request.deaths == MOST_DEATHS:
-                text = f"the engine died {MOST_DEATHS} times while it had this request"
-                raise RequestFailed(f"{text}, most recently: {failure}") from failure
+            request.failures += failure.usage != Usage()  # zero if it was never sent
+            if request.failures >= self._retry.tries:
+                raise self._failed(request, failure) from failure
             return
         wait_s = self._retry.wait_s(request.tries)
         # The engine refused the request before any work, or is away: it costs nothing to wait longer.
@@ -296,19 +279,22 @@ class Engine:
         if is_over:
             # Other requests to a hosted model may still succeed.
             is_lost = failure.lost and not self._hosted
-            if failure.hung or (is_lost and await self.endpoint.healthy(BUSY_S) is False):
+            if failure.hung or (is_lost and not await self.endpoint.healthy(BUSY_S)):
                 raise EngineDead(
                     f"the engine at {self.endpoint} is gone: {failure}; once it answers, rerun the same"
                     " command to resume"
                 ) from failure
-            text = f"a request failed {request.tries} times, most recently: {failure}"
-            raise RequestFailed(text) from failure
+            raise self._failed(request, failure) from failure
         if failure.after_s is not None:
             self._not_before = max(self._not_before, time.monotonic() + failure.after_s)
             return
         request.wait_s = wait_s
-        if request.is_outage and request.outage_s > NEWS_S:
+        if request.is_outage:
             self._note_outage(str(failure))
+
+    @staticmethod
+    def _failed(request: _Request[Any], failure: TryFailed) -> RequestFailed:
+        return RequestFailed(f"a request failed {request.tries} times, most recently: {failure}")
 
     async def _exchange(self, request: _Request[T]) -> tuple[T, Usage]:
         """Send the request once and read its answer; `give_up` ends the wait. Raises as `try_once`."""

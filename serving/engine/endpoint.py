@@ -7,7 +7,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from serving.engine.http import HttpClient, HttpError, HttpResponse
-from serving.errors import ServerFailed, TooManyOpenFiles
+from serving.errors import ServerFailed
 
 BUSY_S = 30.0
 """Longest wait for a live server's answer to a health request, in seconds."""
@@ -64,16 +64,17 @@ class Endpoint:
         """
         return HttpClient(self.base_url.removesuffix("/v1"), self.socket, self.api_key, timeout_s)
 
-    async def healthy(self, timeout_s: float = 5.0) -> bool | None:
-        """Return whether a server answers here and reports that it is healthy; `None` if this process cannot
-        ask, because it has too many open files."""
+    async def healthy(self, timeout_s: float = 5.0) -> bool:
+        """Return whether a server answers here and reports that it is healthy."""
+        return await self.health(timeout_s) == 200
+
+    async def health(self, timeout_s: float) -> int | None:
+        """Return the status with which a server reports its health; `None` if none answers."""
         try:
             async with self.client(timeout_s) as client:
-                return (await client.get("/health")).status == 200
-        except TooManyOpenFiles:
-            return None
+                return (await client.get("/health")).status
         except HttpError:
-            return False
+            return None
 
     async def get(self, path: str, timeout_s: float = 10.0) -> HttpResponse:
         """Send one GET and return the answer. Raises `ServerFailed` without an answer or for a status other

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import resource
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,8 +10,6 @@ from typing import Any, Self
 
 import aiohttp
 import msgspec
-
-from serving.errors import TooManyOpenFiles
 
 CONNECT_S = 10.0
 MAX_CONNECTIONS = 1000
@@ -98,7 +94,6 @@ class HttpClient:
 
         Raises:
             HttpError: see its subclasses.
-            TooManyOpenFiles: no connection could be opened for this reason.
         """
         if self._session is None:
             self._session = self._open()
@@ -111,10 +106,7 @@ class HttpClient:
                 whole = await response.read()
                 return HttpResponse(response.status, whole, response.reason or "", response.headers)
         except aiohttp.ClientConnectorError as error:
-            reason = error.os_error
-            if reason.errno in (errno.EMFILE, errno.ENFILE):
-                raise TooManyOpenFiles(_describe_open_files(reason.errno)) from error
-            raise NotConnected(reason.strerror or str(reason)) from error
+            raise NotConnected(error.os_error.strerror or str(error.os_error)) from error
         except aiohttp.ConnectionTimeoutError as error:
             raise NotConnected(f"no connection within {CONNECT_S:g} s") from error
         except TimeoutError as error:
@@ -152,13 +144,6 @@ class HttpClient:
             cookie_jar=aiohttp.DummyCookieJar(),
             request_class=_Request,
         )
-
-
-def _describe_open_files(number: int) -> str:
-    if number == errno.ENFILE:
-        return "this machine has too many open files"
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return f"this process has too many open files (limit {soft}): raise `ulimit -n`"
 
 
 class _Request(aiohttp.ClientRequest):

@@ -21,7 +21,7 @@ class Activity(msgspec.Struct, frozen=True):
         running: the replicas with requests to work on, from any client.
     """
 
-    done: dict[int | None, tuple[float, float]] = {}
+    done: dict[int | None, float] = {}
     running: frozenset[int] = frozenset()
 
 
@@ -88,15 +88,13 @@ class Metrics:
 
     def activity(self) -> Activity:
         """Return the engine's current activity."""
-        done: dict[int | None, tuple[float, float]] = {None: (0.0, 0.0)}
+        done: dict[int | None, float] = {None: 0.0}
         running: set[int] = set()
         for sample in self.samples(*_ACTIVITY, _CACHE_USE, _RUNNING):
             replica = int(sample.labels.get("engine", 0))
-            if sample.name in _ACTIVITY or sample.name == _CACHE_USE:
-                more = (0.0, sample.value) if sample.name == _CACHE_USE else (sample.value, 0.0)
+            if sample.name != _RUNNING:
                 for place in (replica, None):
-                    counted, used = done.get(place, (0.0, 0.0))
-                    done[place] = counted + more[0], used + more[1]
+                    done[place] = done.get(place, 0.0) + sample.value
             elif sample.value:
                 running.add(replica)
         return Activity(done, frozenset(running))

@@ -11,7 +11,7 @@ import msgspec
 
 from serving.engine.answers import Answer
 from serving.engine.http import HttpError, HttpResponse, NotConnected, NotSendable, TimedOut
-from serving.errors import ContextOverflow, EngineDead, RequestRefused, TooManyOpenFiles
+from serving.errors import ContextOverflow, EngineDead, RequestRefused
 from serving.meter import Status
 from serving.usage import Usage
 
@@ -59,8 +59,6 @@ async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
         # The error's own text is left out, since it may quote the key.
         reason = "it cannot be sent as HTTP; check the server's address and API key"
         raise RequestRefused(reason) from error
-    except TooManyOpenFiles as error:
-        raise TryFailed(str(error), usage=Usage()) from error  # the engine may be well
     except NotConnected as error:
         raise TryFailed(f"connection lost: {error}", lost=True, usage=Usage()) from error  # never sent
     except TimedOut as error:

@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
-import psutil
-
 from serving.engine import guard, server_log
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
@@ -38,8 +36,8 @@ Progress = Callable[[float, str], None]
 """Called about once a second during a start, with the seconds so far and the phase."""
 
 COMPUTE_NICENESS = 10
-"""Niceness of a model's processes on a CPU. With 32 episodes in flight on two cores, the client completes its
-turns in 2-12 ms instead of 20-40 on average, and the engine produces about a fifth more tokens per second."""
+"""Niceness of a model's processes on a CPU. They never rest, so the client would wait long for a core to send
+them more work."""
 
 
 class VllmServer:
@@ -253,8 +251,10 @@ class VllmServer:
         with server_log.open_for_appending(self.log) as log:
             self._log_start = log.tell()
             self.folder.mkdir(mode=0o700)
+            nice = [] if self.model_config.gpus else ["nice", "-n", str(COMPUTE_NICENESS)]
+            owned = [sys.executable, "-P", guard.__file__, str(os.getpid()), str(self.folder)]
             self._process = subprocess.Popen(
-                [sys.executable, "-P", guard.__file__, str(os.getpid()), str(self.folder), *self.command],
+                [*owned, *nice, *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -274,7 +274,7 @@ class VllmServer:
             if is_healthy:
                 break
             self.require_alive()
-            if is_healthy is False and now - begun > self._start_timeout_s:
+            if now - begun > self._start_timeout_s:
                 limit = f"{self._start_timeout_s:g} s (serving.start_timeout_s)"
                 raise ServerFailed(
                     self._report(f"was not healthy after {limit}; last phase: {phases.text(now - begun)}")
@@ -285,11 +285,6 @@ class VllmServer:
             await asyncio.sleep(0.2)
         if self._process is None or not self.alive:  # another process answered, not ours
             raise ServerFailed(self.failure())
-        if not self.model_config.gpus:
-            try:
-                _give_way(self._process.pid)
-            except psutil.NoSuchProcess:
-                raise ServerFailed(self.failure()) from None
 
     def _report(self, what: str) -> str:
         cause = " | ".join(server_log.telling_lines(self.log, self._log_start)) or "its log is empty"
@@ -298,18 +293,3 @@ class VllmServer:
             f"  log: {self.log}\n"
             f"  command: {self.shell_line}"
         )
-
-
-def _give_way(guard: int) -> None:
-    """Lower the priority of the processes in which a model computes on the CPU.
-
-    They never rest, so a client that sends them work would wait long for a core, and they would continue with
-    few requests at a time. The API server, which passes the work to them, keeps its priority.
-    """
-    below = (each for server in psutil.Process(guard).children() for each in server.children(recursive=True))
-    for process in below:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            for thread in process.threads():
-                with contextlib.suppress(ProcessLookupError):
-                    own = os.getpriority(os.PRIO_PROCESS, thread.id)
-                    os.setpriority(os.PRIO_PROCESS, thread.id, own + COMPUTE_NICENESS)

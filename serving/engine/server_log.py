@@ -18,10 +18,6 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Failed)(:|$)")
 _OTHER = re.compile(r"\berror: |Segmentation fault|Bus error|Illegal instruction|[Oo]ut of memory|\bKilled\b")
 _CONSEQUENCE = re.compile(r"root cause|EngineDeadError|EngineCore encountered an issue")
-_WARNING = re.compile(rb"(?m)^[^\n]*\bWARNING +\d\d-\d\d [^\n]*$")
-"""A warning of vLLM, such as one about an optional library."""
-
-_NOISE = re.compile(r"Warning: |[Tt]riton|^\s|^_C_|reserved_cpus")
 _MOST, _LONGEST = 3, 500
 """Maximum number of informative lines, and of characters in each."""
 
@@ -46,31 +42,10 @@ def telling_lines(log: Path, start: int = 0) -> list[str]:
     Args:
         start: byte of the file at which to start.
     """
-    text = _read(log, start, _TAIL)
-    lines = _clean_lines(text)
-    found = [
-        _join_message(lines, i)
-        for i, line in enumerate(lines)
-        if _EXCEPTION.match(line) or _OTHER.search(line)
-    ]
-    causes = [line for line in found if not _CONSEQUENCE.search(line)] or found
-    if not causes:
-        lines = _clean_lines(_WARNING.sub(b"", text)) or lines
-        causes = [line for line in lines if not _NOISE.search(line)][-_MOST:]
+    lines = _clean_lines(_read(log, start, _TAIL))
+    found = [line for line in lines if _EXCEPTION.match(line) or _OTHER.search(line)]
+    causes = [line for line in found if not _CONSEQUENCE.search(line)] or found or lines[-_MOST:]
     return [line[:_LONGEST] for line in dict.fromkeys(causes)][:_MOST]
-
-
-def _join_message(lines: list[str], i: int) -> str:
-    """Return line `i`, with the lines of pydantic's message below it (up to its link and its dump of the
-    input)."""
-    if "validation error" not in lines[i]:
-        return lines[i]
-    said = [lines[i]]
-    for line in lines[i + 1 : i + 8]:
-        if "For further information" in line:
-            break
-        said.append(line.split(" [type=")[0].strip())
-    return " ".join(filter(None, said))
 
 
 def open_for_appending(log: Path) -> BinaryIO:

@@ -17,7 +17,6 @@ def test_too_small_a_disk_skips_it_with_the_reason(
     import install
 
     monkeypatch.setattr(check_gpu, "VENV", tmp_path / "venv")
-    monkeypatch.setattr(install, "LOG", tmp_path / "install.log")
     monkeypatch.setattr(install, "install_bubblewrap", lambda: None)
     monkeypatch.setitem(install.NEEDED_GB, "gpu", 1_000_000)
     check_gpu.main()

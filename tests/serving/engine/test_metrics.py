@@ -57,5 +57,5 @@ vllm:kv_cache_usage_perc{{engine="1"}} {}
 
 def test_the_used_share_of_a_cache_is_activity_of_its_engine_alone() -> None:
     before, after = (Metrics(USE.format(share)).activity().done for share in (0.5, 0.375))
-    assert before == {None: (12, 0.75), 0: (7, 0.25), 1: (5, 0.5)}
+    assert before == {None: 12.75, 0: 7.25, 1: 5.5}
     assert {replica for replica in before if before[replica] != after[replica]} == {None, 1}

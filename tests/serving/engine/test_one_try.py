@@ -7,53 +7,48 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.engine.answers import Response, TokenCompletion
+from serving.engine.answers import ChatCompletion, TokenCompletion
 from serving.engine.http import HttpResponse
 from serving.engine.one_try import TryFailed, try_once
 from serving.errors import ContextOverflow
 from serving.usage import Usage
 
-USAGE = {
-    "input_tokens": 100,
-    "input_tokens_details": {"cached_tokens": 64},
-    "output_tokens": 20,
-    "output_tokens_details": {"reasoning_tokens": 15},
+WHOLE: dict[str, Any] = {
+    "choices": [{"message": {"content": "x"}}],
+    "usage": {
+        "prompt_tokens": 100,
+        "prompt_tokens_details": {"cached_tokens": 64},
+        "completion_tokens": 20,
+        "completion_tokens_details": {"reasoning_tokens": 15},
+    },
 }
-WHOLE: dict[str, Any] = {"status": "completed", "error": None, "output": [], "usage": USAGE}
 
 
-async def tried(**changes: Any) -> tuple[Response, Usage]:
+async def tried(**changes: Any) -> Usage:
     async def send() -> HttpResponse:
         return HttpResponse(200, msgspec.json.encode(WHOLE | changes))
 
-    return await try_once(send, Response)
+    return (await try_once(send, ChatCompletion))[1]
 
 
-async def test_a_response_s_usage_has_its_classes() -> None:
-    assert (await tried())[1] == Usage(prompt=100, cached=64, completion=20, reasoning=15)
+async def test_an_answer_s_usage_has_its_classes() -> None:
+    assert await tried() == Usage(prompt=100, cached=64, completion=20, reasoning=15)
 
 
-@pytest.mark.parametrize(("reason", "cut"), [("max_output_tokens", True), ("content_filter", False)])
-async def test_an_incomplete_response_is_an_answer(reason: str, cut: bool) -> None:
-    answer, usage = await tried(status="incomplete", incomplete_details={"reason": reason})
-    assert answer.cut is cut
-    assert usage.completion == 20
-
-
-async def test_a_response_that_failed_may_succeed_again() -> None:
+async def test_an_answer_that_failed_may_succeed_again() -> None:
     error = {"code": "server_error", "message": "The model had an error."}
     with pytest.raises(TryFailed, match="the engine failed: The model had an error") as caught:
-        await tried(status="failed", error=error, usage=None)
+        await tried(error=error, usage=None)
     assert (caught.value.status, caught.value.usage) == ("failed", None)
 
 
 async def test_a_context_that_overflows_half_way_is_told_apart() -> None:
     error = {"code": "context_length_exceeded", "message": "Your input is too long."}
     with pytest.raises(ContextOverflow, match="Your input is too long"):
-        await tried(status="failed", error=error, usage=None)
+        await tried(error=error, usage=None)
 
 
-@pytest.mark.parametrize("lacking", [{"usage": None}, {"output": None}, {"output": [{"id": "x"}]}])
+@pytest.mark.parametrize("lacking", [{"usage": None}, {"choices": None}, {"choices": []}])
 async def test_what_lacks_what_it_must_hold_is_no_answer(lacking: dict[str, Any]) -> None:
     with pytest.raises(TryFailed, match="the answer lacks a required field: "):
         await tried(**lacking)
