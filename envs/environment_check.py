@@ -290,11 +290,6 @@ def _state_findings(event: Event) -> Iterator[str]:
             yield f"{part} must contain only plain JSON values"
     if event["free_observation"] is not None and not isinstance(event["free_observation"], str):
         yield "free observation: must be text or None"
-    texts = [event.get(part) for part in ("opening", "text", "free_observation")]
-    try:
-        json.dumps(texts, ensure_ascii=False, default=str).encode()
-    except UnicodeEncodeError:
-        yield "texts: contain a lone surrogate, which cannot be written to a file or sent to a model"
 
 
 def _fake_arguments(primitive: Primitive, words: list[str], rng: random.Random) -> dict[str, Any]:

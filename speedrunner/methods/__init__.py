@@ -17,8 +17,14 @@ from speedrunner.library.definition import function_names
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.batch import Overflow, newest_batch
-from speedrunner.methods.method_base import TRIES, Method, SleepTools, UnfitEnvironment
+from speedrunner.methods.method_base import (
+    TRIES,
+    Method,
+    Overflow,
+    SleepTools,
+    UnfitEnvironment,
+    newest_batch,
+)
 from speedrunner.methods.prompt_parts import (
     describe_episodes,
     primitives,

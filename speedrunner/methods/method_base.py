@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Literal, TypeVar
 
 import msgspec
 
@@ -37,6 +37,10 @@ Returned = TypeVar("Returned")
 TRIES = 3
 """Maximum requests of a role that is to answer once. A retry follows an answer without a valid call, or with
 a call that its tool has refused."""
+
+Overflow = Literal["skip", "discard"]
+"""Handling of a part of a batch that is too long for the model's context. `skip` learns nothing from this
+part, `discard` nothing in the whole sleep, as the paper says of sleeps."""
 
 FEW_TOKENS = 16_000
 """Context tokens below which an agent of a sleep is asked to finish, or a quarter of the context if that is
@@ -244,6 +248,13 @@ class Method(abc.ABC):
         Raises:
             ServingError, WorkerError, SandboxError: the sleep continues when the run resumes.
         """
+
+
+def newest_batch(history: History) -> list[Trajectory]:
+    """Return the newest batch's scored episodes; an infrastructure error says nothing about a method."""
+    batches = history.batches()
+    played = history.batch(batches[-1]) if batches else []
+    return [each for each in played if each.outcome is not None]
 
 
 def check_returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:

@@ -91,8 +91,7 @@ class ResumedAgent(Conversation):
             if not self._left or call.name not in self._sessions:
                 return await execute(call)
             node = _turn(self._left[0]).executed
-            if node is None:
-                raise ChangedSleep("a recorded call has no reply")
+            assert node is not None
             self._lost_session = True
             return ToolReply(f"Error: {node.error}" if node.error else str(node.result), node)
 
@@ -128,8 +127,7 @@ class ResumedAgent(Conversation):
 
     def _repeat(self, step: SleepStep) -> Completion:
         turn, completion = _turn(step), step.completion
-        if completion is None:
-            raise ChangedSleep("a recorded turn has no answer")
+        assert completion is not None
         if turn.call is None:
             problem = InvalidCall(turn.error or "", completion.text)
             completion = msgspec.structs.replace(completion, problem=problem)
@@ -143,8 +141,7 @@ class ResumedAgent(Conversation):
 
 
 def _turn(step: SleepStep) -> Turn:
-    if step.turn is None:
-        raise ChangedSleep("a step of the journal has no turn")
+    assert step.turn is not None  # an agent's steps have one
     return step.turn
 
 

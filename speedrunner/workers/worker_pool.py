@@ -30,41 +30,28 @@ class TooManyWorkers(WorkerError):
     """The machine lacks the memory for as many workers as were requested."""
 
 
-class _Promises:
-    """Memory that is reserved for open pools. Workers take much of it only while they play."""
+_reserved: dict[WorkerPool, int] = {}
+"""Memory in MB of each open pool. Workers take much of it only while they play."""
 
-    def __init__(self) -> None:
-        self._first_mb = 0
-        self._pools: dict[WorkerPool, int] = {}
-
-    def make(self, pool: WorkerPool, env: str, workers: int) -> None:
-        """Reserve memory for a pool, unless its workers would have to swap. Raises `UnknownEnvironment`,
-        `TooManyWorkers`."""
-        if not self._pools:
-            self._first_mb = available_mb()
-        each = worker_mb(env)
-        available = min(available_mb(), self._first_mb - sum(self._pools.values()))
-        if workers * each > available:
-            raise _too_many(env, workers, each, max(available, 0))
-        self._pools[pool] = workers * each
-
-    def take_back(self, pool: WorkerPool) -> None:
-        """Release a pool's reservation after its workers have ended."""
-        self._pools.pop(pool, None)
+_first_mb = 0
+"""Memory that was available before the first of the open pools."""
 
 
-_PROMISES = _Promises()
-
-
-def _too_many(env: str, workers: int, each: int, available: int) -> TooManyWorkers:
-    fit = available // each
-    remedy = (
-        f"set run.in_flight (or --sessions) to {fit} or less" if fit else "free some, or use a larger machine"
-    )
-    return TooManyWorkers(
-        f"{workers} workers of {env} take up to {workers * each:,} MB of memory, {each} MB each, and"
-        f" {available:,} MB are available: {remedy}"
-    )
+def _reserve(pool: WorkerPool, env: str, workers: int) -> None:
+    """Reserve memory for a pool, unless its workers would have to swap. Raises `UnknownEnvironment`,
+    `TooManyWorkers`."""
+    global _first_mb
+    _first_mb = _first_mb if _reserved else available_mb()
+    each = worker_mb(env)
+    available = max(0, min(available_mb(), _first_mb - sum(_reserved.values())))
+    if workers * each > available:
+        fit = available // each
+        remedy = f"set run.in_flight (or --sessions) to {fit} or less" if fit else "use a larger machine"
+        raise TooManyWorkers(
+            f"{workers} workers of {env} take up to {workers * each:,} MB of memory, {each} MB each, and"
+            f" {available:,} MB are available: {remedy}"
+        )
+    _reserved[pool] = workers * each
 
 
 class WorkerPool:
@@ -109,7 +96,7 @@ class WorkerPool:
             TooManyWorkers: they would not fit into the machine's memory, after what is reserved for this
                 process's other pools; none is started.
         """
-        _PROMISES.make(self, self._env, len(self._slots))
+        _reserve(self, self._env, len(self._slots))
         self._starts = [asyncio.create_task(self._first_start(slot)) for slot in self._slots]
         return self
 
@@ -125,7 +112,7 @@ class WorkerPool:
                 worker.kill()
             if self._fork_server is not None:
                 self._fork_server.end()
-            _PROMISES.take_back(self)
+            _reserved.pop(self, None)
 
     async def ready(self) -> None:
         """Wait until all workers have started. Raises `WorkerError` as soon as one fails."""
