@@ -15,7 +15,6 @@ import psutil
 import pytest
 
 from envs import (
-    EnvironmentFault,
     EpisodeOver,
     InvalidPrimitiveCall,
     Limits,
@@ -24,7 +23,6 @@ from envs import (
     check_environment,
     make,
 )
-from envs.java_process import SimulatorFailed
 from envs.scienceworld import ScienceWorld
 from envs.scienceworld_phrases import PHRASES
 from envs.scienceworld_tasks import VARIATIONS, variations_for_test
@@ -133,23 +131,6 @@ class TestAmbiguousRequests:
         workshop.call("focus_on", obj="light bulb")
         assert workshop.call("disambiguate", option=4).startswith("Unknown action.")
         assert workshop.call("open", obj="door to hallway") == "The door is now open."
-
-
-class TestMoves:
-    @pytest.mark.parametrize(
-        ("phrase", "cost"),
-        [
-            ("look around", 0),
-            ("inventory", 0),
-            ("task", 0),
-            ("look at battery", 1),
-            ("go to hallway", 1),
-            ("wait1", 2),
-        ],
-    )
-    def test_they_are_counted_as_upstream_does(self, workshop: ScienceWorld, phrase: str, cost: int) -> None:
-        play(workshop, [phrase])
-        assert moves(workshop) == cost
 
 
 class TestEnds:
@@ -288,26 +269,6 @@ class TestProcess:
         assert env.reset(WORKSHOP) == opening
         assert not grown.is_running()
         env.close()
-
-    def test_its_death_is_a_fault_of_ours_and_the_next_episode_works(self) -> None:
-        env = ScienceWorld()
-        opening = env.reset(WORKSHOP)
-        before = env.outcome()
-        assert env._simulator is not None
-        psutil.Process(env._simulator.pid).kill()
-        for action in (lambda: env.call("wait"), env.free_observation):
-            with pytest.raises(SimulatorFailed):
-                action()
-        assert not issubclass(SimulatorFailed, EnvironmentFault)
-        assert env.outcome() == before
-        assert env.reset(WORKSHOP) == opening
-        env.call("wait")
-        psutil.Process(env._simulator.pid).kill()
-        with pytest.raises(SimulatorFailed):
-            env.outcome()  # that died with it is not made up
-        env.close()
-        with pytest.raises(EpisodeOver):
-            env.outcome()
 
 
 def hashes(processes: int, *episodes: str) -> list[dict[str, Any]]:
