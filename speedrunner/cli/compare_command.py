@@ -21,7 +21,7 @@ from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import add_costs
 from speedrunner.results.measures import MEASURES
 from speedrunner.results.pairing import Comparison
-from speedrunner.results.pricing import GPU_HOURS, price_book
+from speedrunner.results.pricing import price_book
 from speedrunner.results.run_result import frame_run
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats
@@ -50,10 +50,6 @@ def compare(
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
-    if prices == GPU_HOURS:
-        raise InvalidConfig(
-            f"--prices {GPU_HOURS} is for `speedrunner cost`: here runs are priced by the token"
-        )
     loaded = [load(path) for path in {path.resolve(): path for path in runs}.values()]
     if len(loaded) > len(ascii_uppercase):
         raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
@@ -80,8 +76,7 @@ def compare(
     about = (
         f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"
         " by task, over the tasks that both played. Tokens (uncached and cached prompt, output) and USD are"
-        " of test episodes; `speedrunner cost` shows those of rollouts and sleeps. by limit: the share of the"
-        " test episodes that a limit ended, in all and for each limit."
+        " of test episodes; `speedrunner cost` shows those of rollouts and sleeps."
     )
     priced = zip(names.items(), books, strict=True)
     say("", *(f"{letter}: {path}, prices: {price_text(book)}" for (path, letter), book in priced))
@@ -98,8 +93,6 @@ def _table(found: Comparison, names: dict[str, str], width: float) -> Iterator[s
         title, digits = titles[row.metric]
         title = "" if (row.rollouts, row.metric) == (point, metric) else title
         pairs = str(row.difference.count) if row.difference else ""
-        if metric == "score" != row.metric:
-            above[-1] += _limited(found, names, row.rollouts)
         means = _cells(row.mean, digits)
         rows.append((title, names[row.run], *means, *_cells(row.difference, digits, "+"), pairs))
         point, metric = row.rollouts, row.metric
@@ -108,15 +101,6 @@ def _table(found: Comparison, names: dict[str, str], width: float) -> Iterator[s
     for number, line in enumerate(lines):  # a line about left out columns may follow the rows
         yield from above[number] if number < len(above) else ()
         yield line
-
-
-def _limited(found: Comparison, names: dict[str, str], rollouts: int) -> Iterator[str]:
-    """Yield the lines below the scores of a checkpoint: the share of test episodes that limits ended."""
-    for each in found.limits:
-        if each.rollouts == rollouts:
-            by_limit = ", ".join(f"{name} {share:.0%}" for name, share in each.shares.items())
-            share = f"{sum(each.shares.values()):.0%}"
-            yield f"by limit, {names[each.run]}: {share}" + (f" ({by_limit})" if by_limit else "")
 
 
 def _cells(estimate: Estimate | None, digits: int, sign: str = "") -> tuple[str, str]:

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson
+from speedrunner.cli.command import AsJson, PriceList
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.results import cost_text
-from speedrunner.results.engine_time import stored_reconciliations
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
@@ -22,20 +21,7 @@ from speedrunner.store.run_data import RunData, load
 
 def cost(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")],
-    prices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A file of configs/prices, model (the model configs' own lists) or "
-            "gpu-hours. Default:"
-            " the run's own list.",
-            show_default=False,
-        ),
-    ] = None,
-    gpu_hour: Annotated[
-        float | None,
-        typer.Option(min=0, metavar="USD", help="Price of one GPU for one hour, for --prices gpu-hours."),
-    ] = None,
+    prices: PriceList = None,
     as_json: AsJson = False,
 ) -> None:
     """Price runs by role, class of tokens and checkpoint.
@@ -45,13 +31,12 @@ def cost(
     Example: speedrunner cost runs/demo --prices gpt-5.4-mini
     """
     loaded = [load(path) for path in dict.fromkeys(runs)]
-    costs = run_costs(loaded, [price_book(run, prices, gpu_hour) for run in loaded])
-    reconciliations = stored_reconciliations(loaded)
+    costs = run_costs(loaded, [price_book(run, prices) for run in loaded])
     found = [
         (run, one, list_rows(frame_checkpoints(run, one))) for run, one in zip(loaded, costs, strict=True)
     ]
     if as_json:
-        say_json({"runs": [_to_mapping(*each) for each in found], "reconciliations": reconciliations})
+        say_json({"runs": [_to_mapping(*each) for each in found]})
         return
     width = terminal_width()
     for run, one, points in found:
@@ -62,10 +47,7 @@ def cost(
         say(*process_lines(run.processes), "")
     if len(loaded) > 1:
         say(*cost_text.total_lines([str(run.path) for run in loaded], costs, width))
-    say(
-        cost_text.reconciliation_text(reconciliations),
-        *caveats(each for run in loaded for each in run.processes),
-    )
+    say(*caveats(each for run in loaded for each in run.processes))
 
 
 def _to_mapping(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]) -> dict[str, Any]:

@@ -32,7 +32,7 @@ Version = Annotated[
 
 SKILL_COLUMNS = [
     *("skill", "calls by\nthe actor", "by other\ncode", "failed", "score\nwith it", "actions"),
-    *("LLM calls\nsaved", "schema\ntokens", "last\nedit"),
+    *("LLM calls\nsaved", "last\nedit"),
 ]
 
 
@@ -92,8 +92,8 @@ def stats(
 
     These are the statistics of the paper's Appendix H, and the share of functions about combat. A run's
     library is followed by a table of its skills: calls in all finished episodes, failed ones, mean score of
-    the episodes in which the actor called the skill, primitive actions, LLM calls that these saved, tokens of
-    its schema, and the sleep of its last edit.
+    the episodes in which the actor called the skill, primitive actions, LLM calls that these saved,
+    and the sleep of its last edit.
 
     Examples:
       speedrunner library stats runs/demo:2
@@ -110,7 +110,7 @@ def stats(
         library, _ = load_library(run, version)
         definitions = library.definitions
         run = load(run.path)
-        skills = [each for each in list_skills(run, skill_history(run)) if each.skill in library.by_name]
+        skills = [each for each in list_skills(skill_history(run)) if each.skill in library.by_name]
     found = library_statistics(definitions)
     if as_json:
         say_json(msgspec.structs.asdict(found) | {"skills": skills})
@@ -125,7 +125,7 @@ def _skill_cells(row: SkillRow) -> list[str]:
     """Return a row of the table of skills, with the columns `SKILL_COLUMNS`."""
     counts = map(str, (row.calls, row.inner_calls, row.errors))
     saved = map(str, (row.actions, row.steps_saved))
-    numbers = short_number(row.score), *saved, short_number(row.schema_tokens), str(row.changed)
+    numbers = short_number(row.score), *saved, str(row.changed)
     return [row.skill if row.public else f"{row.skill} (private)", *counts, *numbers]
 
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from speedrunner.config.console import Status
-from speedrunner.config.schema import InvalidConfig, RunConfig
+from speedrunner.config.schema import RunConfig
 from speedrunner.pages.tiles import Form, Tile, make_tile, show_value
 from speedrunner.results.claims import Judged, claim_tables, count_verdicts, judge_claims, list_claims
 from speedrunner.results.conditions import OURS, Condition, group_runs
 from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
-from speedrunner.results.pricing import GPU_HOURS, price_list
+from speedrunner.results.pricing import price_list
 from speedrunner.results.run_result import RunResult, count_terminations, read_results
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
@@ -72,10 +72,6 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
         InvalidConfig: the price list does not exist.
         StorageError: no run can be read.
     """
-    if prices == GPU_HOURS:
-        raise InvalidConfig(
-            f"--prices {GPU_HOURS} works only with `speedrunner cost`: reports price runs by token"
-        )
     if prices is not None:
         price_list(prices)
     runs, problems = _read(folders, prices, status)

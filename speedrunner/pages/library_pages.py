@@ -104,7 +104,7 @@ def list_calls(library: Library, calls: Mapping[tuple[str, str], int]) -> dict[s
 def skills_page(run: RunData) -> Context:
     """Return all skills that a run ever had, those first that the actor called most often."""
     stored, rows = run.policies.versions(), []
-    skills = list_skills(run, skill_history(run))
+    skills = list_skills(skill_history(run))
     for each in sorted(skills, key=lambda each: (-each.calls, -each.inner_calls)):
         end = each.removed
         having = [version for version in stored if version >= each.changed and (end is None or version < end)]
@@ -116,7 +116,6 @@ def skills_page(run: RunData) -> Context:
                 *(each.calls, each.inner_calls, each.errors, each.score),
                 each.actions if each.calls else None,
                 each.steps_saved if each.calls else None,
-                each.schema_tokens,
                 each.changed,
                 end,
             ]
@@ -124,8 +123,7 @@ def skills_page(run: RunData) -> Context:
     columns = (
         *("skill", "visible to", "calls by the actor", "by other code", "failed"),
         *(Column("score with it", "{:.3f}".format, numbers=True), "actions", "LLM calls saved"),
-        *(Column("schema tokens", "{:.0f}".format, numbers=True), "last edit: sleep"),
-        Column("removed in sleep", numbers=True),
+        *("last edit: sleep", Column("removed in sleep", numbers=True)),
     )
     table = html_table(columns, rows, label="Skills", kind="sortable")
     return {**heading(run), "table": table, "count": len(rows)}

@@ -11,7 +11,6 @@ from msgspec.structs import astuple
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters
 from speedrunner.config.console import align_columns
-from speedrunner.results.engine_time import StoredReconciliations
 from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.measures import LIMITS
 from speedrunner.results.pricing import PriceBook
@@ -88,10 +87,8 @@ def limit_lines(costs: RunCosts) -> list[str]:
     none."""
     lines, total = [], costs.total
     if total.unreported:
-        prompt, generated = total.at_most.cached + total.at_most.computed, total.at_most.action
         lines.append(
-            f"{total.unreported} requests were cut off before their tokens were reported: at most"
-            f" {prompt:.0f} prompt and {generated:.0f} generated tokens, {total.at_most_usd:.6f} USD, beyond"
+            f"{total.unreported} requests were cut off before their tokens were reported, and are not in"
             " these sums."
         )
     cut = [
@@ -132,15 +129,6 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
     if silent:
         left_out += f" {silent} sent no request: their score counts, their calls, tokens and USD do not."
     left_out += limit_text(rows)
-    unreported = [
-        f"{row['unreported']} after {row['checkpoint']} rollouts (at most {row['at_most']:.0f} tokens per"
-        " episode)"
-        for row in rows
-        if row["unreported"]
-    ]
-    if unreported:
-        left_out += " Requests that were cut off before their tokens were reported, and are not in the means:"
-        left_out += f" {', '.join(unreported)}."
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
         " test episodes. USD per episode includes a rollout's share of the sleeps since the previous"
@@ -167,7 +155,7 @@ def limit_text(rows: Sequence[Row]) -> str:
 
 
 def price_text(book: PriceBook) -> str:
-    """Return the prices: one list for all models or one for each, and the GPUs of models paid by the hour."""
+    """Return the prices: one list for all models, or one for each."""
     lists = {
         model: f"{prices.uncached:g} uncached, {prices.cached:g} cached, {prices.output:g} output"
         " (USD per million tokens)"
@@ -176,7 +164,6 @@ def price_text(book: PriceBook) -> str:
     texts = [f"{model}: {text}" for model, text in lists.items()]
     if len(set(lists.values())) == 1:
         texts = list(lists.values())[:1]
-    texts += [f"{model} on {gpus} GPU{'s' if gpus > 1 else ''}" for model, gpus in book.gpus.items()]
     return "; ".join([book.name, *texts])
 
 
@@ -204,28 +191,6 @@ def reconciliation_line(reconciliation: Reconciliation) -> str:
     else:
         verdict = "they differ: SpeedRunner did not start the engine, which may have served others too"
     return f"Tokens of {reconciliation.model} by ledger / by engine: {sums}: {verdict}."
-
-
-def reconciliation_text(reconciliations: StoredReconciliations) -> str:
-    """Return whether the ledger's sums equal those of the stored reconciliations."""
-    killed = f"; {reconciliations.without} uses of an engine stored none" if reconciliations.without else ""
-    if not reconciliations.reconciliations:
-        return f"Stored reconciliations: {NOT_MEASURED}: no process reached its end{killed}."
-    wrong = [one for one in reconciliations.reconciliations if not one.equal]
-    count = len(reconciliations.reconciliations)
-    if not wrong:
-        agree = sum(one.agrees for one in reconciliations.reconciliations)
-        return (
-            f"Stored reconciliations: {count} of {count} have the ledger's sums; {agree} of these agree with"
-            f" the engine's counters{killed}."
-        )
-    now, then = wrong[0].ledger, wrong[0].stored
-    return (
-        f"Stored reconciliations: {len(wrong)} of {count} DIFFER from the ledger's sums. The first: prompt"
-        f" {now.prompt} in the ledger, {then.prompt} stored; cached {now.cached}, {then.cached}; generated"
-        f" {now.generated}, {then.generated} (the engine was restarted meanwhile, or shared with runs that"
-        f" were not given){killed}."
-    )
 
 
 def _cells(name: str, line: Spend) -> tuple[str, ...]:

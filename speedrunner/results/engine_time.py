@@ -134,13 +134,11 @@ class StoredReconciliations(msgspec.Struct, frozen=True):
     """All stored reconciliations of some runs.
 
     Attributes:
-        equal: whether all of them match the ledgers; `None` if none was stored.
         without: uses of an engine without a stored reconciliation, by killed processes and a running one.
         reconciliations: one for each process and each engine that it used: at its end or, if it was killed,
             the last interim one with the ledger of that time.
     """
 
-    equal: bool | None
     without: int
     reconciliations: list[StoredReconciliation]
 
@@ -168,7 +166,7 @@ def stored_reconciliations(runs: Sequence[RunData]) -> StoredReconciliations:
         ledger = Counters.of(tokens)
         equal = ledger == own.ledger
         found.append(StoredReconciliation(ledger, own.ledger, equal, own.engine, own.agrees, own.time))
-    return StoredReconciliations(all(each.equal for each in found) if found else None, without, found)
+    return StoredReconciliations(without, found)
 
 
 def _find_reconciliations(run: RunData) -> Iterator[tuple[list[LedgerRow], Reconciliation | None]]:

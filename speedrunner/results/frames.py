@@ -28,7 +28,7 @@ EPISODE_TYPES = {
     **{"task": "object", "termination": "str", "score": "float64", "success": "float64"},
     **dict.fromkeys(("actions", "skill_calls", "invalid_calls"), "int64"),
     **dict.fromkeys(("repeated_calls", *COSTS, "seconds"), "float64"),
-    **{"unreported": "int64", "at_most": "float64", "answers": "int64", "thought_cut": "int64"},
+    **dict.fromkeys(("unreported", "answers", "thought_cut"), "int64"),
 }
 """Columns of `frame_episodes` with their types, which an empty frame has, too."""
 
@@ -45,9 +45,8 @@ SLEEP_TYPES = {
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
     """Return one row per finished episode, sorted by key, with the columns `EPISODE_TYPES`.
 
-    `number` is the last part of the key, or -1. `unreported` counts requests with unknown tokens, and
-    `at_most` is the maximum of these tokens. `answers` counts answers, and `thought_cut` those whose thinking
-    was closed at its budget.
+    `number` is the last part of the key, or -1. `unreported` counts requests with unknown tokens, `answers`
+    counts answers, and `thought_cut` those whose thinking was closed at its budget.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles. `None`: tokens are those of the
@@ -64,7 +63,6 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
                 "success": None if row.success is None else float(row.success),
                 **episode_amounts(row, costs),
                 "unreported": line.unreported,
-                "at_most": line.at_most.total,
                 "answers": line.answers,
                 "thought_cut": line.thought_cut,
             }

@@ -70,13 +70,11 @@ class Spend(msgspec.Struct, frozen=True):
         requests: tries, including those without a usage.
         tokens: by class, if the engine reported them.
         wasted: the part of `tokens` that was useless (retries, aborted requests, aborted attempts).
-        usd_by_class: cost of the tokens, if they are paid by the token.
-        usd: total cost, by tokens or engine time.
+        usd_by_class: cost of the tokens.
+        usd: its sum.
         wasted_usd: the wasted part of `usd`.
         engine_s: share of the engine's seconds; see `speedrunner.results.engine_time`.
         unreported: tries that the engine may have worked on without reporting a usage.
-        at_most: maximum tokens of these tries (prompt and generated).
-        at_most_usd: maximum additional cost of these tries, if tokens are paid.
         cacheable: prompt tokens that an ideal prefix cache could have provided, if known.
         from_cache: prompt tokens that the engine's cache provided for the same requests.
         cacheable_in: number of these requests.
@@ -92,8 +90,6 @@ class Spend(msgspec.Struct, frozen=True):
     wasted_usd: float | None = None
     engine_s: float | None = None
     unreported: int = 0
-    at_most: Classes = Classes()
-    at_most_usd: float = 0.0
     cacheable: int = 0
     from_cache: int = 0
     cacheable_in: int = 0
@@ -202,7 +198,7 @@ def ledger(run: RunData) -> list[LedgerRow]:
 
 def token_line(rows: Iterable[LedgerRow]) -> Spend:
     """Add up the rows of any ledger, without prices."""
-    return _line(list(rows), None, None, None)
+    return _line(list(rows), None, None)
 
 
 def _price_rows(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
@@ -216,23 +212,20 @@ def _price_rows(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) ->
         shares = [seconds for place in places if (seconds := time.requests[place]) is not None]
         seconds, model = sum(shares) if shares else None, own[0].model
         labels = Labels.of(own[0].labels)
-        line = _line(own, book.models.get(model), seconds, book.by_time(model, seconds))
+        line = _line(own, book.models.get(model), seconds)
         lines[labels] = lines.get(labels, Spend()) + line
         if line.usd is None:
             unpriced[model] = None
-    idle = [Spend(engine_s=seconds, usd=book.by_time(model, seconds)) for model, seconds in time.idle.items()]
-    return RunCosts(book, lines, sum(idle, Spend()) if idle else None, list(unpriced))
+    idle = Spend(engine_s=sum(time.idle.values())) if time.idle else None
+    return RunCosts(book, lines, idle, list(unpriced))
 
 
-def _line(
-    rows: Sequence[LedgerRow], prices: Prices | None, seconds: float | None, usd_by_time: float | None
-) -> Spend:
+def _line(rows: Sequence[LedgerRow], prices: Prices | None, seconds: float | None) -> Spend:
     """Add up the rows of one model. If they have a price, either all or none of them were wasted."""
     tokens = _tokens(row.usage for row in rows)
     wasted = _tokens(row.usage for row in rows if row.wasted)
     by_class = None if prices is None else tokens.times(prices)
-    usd = by_class.total if by_class else usd_by_time
-    most = _tokens(row.at_most for row in rows if row.usage is None)
+    usd = by_class.total if by_class else None
     known = [row for row in rows if row.cacheable is not None]
     answers = [row for row in rows if row.usage is not None and not row.wasted]
     return Spend(
@@ -244,8 +237,6 @@ def _line(
         wasted_usd=usd if usd is None or rows[0].wasted else 0.0,
         engine_s=seconds,
         unreported=sum(row.usage is None and row.at_most is not None for row in rows),
-        at_most=most,
-        at_most_usd=0.0 if prices is None else most.times(prices).total,
         cacheable=sum(row.cacheable or 0 for row in known),
         from_cache=sum(row.usage.cached for row in known if row.usage),
         cacheable_in=len(known),

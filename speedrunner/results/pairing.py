@@ -22,8 +22,7 @@ from speedrunner.results.inference import (
     paper_ttest,
     ttest_seeds,
 )
-from speedrunner.results.means import average_tests
-from speedrunner.results.measures import LIMITS, MEASURES, TESTED
+from speedrunner.results.measures import MEASURES, TESTED
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Table, list_rows, table_of
 from speedrunner.store.process_notes import ACCEPTABLE, caveats, changes, process_lines
@@ -97,19 +96,10 @@ class Compared(msgspec.Struct, frozen=True):
     difference: Estimate | None
 
 
-class Limited(msgspec.Struct, frozen=True):
-    """The share of one run's test episodes at one checkpoint that limits ended, by limit, without zeros."""
-
-    rollouts: int
-    run: str
-    shares: dict[str, float]
-
-
 class Comparison(msgspec.Struct, frozen=True):
     """The result of a comparison; `notes` are caveats."""
 
     rows: list[Compared]
-    limits: list[Limited]
     notes: list[str]
 
 
@@ -132,19 +122,15 @@ def compare(sides: Sequence[RunResult]) -> Comparison:
             "no checkpoint was finished by all runs: "
             + "; ".join(f"{side.path} has {_join_points(side.points) or 'none'}" for side in sides)
         )
-    rows, limits = [], []
-    ended = [average_tests(side.episodes)[[*LIMITS]] for side in sides]
+    rows = []
     for point in points:
-        for side, shares in zip(sides, ended, strict=True):
-            known = {str(name): share for name, share in shares.loc[point].items() if share}
-            limits.append(Limited(point, side.path, known))
         for measure in MEASURES:
             for side in sides if measure.is_compared else ():
                 mean = bootstrap_mean(side.values(point, measure.name).tolist())
                 pairs = [] if side is first else subtract_values(first, side, (point, point), measure.name)
                 rows.append(Compared(point, measure.name, side.path, mean, bootstrap_mean(pairs)))
     notes = [note for side in sides for note in _notes(side, first, points)]
-    return Comparison(rows, limits, notes + caveats(each for side in sides for each in side.processes))
+    return Comparison(rows, notes + caveats(each for side in sides for each in side.processes))
 
 
 def list_world_differences(first: RunResult, second: RunResult) -> list[str]:

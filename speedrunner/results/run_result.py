@@ -184,7 +184,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         (costs,) = run_costs([run], [price_book(run, prices)])
         history, name = skill_history(run), costs.book.name
         episodes = frame_episodes(run.episodes, costs)
-    skills, sleeps = frame_skills(list_skills(run, history)), frame_sleeps(run, costs)
+    skills, sleeps = frame_skills(list_skills(history)), frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     return _make_result(run, episodes, checkpoints, prices=name, sleeps=sleeps, skills=skills)
 

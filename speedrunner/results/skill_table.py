@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import chain
 
@@ -81,8 +80,6 @@ class SkillRow(msgspec.Struct, frozen=True, kw_only=True):
         created, changed: the sleeps that wrote it and changed it last; 0: the run started with it.
         removed: the sleep that deleted or renamed it.
         public: its last visibility.
-        schema_tokens: tokens of its name, documentation and parameters in the prompt of every turn; `None`
-            if it was never public, or if they are unknown.
         calls, inner_calls, errors, actions: see `SkillVersion`.
         steps_saved: `actions` minus `calls`: the LLM calls that it saved the actor.
         score: mean score of the episodes in which the actor called it; `None` without one.
@@ -93,7 +90,6 @@ class SkillRow(msgspec.Struct, frozen=True, kw_only=True):
     changed: int
     removed: int | None
     public: bool
-    schema_tokens: float | None
     calls: int
     inner_calls: int
     errors: int
@@ -132,26 +128,14 @@ def skill_history(run: RunData) -> SkillHistory:
     return SkillHistory(libraries, versions, uses)
 
 
-def list_skills(run: RunData, history: SkillHistory) -> list[SkillRow]:
-    """Return all skills that a run ever had, in the order in which they were created.
-
-    Raises:
-        StorageError: the run cannot be read.
-        InvalidTool: a public skill could not be called by an actor.
-    """
-    per_char = _tokens_per_char(run, history.libraries)
+def list_skills(history: SkillHistory) -> list[SkillRow]:
+    """Return all skills that a run ever had, in the order in which they were created."""
     by_name: dict[str, list[SkillVersion]] = {}
     for version in history.versions:
         by_name.setdefault(version.name, []).append(version)
     rows = []
     for name, own in by_name.items():
         last = own[-1]
-        shown = [
-            each for each in history.libraries.values() if name in each.by_name and each.by_name[name].public
-        ]
-        schema_tokens = None
-        if shown and per_char is not None:
-            schema_tokens = per_char * _schema_length(shown[-1], name)
         calls, actions, scored = (
             sum(getattr(each, field) for each in own) for field in ("calls", "actions", "scored")
         )
@@ -162,7 +146,6 @@ def list_skills(run: RunData, history: SkillHistory) -> list[SkillRow]:
                 changed=last.sleep,
                 removed=last.until if last.removed else None,
                 public=last.public,
-                schema_tokens=schema_tokens,
                 calls=calls,
                 inner_calls=sum(each.inner_calls for each in own),
                 errors=sum(each.errors for each in own),
@@ -172,28 +155,6 @@ def list_skills(run: RunData, history: SkillHistory) -> list[SkillRow]:
             )
         )
     return rows
-
-
-def _tokens_per_char(run: RunData, libraries: Mapping[int, Library]) -> float | None:
-    """Return the tokens of a character of a schema; `None` if the records do not say.
-
-    Sleeps recorded the length of the prefix under each policy, in which only the tools change (apart from
-    notes). The policies with the least and the most tool text give the tokens per character.
-    """
-    prefixes = {each.sleep: each.prefix.after for each in run.sleeps if each.prefix is not None}
-    prefixes |= {each.sleep - 1: each.prefix.before for each in run.sleeps if each.prefix is not None}
-    known = sorted(
-        (sum(_schema_length(libraries[version], each.name) for each in libraries[version].public), tokens)
-        for version, tokens in prefixes.items()
-        if version in libraries
-    )
-    chars = known[-1][0] - known[0][0] if known else 0
-    return (known[-1][1] - known[0][1]) / chars if chars else None
-
-
-def _schema_length(library: Library, name: str) -> int:
-    """Return the length of a skill's schema in characters."""
-    return len(msgspec.json.encode(library.tool(name)).decode())
 
 
 def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | None:

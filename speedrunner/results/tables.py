@@ -209,9 +209,8 @@ def _sleeps(sleeps: pandas.DataFrame) -> Table:
 
 def _skills(skills: pandas.DataFrame) -> Table:
     text = (
-        "Skills: the sleeps that wrote, last changed and removed each, the tokens of its schema in each"
-        " prompt, calls by the actor and by other skills, failed calls, primitive actions in the actor's"
-        " calls, LLM calls that these saved (actions minus calls), and the mean score of the episodes with"
+        "Skills: the sleeps that wrote, last changed and removed each, calls by the actor and by other"
+        " skills, failed calls, primitive actions in the actor's calls, LLM calls that these saved (actions minus calls), and the mean score of the episodes with"
         " such a call."
     )
     return table_of("skills", text, skills.drop(columns="run"))

@@ -210,9 +210,7 @@ def check(slurm: Slurm, run: Path, episodes: int = EPISODES, sleeps: int = 2, en
     assert "differs" not in slurm.speedrunner("verify", str(run), f"--trust={env}")
     assert len([file for file in run.rglob("*") if file.is_file()]) < 60
     assert {file.stat().st_mode & 0o077 for file in [run, *run.rglob("*")]} == {0}
-    told = json.loads(slurm.speedrunner("cost", str(run), "--json"))["reconciliations"]
-    assert told["equal"] is True
-    assert all(account["agrees"] for account in told["reconciliations"])
+    assert all(each.agrees for each in data.reconciliations)
 
 
 def test_runs_of_an_array_go_on_after_an_interruption_in_each_phase_and_status_tells(slurm: Slurm) -> None:

@@ -32,7 +32,6 @@ def test_it_prints_roles_checkpoints_cache_and_accounts(learnt: ScriptedRun) -> 
     for part in ("\nactor ", "\ninducer ", "\nreadiness ", "\n(idle) ", "\nsleep v0 ", "\ntest v2 "):
         assert part in text, part
     assert "Prefix cache: " in text
-    assert "1 of 1 have the ledger's sums; 1 of these agree with the engine's counters." in text
     assert "not measured" not in text
 
 
@@ -48,7 +47,6 @@ def test_as_json_its_classes_are_the_ledger_s_sums(learnt: ScriptedRun) -> None:
     }
     assert run["total"]["usd"] == pytest.approx(learnt.model_config.prices.cost(total))
     assert 0.9 < run["cache_share"] <= 1  # less than all: of requests in flight together each could be first
-    assert found["reconciliations"]["equal"] is True
 
 
 def test_another_list_prices_the_checkpoints_too(learnt: ScriptedRun) -> None:

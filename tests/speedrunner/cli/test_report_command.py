@@ -204,7 +204,6 @@ def test_what_is_printed(
         "a missing folder": refused(tmp_path / "none"),
         "a file for the report": refused(sweep, "--out", str(tmp_path / "file")),
         "unknown prices": refused(sweep, *out, "--prices", "dear"),
-        "prices by the hour": refused(sweep, *out, "--prices", "gpu-hours"),
         "a link in the place of the report": refused(linked),
     }
     assert not list((tmp_path / "empty").iterdir())

@@ -16,7 +16,6 @@ from tests.speedrunner.run_samples import trajectory
 
 LIST = Prices(uncached=1.0, cached=0.1, output=10.0)
 BY_TOKEN = PriceBook("a list", {"m": LIST})
-BY_HOUR = PriceBook("hours", {}, {"m": 4}, gpu_hour_usd=3600.0)
 
 
 def row(

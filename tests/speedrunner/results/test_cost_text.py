@@ -22,7 +22,7 @@ from speedrunner.results.cost_text import (
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook
 from tests.golden_tables import Golden, table
-from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
+from tests.speedrunner.results.ledgers import BY_TOKEN, LIST, ROWS, row, stored
 
 FIRST = {
     **{
@@ -37,7 +37,7 @@ FIRST = {
         "repeat_limit": 0.0,
     },
     **{"limited": 0.5, "score": 0.5, "llm_calls": 1.0, "uncached": 25.0, "cached": 90.0, "output": 15.0},
-    **{"cost_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False, "unreported": 0},
+    **{"cost_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False},
 }
 SECOND = FIRST | {
     **{
@@ -104,7 +104,6 @@ def test_notes_tell_prices_and_what_is_left_out_or_not_measured(tmp_path: Path, 
         "all episodes scored": notes([SECOND], [BY_TOKEN]),
         "two models with equal prices": price_text(PriceBook("mine", {"m": LIST, "n": LIST})),
         "two models": price_text(PriceBook("mine", {"m": LIST, "n": Prices(2, 2, 2)})),
-        "by the hour": price_text(BY_HOUR),
         "a model without prices": "\n".join(cost_lines(costs("unpriced", *ROWS[1:], other))),
         "a thought that was cut": "\n".join(cost_lines(costs("cut", *ROWS, cut))),
         "a request that was cut off": "\n".join(limit_lines(costs("usual", *ROWS))),

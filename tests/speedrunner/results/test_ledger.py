@@ -12,7 +12,7 @@ from speedrunner.results.ledger import IDLE, Classes, RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.stored_run import sleep_key
 from tests.scripted_runs import ScriptedRun
-from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, ROWS, row, stored
+from tests.speedrunner.results.ledgers import BY_TOKEN, ROWS, row, stored
 from tests.speedrunner.run_samples import usage_of
 
 
@@ -46,12 +46,6 @@ def test_the_paper_s_formula_per_class(tmp_path: Path) -> None:
     )
 
 
-def test_what_no_client_saw_stands_apart(tmp_path: Path) -> None:
-    total = priced(tmp_path).total
-    assert (total.unreported, total.at_most) == (1, Classes(computed=2000, action=500))
-    assert total.at_most_usd == pytest.approx(2000e-6 + 5000e-6)
-
-
 def test_checkpoints_are_phases_of_a_policy_in_the_order_of_the_run(tmp_path: Path) -> None:
     found = priced(tmp_path)
     assert list(found.checkpoints) == [
@@ -61,16 +55,6 @@ def test_checkpoints_are_phases_of_a_policy_in_the_order_of_the_run(tmp_path: Pa
         ("test", 1),
         (IDLE, None),
     ]
-
-
-def test_gpu_hours_price_every_second_of_the_engine(tmp_path: Path) -> None:
-    found = priced(tmp_path, BY_HOUR)
-    # Six seconds, one of them idle, on four GPUs at a dollar a second.
-    assert found.roles[IDLE].engine_s == pytest.approx(1.0)
-    assert found.total.engine_s == pytest.approx(6.0)
-    assert found.total.usd == pytest.approx(24.0)
-    assert found.total.usd_by_class is None
-    assert found.total.wasted_usd == pytest.approx(8.0)  # both aborted requests
 
 
 def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:

@@ -92,7 +92,6 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
         "unscored": 0,
         "silent": 0,
         "unreported": 0,
-        "at_most": 0.0,
         "call_limit": 0.0,
         "action_limit": 0.0,
         "wall_clock": 0.0,
@@ -195,23 +194,6 @@ def close_thinking(run: RunDirectory, episode: str, answers: int) -> None:
     for each in [each for each in found if each["labels"].get("episode") == episode][:answers]:
         each["thought_cut"] = True
     (run.path / "requests.jsonl").write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in found))
-
-
-def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirectory) -> None:
-    play(run, "test/0004/0000", Usage(10, 0, 1), policy=1, termination=Termination.WALL_CLOCK)
-    play(run, "test/0004/0001", Usage(10, 0, 1), policy=1)
-    bound = Usage(prompt=300, completion=100)
-    labels = {"phase": "test", "episode": "test/0004/0000", "attempt": "1"}
-    run.append_request(row(9.0, None, status="aborted", at_most=bound, **labels))
-    *before, last = rows(run)
-    assert [last[name] for name in ("uncached", "output", "unreported", "at_most")] == [10, 1, 1, 200]
-    assert {(row["unreported"], row["at_most"]) for row in before} == {(0, 0)}
-    assert (
-        " Requests that were cut off before their tokens were reported, and are not in the means: 1 after 4"
-        " rollouts"
-        " (at most 200 tokens per episode)."
-    ) in notes(rows(run), [BOOK])
-    assert "cut off" not in notes(before, [BOOK])
 
 
 def test_without_a_price_there_is_no_cost_and_everything_else_stays(run: RunDirectory) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from speedrunner.results.skill_table import SkillRow, SkillVersion, list_skills, skill_history
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import CallNode, PrefixChange
+from speedrunner.store.records import CallNode
 from speedrunner.store.run_data import load
 from tests.speedrunner.results.small_runs import (
     SmallRun,
@@ -19,7 +19,7 @@ from tests.speedrunner.results.small_runs import (
 
 def rows_of(path: Path) -> dict[str, SkillRow]:
     run = load(path)
-    return {each.skill: each for each in list_skills(run, skill_history(run))}
+    return {each.skill: each for each in list_skills(skill_history(run))}
 
 
 class TestHistory:
@@ -105,20 +105,6 @@ class TestHistory:
 
 
 class TestRows:
-    def test_a_schema_takes_what_the_prefix_grew_by(self, tmp_path: Path) -> None:
-        learnt(tmp_path / "run")
-        found = rows_of(tmp_path / "run")
-        assert found["home"].schema_tokens == pytest.approx(80)  # the only public skill: 1080 - 1000
-        assert found["_step"].schema_tokens is None
-
-    def test_a_schema_s_share_of_the_prefix_is_that_of_its_length(self, tmp_path: Path) -> None:
-        run = SmallRun(tmp_path / "run")
-        run.policy(0, {"one": "return walk()"})
-        run.sleep(1, PrefixChange(before=1000, after=1080, common=900))
-        run.policy(1, {"one": "return walk()", "two": "return walk()"}, {"one": 0})
-        tokens = {name: each.schema_tokens for name, each in rows_of(run.path).items()}
-        assert tokens == {"one": pytest.approx(80), "two": pytest.approx(80)}
-
     def test_life_calls_and_steps(self, tmp_path: Path) -> None:
         learnt(tmp_path / "run")
         home, step = rows_of(tmp_path / "run").values()
