@@ -123,6 +123,12 @@ class BabyAI(TextEnv):
         }
         return Outcome(score=float(self._success), success=self._success, detail=detail)
 
+    def image(self) -> Any:
+        """Return the grid as minigrid draws it: an RGB array. Raises `EpisodeOver` before the first reset."""
+        if self._level is None:
+            raise EpisodeOver("there is no episode yet; reset starts one")
+        return self._level.get_frame(highlight=False, tile_size=16)
+
     def snapshot(self) -> dict[str, Any] | None:
         """Return the grid without its walls. x grows to the east, y to the south; direction 0 is east."""
         level = self._level

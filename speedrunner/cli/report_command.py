@@ -13,9 +13,9 @@ from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.pages.collected import collect, describe
-from speedrunner.pages.figure_files import draw
 from speedrunner.pages.figures import figures
 from speedrunner.pages.page import page
+from speedrunner.pages.plots import draw_files
 from speedrunner.results.processes import divide
 from speedrunner.results.writing import write
 from speedrunner.store.discovery import readable
@@ -38,9 +38,8 @@ def report(
     """Write results of runs: report.html, tables (CSV, LaTeX), figures.
 
     Runs may be unfinished. Runs that differ only in their seed are grouped. OUT gets report.html for a
-    browser, tables/, figures/ (PDF, SVG, PNG) and paper/: one table and one figure per experiment, as wide as
-    a column. A folder of `speedrunner bench gpu` among the DIRs adds its tables to the page. Exit status 1: a
-    run or a record is damaged and left out, or a folder has no run.
+    browser, tables/ and figures/ (PDF, SVG). A folder of `speedrunner bench gpu` among the DIRs adds its
+    tables to the page. Exit status 1: a run or a record is damaged and left out, or a folder has no run.
 
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
@@ -59,7 +58,7 @@ def report(
         found.problems.extend(damaged)
         made = figures(found.conditions)
         status("drawing figures")
-        files = [*divide(draw, made, least=2)]
+        files = [*divide(draw_files, made, least=2)]
         out = out or _own_folder(folders)
         images = [content[f"figures/{figure.name}.svg"] for figure, content in zip(made, files, strict=True)]
         text = page(
@@ -85,7 +84,7 @@ def _own_folder(folders: list[Path]) -> Path:
     The folder may be someone else's: a link in it must not choose which of the user's files are written.
     """
     out = next(folder for folder in folders if folder.is_dir()) / "report"
-    for place in (out, out / "tables", out / "figures", out / "paper"):
+    for place in (out, out / "tables", out / "figures"):
         if place.is_symlink():
             raise StorageError(f"{place} is a link: name a folder for the report with --out")
     return out

@@ -40,7 +40,7 @@ def view(
       speedrunner view runs/demo
       speedrunner view runs/demo --static pages
     """
-    site = Site(folder, static=static is not None)
+    site = Site(folder)
     slugs = list(site.runs())
     if not slugs:
         raise StorageError(f"{folder} contains no runs: no folder in it has a config.yaml")

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import msgspec
+from markupsafe import Markup
 
 from speedrunner.config.console import Status
-from speedrunner.config.schema import RunConfig
-from speedrunner.pages.tiles import Form, Tile, make_tile, show_value
+from speedrunner.pages.html_parts import html_table, show_number
 from speedrunner.results.claims import Judged, claim_tables, count_verdicts, judge_claims, list_claims
-from speedrunner.results.conditions import OURS, Condition, group_runs
+from speedrunner.results.conditions import Condition, group_runs
+from speedrunner.results.means import Spread
 from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
 from speedrunner.results.pricing import price_list
 from speedrunner.results.run_result import RunResult, count_terminations, read_results
@@ -27,12 +27,8 @@ from speedrunner.store.files import StorageError
 from speedrunner.store.records import Process
 from speedrunner.store.sweep_plans import noted_sweeps
 
-HEADLINES: tuple[tuple[str, str, Form], ...] = (
-    ("Score", "score", "score"),
-    ("Output tokens", "output", "tokens"),
-    ("USD per episode", "cost_usd", "usd"),
-)
-"""Name, column and form of the headline numbers; the share of cached prompt tokens follows."""
+HEADLINES = {"score": "score", "output tokens": "output", "USD per episode": "cost_usd"}
+"""Columns of the checkpoints by their headings in the table of conditions."""
 
 
 @dataclass(frozen=True)
@@ -79,7 +75,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
         raise StorageError("; ".join(problems))
     conditions, notes = group_runs(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
-    options = _options(folders, runs)
+    options = _options(folders)
     rows = compare_with_paper(list_published(), conditions, options)
     status("judging the paper's claims")
     judged = judge_claims(list_claims(), conditions, options)
@@ -101,21 +97,13 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     )
 
 
-def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
-    """Return scale and folder of the newest sweep in the folders, as in its command; without a scale, the
-    sizes that differ from the paper's in all runs, except those that only evaluate a stored policy."""
+def _options(folders: Sequence[Path]) -> str:
+    """Return scale and folder of the newest sweep in the folders, as in its command."""
     words: list[str] = []
     for folder in folders:
         with suppress(StorageError, ValueError):
             for plan in noted_sweeps(folder):
                 words = [each for each in shlex.split(plan.command) if each.startswith(("scale=", "--dir="))]
-    if not any(each.startswith("scale=") for each in words):
-        usual = {field.name: field.default for field in msgspec.structs.fields(RunConfig)}
-        configs = [run.config.run for run in runs if run.config.run.rollouts or not run.config.run.start_from]
-        for name in ("rollouts", "sleep_every", "eval_every", "test_episodes"):
-            sizes = {getattr(config, name) for config in configs}
-            if len(sizes) == 1 and sizes != {usual[name]}:
-                words.append(f"run.{name}={sizes.pop()}")
     return "".join(f" {shlex.quote(each)}" for each in words)
 
 
@@ -157,11 +145,6 @@ def describe(found: Collected) -> list[str]:
                 " excluded from means"
             )
     lines.append(f"claims of the paper: {count_verdicts(found.judged)} (tables/claims.csv)")
-    if flagged := {(row.model, row.paper.env, row.paper.method) for row in rows if row.flag}:
-        lines.append(
-            f"{len(flagged)} cells are flagged: the wall clock or the context ended over 2% of their test"
-            " episodes"
-        )
     missing: dict[str, int] = {}
     for row in rows:
         if row.missing:
@@ -173,30 +156,6 @@ def describe(found: Collected) -> list[str]:
         )
         lines += [f"  {count:4}  {command}" for command, count in missing.items()]
     return lines
-
-
-class ConditionSummary(msgspec.Struct, frozen=True):
-    """The headline numbers of one condition.
-
-    Attributes:
-        points: finished checkpoints, in training rollouts.
-        last_score: mean over seeds at the last checkpoint.
-        tiles: `HEADLINES`, and the share of prompt tokens that the engine had cached.
-    """
-
-    env: str
-    method: str
-    model: str
-    seeds: int
-    points: list[int]
-    last_score: float
-    tiles: list[Tile]
-
-    @property
-    def title(self) -> str:
-        """Return its names and seeds."""
-        seeds = f"{self.seeds} seed{'s' if self.seeds != 1 else ''}"
-        return f"{self.method} on {self.env}, {self.model}, {seeds}"
 
 
 def count_contents(conditions: Sequence[Condition]) -> dict[str, str]:
@@ -226,52 +185,34 @@ def show_terminations(counts: Mapping[str, int]) -> str:
     return ", ".join(texts) or "none yet"
 
 
-def summarize(conditions: Sequence[Condition]) -> list[ConditionSummary]:
-    """Return the headline numbers of conditions with a finished checkpoint. Sparklines of one environment
-    share a scale."""
-    found = [(condition, _list_headlines(condition)) for condition in conditions if condition.points]
-    tops: dict[tuple[str, str], float] = {}
-    for condition, headlines in found:
-        for label, _, points, _ in headlines:
-            key = condition.condition_name.env, label
-            tops[key] = max([tops.get(key, 0), *(value for _, value in points)])
-    summaries = []
-    for condition, headlines in found:
-        env, method, model = condition.names
-        tiles = [
-            make_tile(label, points, form, note, tops[env, label]) for label, form, points, note in headlines
-        ]
-        scores = condition.spread("score")
-        last = scores[max(scores)].mean if scores else 0.0
-        summaries.append(
-            ConditionSummary(env, method, model, len(condition.runs), condition.points, last, tiles)
+def condition_table(conditions: Sequence[Condition]) -> Markup:
+    """Return the headline numbers of all conditions at their last checkpoint: means with their deviations
+    over seeds."""
+    rows = []
+    for condition in conditions:
+        last = condition.points[-1] if condition.points else None
+        spreads = {
+            name: condition.spread(column).get(last) if last is not None else None
+            for name, column in {**HEADLINES, "cached": "cached", "uncached": "uncached"}.items()
+        }
+        cached, uncached = spreads.pop("cached"), spreads.pop("uncached")
+        prompt = cached.mean + uncached.mean if cached and uncached else 0
+        rows.append(
+            [
+                *(*condition.names, len(condition.runs), last),
+                *(_show_spread(spread, name) for name, spread in spreads.items()),
+                f"{cached.mean / prompt:.0%}" if cached and prompt else None,
+            ]
         )
-    return summaries
+    columns = ("environment", "method", "model", "seeds", "rollouts", *HEADLINES, "prompt cached")
+    return html_table(columns, rows, label="All conditions")
 
 
-def choose_leading(summaries: Sequence[ConditionSummary]) -> list[ConditionSummary]:
-    """Return one condition of each environment: SpeedRunner's if it was played, otherwise that with the
-    highest last score."""
-    leading = {
-        summary.env: summary
-        for summary in sorted(summaries, key=lambda each: (each.method == OURS, each.last_score))
-    }
-    return [leading[env] for env in sorted(leading)]
-
-
-def _list_headlines(condition: Condition) -> list[tuple[str, Form, list[tuple[int, float]], str]]:
-    """Return name, form, means over seeds by training rollouts, and a note on the last one."""
-    found: list[tuple[str, Form, list[tuple[int, float]], str]] = []
-    for label, column, form in HEADLINES:
-        spread = condition.spread(column)
-        if form == "usd" and not any(value.mean for value in spread.values()):
-            spread = {}  # no price is known
-        last = spread[max(spread)] if spread else None
-        note = "" if last is None or last.sd is None else f"± {show_value(last.sd, form)} over seeds"
-        found.append((label, form, [(x, value.mean) for x, value in spread.items()], note))
-    cached, uncached = condition.spread("cached"), condition.spread("uncached")
-    shares = [(x, cached[x].mean / total) for x in cached if (total := cached[x].mean + uncached[x].mean)]
-    return [*found, ("Prompt cached", "share", shares, "")]
+def _show_spread(spread: Spread | None, column: str) -> str | None:
+    if spread is None:
+        return None
+    deviation = "" if spread.sd is None else f" ± {show_number(spread.sd, column)}"
+    return show_number(spread.mean, column) + deviation
 
 
 def list_shared_facts(runs: Sequence[RunResult]) -> dict[tuple[str, str], list[str]]:

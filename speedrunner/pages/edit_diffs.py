@@ -1,13 +1,12 @@
-"""The edits of a sleep as diffs."""
+"""Changes of skills as diffs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from speedrunner.library.definition import Definition, read_text
-from speedrunner.library.rules import InvalidSkill
+from speedrunner.library.library import Library
 from speedrunner.library.text import diff_lines
 from speedrunner.store.records import Edit
 
@@ -33,38 +32,31 @@ class ShownEdit(msgspec.Struct, frozen=True):
     """One requested edit.
 
     Attributes:
-        number: position among the sleep's edits, from 1.
         what: action and names, such as `rename walk to go`.
         error: why it was refused; `None`: accepted.
+        diffs: the text that it writes or replaces.
     """
 
-    number: int
     what: str
     error: str | None
     diffs: list[Diff]
 
 
-def show_edits(before: Iterable[Definition], edits: Sequence[Edit]) -> list[ShownEdit]:
-    """Return edits with the differences that they make, or would have made if they were refused.
-
-    A refused deletion has none.
+def show_edits(before: Library | None, edits: Sequence[Edit]) -> list[ShownEdit]:
+    """Return edits with their texts as diffs.
 
     Args:
-        before: the library's definitions before the first edit.
+        before: the library before the first edit, whose skills a new text replaces; `None` if unknown.
     """
-    there = {each.name: each for each in before}
+    sources = {} if before is None else list_sources(before)
     found = []
-    for number, edit in enumerate(edits, start=1):
-        try:
-            after = _apply(there, edit)
-            diffs = compare_definitions(there, after)
-        except InvalidSkill:
-            after, diffs = there, _show_request(edit)
-        if edit.error is not None and edit.action == "delete":
-            diffs = []
-        found.append(ShownEdit(number, describe_edit(edit), edit.error, diffs))
-        if edit.error is None:
-            there = after
+    for edit in edits:
+        diffs = []
+        if edit.source is not None:
+            diffs = [compare_texts(edit.name, sources.get(edit.name, ""), edit.source)]
+        elif edit.old is not None and edit.new is not None:
+            diffs = [compare_texts(edit.name, edit.old, edit.new)]
+        found.append(ShownEdit(describe_edit(edit), edit.error, diffs))
     return found
 
 
@@ -76,62 +68,25 @@ def describe_edit(edit: Edit) -> str:
     return f"{edit.action} {edit.name}{renamed}"
 
 
-def compare_definitions(before: Mapping[str, Definition], after: Mapping[str, Definition]) -> list[Diff]:
-    """Return the differences of two modules: one for the shared code, then one for each changed function."""
-    shared = [
-        [line for each in those.values() if each.kind != "function" for line in each.source.split("\n")]
-        for those in (before, after)
+def list_sources(library: Library) -> dict[str, str]:
+    """Return the shared code and the source of each function, by name."""
+    functions = {each.name: each.source for each in library.definitions if each.kind == "function"}
+    return {SHARED: "\n".join(library.shared.values()), **functions}
+
+
+def compare_libraries(before: Library, after: Library) -> list[Diff]:
+    """Return the differences of two libraries: of the shared code, then of each function."""
+    old, new = list_sources(before), list_sources(after)
+    return [
+        compare_texts(name, old.get(name, ""), new.get(name, ""))
+        for name in dict.fromkeys([*new, *old])
+        if old.get(name) != new.get(name)
     ]
-    found = [_compare(SHARED, *shared)] if shared[0] != shared[1] else []
-    for name in dict.fromkeys([*after, *before]):
-        old, new = before.get(name), after.get(name)
-        sides = [each if each is not None and each.kind == "function" else None for each in (old, new)]
-        if sides[0] is not sides[1] and sides[0] != sides[1]:
-            texts = ([] if each is None else each.source.split("\n") for each in sides)
-            found.append(_compare(name, *texts))
-    return found
 
 
-def _apply(there: Mapping[str, Definition], edit: Edit) -> dict[str, Definition]:
-    """Return the definitions after an edit, without checking the library's rules.
-
-    Raises `InvalidSkill` if the record lacks arguments, or the edit does not fit the definitions.
-    """
-    if edit.action != "write" and edit.name not in there:
-        raise InvalidSkill(f"there is no {edit.name}")
-    match edit:
-        case Edit(action="write", source=str(source)):
-            return {**there, **{each.name: each for each in read_text(source)}}
-        case Edit(action="edit", old=str(old), new=str(new)):
-            text = there[edit.name].source
-            if not old or text.count(old) != 1:
-                raise InvalidSkill("the piece does not occur exactly once")
-            changed = read_text(text.replace(old, new))
-            return {**there, **{each.name: each for each in changed}}
-        case Edit(action="rename", new_name=str(new_name)):
-            return {
-                new_name if each.name == edit.name else each.name: each.renamed(edit.name, new_name)
-                if each.name == edit.name or each.mentions(edit.name)
-                else each
-                for each in there.values()
-            }
-        case Edit(action="delete"):
-            return {name: each for name, each in there.items() if name != edit.name}
-        case Edit(action="visibility"):
-            return dict(there)
-    raise InvalidSkill("its record lacks arguments")
-
-
-def _show_request(edit: Edit) -> list[Diff]:
-    """Return the texts of an edit that cannot be applied."""
-    if edit.source is not None:
-        return [_compare(edit.name, [], edit.source.split("\n"))]
-    if edit.old is not None and edit.new is not None:
-        return [_compare(edit.name, edit.old.split("\n"), edit.new.split("\n"))]
-    return []
-
-
-def _compare(name: str, before: list[str], after: list[str]) -> Diff:
-    lines = list(diff_lines(before, after, ("", "")))[2:]  # without the names of files
+def compare_texts(name: str, before: str, after: str) -> Diff:
+    """Return the changed lines of a text."""
+    old, new = (text.split("\n") if text else [] for text in (before, after))
+    lines = list(diff_lines(old, new, ("", "")))[2:]  # without the names of files
     added, removed = (sum(line.startswith(sign) for line in lines) for sign in "+-")
     return Diff(name, lines, added, removed)

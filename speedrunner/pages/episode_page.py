@@ -2,63 +2,23 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from functools import cached_property
-from pathlib import Path
+from collections.abc import Sequence
 
 import msgspec
 
 from speedrunner.agents.failure import describe_failure, find_first_error
 from speedrunner.agents.reading import task_line
-from speedrunner.pages.pictures import CREDITS, Picture
-from speedrunner.pages.playback import PIECE, Step, count_pieces, list_modules, list_steps, make_piece
+from speedrunner.pages.playback import Step, list_modules, list_steps, make_playback
 from speedrunner.pages.shown_calls import show_calls
-from speedrunner.pages.tiles import Tile
 from speedrunner.pages.view_parts import TURNS, Context, NotFound, heading, page_part
-from speedrunner.pages.worlds import DRAWN, replay_pictures
+from speedrunner.pages.worlds import CREDITS, DRAWN, replay_pictures
 from speedrunner.store.episode_summary import count_repeats
 from speedrunner.store.records import Trajectory
-from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_data import RunData
 
-_replaying = threading.Lock()
-"""Held while an episode is replayed: a page asks for several pieces of its playback at the same time."""
-
-
-class ViewedEpisode:
-    """An episode as pages show it. Its parts are made when they are needed, and kept."""
-
-    def __init__(self, run: RunData, trajectory: Trajectory) -> None:
-        self.run = run
-        self.trajectory = trajectory
-
-    @classmethod
-    def read(cls, path: Path, key: str, *state: object) -> ViewedEpisode:
-        """Read one attempt at an episode. Raises `NotFound`.
-
-        Args:
-            state: which attempt of which run; it only distinguishes episodes that are kept.
-        """
-        run = load(path)
-        return cls(run, find_episode(run, key))
-
-    @cached_property
-    def steps(self) -> list[Step]:
-        """Return the primitives that it called."""
-        return list_steps(self.trajectory)
-
-    @cached_property
-    def _pictures(self) -> list[Picture]:
-        return replay_pictures(self.run, self.trajectory)
-
-    def piece(self, number: int) -> bytes:
-        """Return one piece of the playback as a script. Raises `NotFound`."""
-        if not 1 <= number <= count_pieces(self.steps):
-            raise NotFound(f"its playback has {count_pieces(self.steps)} pieces")
-        with _replaying:
-            pictures = self._pictures
-        piece = make_piece(self.steps, list_modules(self.run, self.trajectory), pictures, number)
-        return b"addPlayback(%d, %b);\n" % (number, msgspec.json.encode(piece))
+PICTURES = 1_000
+"""Steps of a page with a picture."""
 
 
 def find_episode(run: RunData, key: str) -> Trajectory:
@@ -74,9 +34,9 @@ def find_episode(run: RunData, key: str) -> Trajectory:
     return found
 
 
-def episode_page(run: RunData, seen: ViewedEpisode, page: int) -> Context:
+def episode_page(run: RunData, key: str, page: int) -> Context:
     """Return some turns of an episode, and what is above them. Raises `NotFound`."""
-    trajectory = seen.trajectory
+    trajectory = find_episode(run, key)
     part = page_part(trajectory.turns, page, TURNS)
     first = part["first"]
     keys = sorted(row.episode for row in run.rows)
@@ -95,7 +55,7 @@ def episode_page(run: RunData, seen: ViewedEpisode, page: int) -> Context:
         "before": keys[at - 1] if at else None,
         "after": keys[at + 1] if at is not None and at + 1 < len(keys) else None,
         "credit": CREDITS.get(trajectory.task.env, ""),
-        "playback": _playback(seen.steps, trajectory, first),
+        "playback": _make_playback(run, trajectory, first),
         **part,
         "turns": [
             (number, turn, None if turn.executed is None else show_calls(turn.executed))
@@ -112,7 +72,7 @@ def _describe_result(trajectory: Trajectory) -> tuple[str, str]:
     return "good" if outcome.success else "bad", f"{text}, score {outcome.score:.3g}"
 
 
-def _list_numbers(trajectory: Trajectory) -> list[Tile]:
+def _list_numbers(trajectory: Trajectory) -> list[tuple[str, str, str]]:
     """Return the headline numbers of an episode."""
     usage, executed = trajectory.usage, [turn.executed for turn in trajectory.turns if turn.executed]
     kinds = Counter(node.kind for node in executed)
@@ -120,7 +80,7 @@ def _list_numbers(trajectory: Trajectory) -> list[Tile]:
     repeated = count_repeats(trajectory.turns)
     waited = sum(turn.queued_s for turn in trajectory.turns)
     cached = f"{usage.cached / usage.prompt:.0%} cached" if usage.prompt else ""
-    found = [
+    return [
         ("LLM calls", f"{len(trajectory.turns):,}", f"{invalid:,} invalid, {repeated:,} repeated"),
         (
             "Actions",
@@ -131,28 +91,32 @@ def _list_numbers(trajectory: Trajectory) -> list[Tile]:
         ("Prompt tokens", f"{usage.prompt:,}", cached),
         ("Seconds", f"{trajectory.seconds:,.1f}", f"{waited:,.1f} waited" if waited else ""),
     ]
-    return [Tile(*each) for each in found]
 
 
-def _playback(steps: list[Step], trajectory: Trajectory, first: int) -> Context | None:
-    """Return the frame of the playback; `None` if the episode has no primitive.
+def _make_playback(run: RunData, trajectory: Trajectory, first: int) -> Context | None:
+    """Return the playback of a page's turns; `None` if they have no primitive.
 
     Args:
         first: number of the page's first turn.
     """
-    if not steps:
+    steps = list_steps(trajectory)
+    skipped = sum(step.turn < first for step in steps) if first > 1 else 0
+    shown = [step for step in steps[skipped:] if step.turn < first + TURNS]
+    if not shown:
         return None
+    pictures = replay_pictures(run, trajectory, skipped, min(len(shown), PICTURES))
     starts: dict[int, int] = {}
-    for position, step in enumerate(steps, start=1):
+    for position, step in enumerate(shown, start=1):
         starts.setdefault(step.turn, position)
-    later = (position for turn, position in starts.items() if turn >= first)
     return {
-        "last": len(steps),
-        "pieces": range(1, count_pieces(steps) + 1),
-        "size": PIECE,
-        "turns": TURNS,
-        "start": next(later, len(steps)) if first > 1 else 0,
-        "error": next((at for at, step in enumerate(steps, start=1) if step.node.error is not None), 0),
+        "data": make_playback(shown, list_modules(run, trajectory), pictures),
+        "last": len(shown),
+        "error": _find_error(shown),
         "starts": starts,
         "pictured": trajectory.task.env in DRAWN,
     }
+
+
+def _find_error(steps: Sequence[Step]) -> int:
+    """Return the position of the first step that failed; 0 without one."""
+    return next((at for at, step in enumerate(steps, start=1) if step.node.error is not None), 0)

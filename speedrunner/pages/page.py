@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import NamedTuple
 
 import msgspec
 from markupsafe import Markup
 
 from speedrunner.pages.collected import (
     Collected,
-    choose_leading,
+    condition_table,
     count_contents,
     list_shared_facts,
     show_terminations,
-    summarize,
 )
-from speedrunner.pages.figures import Figure
-from speedrunner.pages.markup import stylesheet, templates
-from speedrunner.pages.plots import show_svg
-from speedrunner.pages.tables import html_table, show_cell
+from speedrunner.pages.html_parts import html_table, show_cell, stylesheet, templates
+from speedrunner.pages.plots import Figure, show_svg
 from speedrunner.results.claims import CLAIMS, Compared
 from speedrunner.results.run_result import RunResult, count_terminations
 from speedrunner.results.writing import Table
@@ -33,14 +29,6 @@ VERDICTS = {"supported": "good", "contradicted": "bad", "undecided": "plain"}
 """Kinds of badges by verdict, in the order of the page."""
 
 
-class Section(NamedTuple):
-    """Folded tables of one kind."""
-
-    id: str
-    title: str
-    tables: list[Table]
-
-
 def page(
     title: str, found: Collected, figures: Sequence[tuple[Figure, bytes]], records: Sequence[Table] = ()
 ) -> str:
@@ -51,8 +39,13 @@ def page(
         records: tables measured by `speedrunner bench gpu`.
     """
     runs = [run for condition in found.conditions for run in condition.runs.values()]
-    summaries = summarize(found.conditions)
     judged = [each for each in found.judged if each.has_runs]
+    tables = [each for each in map(_keep_measured, found.tables) if each.rows and each.name != CLAIMS]
+    sections = (
+        ("records", "Measured on this hardware", records),
+        ("paper", "Compared with the paper", [each for each in tables if "paper" in each.columns]),
+        ("tables", "All numbers", [each for each in tables if "paper" not in each.columns]),
+    )
     return (
         templates()
         .get_template("report.jinja")
@@ -60,16 +53,12 @@ def page(
             title=title,
             written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
             counts=count_contents(found.conditions),
-            leading=choose_leading(summaries),
-            summaries=summaries,
-            figures=[(figure, show_svg(svg, figure.title), _numbers(figure)) for figure, svg in figures],
+            conditions=condition_table(found.conditions),
+            figures=[(figure, show_svg(svg, figure.title)) for figure, svg in figures],
             verdicts={verdict: [each for each in judged if each.verdict == verdict] for verdict in VERDICTS},
             badges=VERDICTS,
             interval=_interval,
-            sections=[
-                *([Section("records", "Measured on this hardware", [*records])] if records else []),
-                *_sections(found.tables),
-            ],
+            sections=[section for section in sections if section[2]],
             rows=ROWS,
             html_table=html_table,
             runs=runs,
@@ -83,36 +72,12 @@ def page(
     )
 
 
-def _sections(tables: Sequence[Table]) -> Iterator[Section]:
-    """Yield the sections that have a table with a row. Verdicts are shown apart."""
-    shown = [_keep_measured(table) for table in tables if table.name != CLAIMS]
-    left = {table.name: table for table in shown if table.rows}
-    for id_, title, names in (
-        ("cache", "The prefix cache", ("cache_shares", "cache")),
-        ("paper", "Compared with the paper", [name for name in left if "paper" in left[name].columns]),
-        ("tables", "All numbers", [*left]),
-    ):
-        found = [left.pop(name) for name in names if name in left]
-        if found:
-            yield Section(id_, title, found)
-
-
 def _keep_measured(table: Table) -> Table:
-    """Return a table of the paper's values without the rows that no run measured, and without what they
-    lack."""
-    if not {"paper", "ours", "missing"} <= {*table.columns}:
+    """Return a table of the paper's values without the rows that no run measured."""
+    if not {"paper", "ours"} <= {*table.columns}:
         return table
-    ours, missing = table.columns.index("ours"), table.columns.index("missing")
-    rows = [row for row in table.rows if row[ours] is not None]
-    caption = table.caption
-    if others := len(table.rows) - len(rows):
-        caption += f" Rows without a run here ({others:,}) are only in tables/{table.name}.csv."
-    return msgspec.structs.replace(
-        table,
-        columns=[each for each in table.columns if each != "missing"],
-        rows=[(*row[:missing], *row[missing + 1 :]) for row in rows],
-        caption=caption,
-    )
+    ours = table.columns.index("ours")
+    return msgspec.structs.replace(table, rows=[row for row in table.rows if row[ours] is not None])
 
 
 def _interval(compared: Compared) -> str:
@@ -142,16 +107,3 @@ def _run_table(runs: Sequence[RunResult]) -> Markup:
         for run in runs
     ]
     return html_table(columns, rows, label="Runs")
-
-
-def _numbers(figure: Figure) -> Markup:
-    """Return the figure's content as a table, which screen readers can read."""
-    columns = ("panel", "measure", "name", "at", "mean", "deviation")
-    rows = [
-        (panel.title, panel.y, series.name, x, value.mean, value.sd)
-        for row in figure.rows
-        for panel in row
-        for series in panel.series
-        for x, value in zip(series.x, series.values, strict=True)
-    ]
-    return html_table(columns, rows, label=f"Numbers of {figure.title}")

@@ -1,8 +1,4 @@
-"""Data for an episode's playback: every primitive with its callers, their source, and the world after it.
-
-A page loads it in pieces of `PIECE` steps. A piece has one whole picture; for each further step it has only
-the parts of the picture that changed.
-"""
+"""Data for an episode's playback: every primitive with its callers, their source, and the world after it."""
 
 from __future__ import annotations
 
@@ -16,7 +12,6 @@ from speedrunner.config.console import shorten, visible
 from speedrunner.library.definition import read_module
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.pages.pictures import Picture, tile_image
 from speedrunner.pages.shown_calls import describe_result, highlight
 from speedrunner.pages.worlds import group_calls
 from speedrunner.store.modules import apply_hunks
@@ -24,14 +19,8 @@ from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Module, Trajectory
 from speedrunner.store.run_data import RunData
 
-PIECE = 200
-"""Steps of one piece."""
-
 ARGUMENT_CHARS, CALL_CHARS, RESULT_CHARS, SOURCE_CHARS = 60, 300, 800, 20_000
 """Most characters of an argument, of a call, of its result, and of a skill's source."""
-
-LABEL = -1
-"""The number of a picture's description among its parts."""
 
 Json = dict[str, Any]
 
@@ -83,50 +72,34 @@ def list_modules(run: RunData, trajectory: Trajectory) -> list[Module]:
     return found
 
 
-def count_pieces(steps: Sequence[Step]) -> int:
-    """Return how many pieces an episode has. Position 0 is the world before the first step."""
-    return len(steps) // PIECE + 1
+def make_playback(steps: Sequence[Step], modules: Sequence[Module], pictures: Sequence[str]) -> Json:
+    """Return the playback of some steps as plain JSON.
 
+    Its keys: `positions`, one for the start and one for each step, with the number of its `image`, if known;
+    `frames`, the calls around them, with the number of the frame `up`; `sources` of the skills; `images`.
 
-def make_piece(
-    steps: Sequence[Step], modules: Sequence[Module], pictures: Sequence[Picture], number: int
-) -> Json:
-    """Return one piece, numbered from 1, as plain JSON.
-
-    Its keys: `positions`, one for each step, with its `parts` (numbers of a part of the picture and of its
-    new content among `texts`, in turn) or without them if there is no picture; `frames`, the calls around
-    them, with the number of the frame `up`; `sources` of the skills; `picture`, the first position's whole
-    picture; and the images of its `tiles`.
+    Args:
+        pictures: the world at the start and after each step; may end early.
     """
-    return _Piece(modules).make(steps, pictures, (number - 1) * PIECE)
+    return _Playback(modules).make(steps, pictures)
 
 
-class _Piece:
-    """Collects what the positions of a piece share."""
+class _Playback:
+    """Collects what the positions share."""
 
     def __init__(self, modules: Sequence[Module]) -> None:
         self._modules = modules
-        self._texts: dict[str, int] = {}
         self._frames: dict[int, int] = {}
         self._sources: dict[tuple[int, str], int] = {}
         self._shared: dict[str, list[Any]] = {"frames": [], "sources": []}
 
-    def make(self, steps: Sequence[Step], pictures: Sequence[Picture], first: int) -> Json:
-        shown = pictures[first : first + PIECE]
-        positions = [
-            self._describe(steps[at - 1]) if at else {"turn": 1, "call": "", "result": ""}
-            for at in range(first, min(first + PIECE, len(steps) + 1))
-        ]
-        for position, picture, before in zip(positions, shown, [None, *shown], strict=False):
-            position["parts"] = [] if before is None else self._compare(before, picture)
-        tiles = sorted(set[str]().union(*(picture.tiles for picture in shown)))
-        return {
-            "positions": positions,
-            **self._shared,
-            "texts": list(self._texts),
-            "picture": str(shown[0].draw()) if shown else "",
-            "tiles": {name: tile_image(shown[0].kind, name) for name in tiles},
-        }
+    def make(self, steps: Sequence[Step], pictures: Sequence[str]) -> Json:
+        start = {"turn": max(steps[0].turn, 1), "call": "", "result": ""}
+        positions = [start, *map(self._describe, steps)]
+        images = {picture: number for number, picture in enumerate(dict.fromkeys(pictures))}
+        for position, picture in zip(positions, pictures, strict=False):
+            position["image"] = images[picture]
+        return {"positions": positions, "images": [*images], **self._shared}
 
     def _describe(self, step: Step) -> Json:
         """Return a step without its picture."""
@@ -164,17 +137,6 @@ class _Piece:
             self._shared["sources"].append({"name": name, "lines": lines})
             self._sources[module, name] = len(self._shared["sources"]) - 1
         return self._sources[module, name]
-
-    def _compare(self, before: Picture, now: Picture) -> list[int]:
-        """Return the parts that changed and their new contents."""
-        changed = [] if before.label == now.label else [LABEL, self._text(now.label)]
-        for place, (old, new) in enumerate(zip(before.parts, now.parts, strict=True)):
-            if old is not new and old != new:
-                changed += [place, self._text(new)]
-        return changed
-
-    def _text(self, text: str) -> int:
-        return self._texts.setdefault(str(text), len(self._texts))
 
 
 def _mark(node: CallNode) -> Json:

@@ -1,288 +1,190 @@
-"""Draw curves with matplotlib: one look for the viewer, the report and the figures of papers."""
+"""Draw panels of curves, points and bars with matplotlib: one look for the viewer and the report."""
 
 from __future__ import annotations
 
 import base64
 import io
-import textwrap
-import threading
-import warnings
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain
 from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import msgspec
-import numpy
 from markupsafe import Markup
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure as Canvas
-from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from speedrunner.config.console import shorten, visible
 from speedrunner.results.conditions import ALL_PUBLIC, ASI_STYLE, OFF, OURS, REACT
+from speedrunner.results.inference import Estimate
+from speedrunner.results.means import Spread
 
-TEXT, SOFT, GRID = "#1b1b1b", "#8c8c8c", "#dcdcdc"
-"""Colors of texts, of axes and deviations, and of grid lines."""
+WIDTH, ROW, BAR = 7.0, 1.9, 0.13
+"""Inches: width of a figure, height of a row of curves, and of a bar."""
 
-LIMIT = 1e30
-"""Larger values are drawn as this one: matplotlib cannot choose ticks for them."""
+SMALL = (4.2, 2.7)
+"""Size of a single panel on a page, in inches."""
 
-STEPS = [1, 2, 2.5, 5, 10]
-"""Steps of ticks, times a power of ten."""
+NAME, LEGEND_COLUMN = 28, 1.7
+"""Maximum characters of a name in a figure, and inches of a column of its legend."""
 
-LEGEND_LETTERS = 40
-"""Maximum characters of a name in a legend."""
-
-SMALL, LARGE = (3.9, 2.5), (5.2, 3.2)
-"""Sizes of drawings, in inches."""
-
-SPARK_WIDTH, SPARK_HEIGHT = 80, 28
-"""Size of a sparkline in its own units; the page stretches it."""
+SOFT = "#8c8c8c"
+"""Color of axes and deviations."""
 
 SETTINGS: dict[str, Any] = {
     "font.family": "DejaVu Sans",  # included in matplotlib, so the same everywhere
+    "font.size": 8,
     "text.parse_math": False,
-    "text.color": TEXT,
-    "axes.labelcolor": TEXT,
     "axes.edgecolor": SOFT,
     "axes.linewidth": 0.6,
     "axes.titleweight": "bold",
     "axes.titlesize": "medium",
-    "axes.labelsize": "medium",
+    "axes.formatter.useoffset": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "xtick.color": SOFT,
-    "ytick.color": SOFT,
-    "xtick.labelcolor": TEXT,
-    "ytick.labelcolor": TEXT,
-    "xtick.labelsize": "medium",
-    "ytick.labelsize": "medium",
-    "grid.color": GRID,
+    "grid.color": "#dcdcdc",
     "grid.linewidth": 0.4,
     "legend.frameon": False,
-    "legend.fontsize": "medium",
     "legend.handlelength": 3.2,
     "lines.linewidth": 1.2,
     "lines.markersize": 4,
-    "hatch.linewidth": 0.5,
-    "errorbar.capsize": 1.5,
     "figure.constrained_layout.use": True,
     "svg.fonttype": "none",
     "svg.hashsalt": "speedrunner",
     "pdf.fonttype": 42,
 }
 
+matplotlib.rcdefaults()  # a user's matplotlibrc has no influence
+matplotlib.rcParams.update(SETTINGS)  # type: ignore[arg-type]
+
 
 class Look(NamedTuple):
-    """Color, dash, marker and hatch of a series in matplotlib's notation: readable without colors, and by
-    color-blind readers."""
+    """Color, dash and marker of a series: readable without colors, and by color-blind readers."""
 
     color: str
     dash: Any = "-"
     marker: str = "o"
-    hatch: str = ""
-
-    @property
-    def line(self) -> dict[str, Any]:
-        """Return the arguments of a line with markers."""
-        return {"color": self.color, "linestyle": self.dash, "marker": self.marker}
-
-    @property
-    def bar(self) -> dict[str, Any]:
-        """Return the arguments of a bar."""
-        return {"color": self.color, "hatch": self.hatch * 2, "edgecolor": "white", "linewidth": 0.8}
 
 
 _DOTTED, _DASHED, _DASH_DOT = (0, (1, 1.4)), (0, (4, 1.6)), (0, (5, 1.4, 1, 1.4))
 _LONG, _LONG_DOT = (0, (8, 2)), (0, (8, 1.6, 1, 1.6))
 
 LOOKS = {
-    REACT: Look("#797979", _DOTTED, "o", ".."),
-    "opo": Look("#d87d24", _DASHED, "s", "//"),
-    "asi": Look("#1f8dd0", _DASH_DOT, "D", "\\\\"),
-    "asi_replay": Look("#b5528f", _LONG, "P", "xx"),
-    "voyager": Look("#086658", _LONG_DOT, "^", "--"),
+    REACT: Look("#797979", _DOTTED, "o"),
+    "opo": Look("#d87d24", _DASHED, "s"),
+    "asi": Look("#1f8dd0", _DASH_DOT, "D"),
+    "asi_replay": Look("#b5528f", _LONG, "P"),
+    "voyager": Look("#086658", _LONG_DOT, "^"),
     OURS: Look("#10306f", "-", "*"),
-    OFF: Look("#c44e00", _DASHED, "X", "++"),
-    ASI_STYLE: Look("#1f8dd0", _DOTTED, "D", "\\\\"),
-    ALL_PUBLIC: Look("#086658", _DASH_DOT, "s", "//"),
+    OFF: Look("#c44e00", _DASHED, "X"),
+    ASI_STYLE: Look("#1f8dd0", _DOTTED, "D"),
+    ALL_PUBLIC: Look("#086658", _DASH_DOT, "s"),
     "uncached": Look("#c44e00"),
-    "cached": Look("#b5b5b5", _DOTTED, "s", "//"),
-    "output": Look("#10306f", _DASHED, "D", "xx"),
-    "with prefix cache": Look("#b5b5b5", _DOTTED, "s", "//"),
+    "cached": Look("#b5b5b5"),
+    "output": Look("#10306f"),
+    "with prefix cache": Look("#b5b5b5"),
     "without": Look("#c44e00"),
 }
 """The look of methods and token classes, the same in all figures."""
 
 OTHER_LOOKS = (
     Look("#0b57b0"),
-    Look("#d87d24", _DASHED, "s", "//"),
-    Look("#00735c", _DOTTED, "X", "xx"),
-    Look("#b5528f", _DASH_DOT, "P", "--"),
-    Look("#8a2f2a", _LONG, "^", "++"),
-    Look("#6b5b00", _LONG_DOT, "D", "\\\\"),
-    Look("#5d5f66", _DASHED, "v", ".."),
-    Look("#2f6f8f", _DOTTED, "h", "oo"),
+    Look("#d87d24", _DASHED, "s"),
+    Look("#00735c", _DOTTED, "X"),
+    Look("#b5528f", _DASH_DOT, "P"),
+    Look("#8a2f2a", _LONG, "^"),
+    Look("#6b5b00", _LONG_DOT, "D"),
 )
 """The looks of other names, in the order in which a figure has them."""
 
 
-class Curve(msgspec.Struct, frozen=True):
-    """One curve; `x` ascends.
+class Series(msgspec.Struct, frozen=True):
+    """One curve, point or set of bars of a panel.
 
     Attributes:
-        name: its name in the legend, which chooses its look; curves with one name share both. Empty for a
-            curve that is alone.
-        low, high: the ends of each value's interval, `None` where it is unknown; empty without intervals.
+        name: chooses its look; empty for a curve that is alone.
+        x: numbers, ascending, or names of bars.
+        values: the mean at each `x`, with the ends of its interval.
     """
 
     name: str
-    x: Sequence[float]
-    y: Sequence[float]
-    low: Sequence[float | None] = ()
-    high: Sequence[float | None] = ()
+    x: Sequence[float | str]
+    values: Sequence[Spread | Estimate]
+
+    @property
+    def y(self) -> list[float]:
+        """Return the means."""
+        return [value.mean for value in self.values]
+
+    @property
+    def intervals(self) -> list[tuple[float, float]]:
+        """Return the ends of each value's interval; an unknown one is empty."""
+        return [value.ends or (value.mean, value.mean) for value in self.values]
+
+    @property
+    def deviations(self) -> list[float]:
+        """Return the distance from each value to the upper end of its interval."""
+        return [high - mean for mean, (_, high) in zip(self.y, self.intervals, strict=True)]
 
 
-def draw_curves(
-    curves: Iterable[Curve], *, title: str, x_label: str, y_label: str, size: tuple[float, float] = LARGE
-) -> Markup:
-    """Return curves with shaded intervals, and a legend if they have names, as an image for a page; empty
-    without a point.
+class Panel(msgspec.Struct, frozen=True):
+    """One pair of axes.
+
+    Attributes:
+        x: what is at the x axis, or what the names of bars are.
+        y: the measure, with its unit.
+        kind: `curves` over rollouts, `points` with the frontier, grouped `bars`, or bars in a `stack`.
+        frontier: names of the points on the Pareto frontier.
+    """
+
+    title: str
+    x: str
+    y: str
+    series: list[Series]
+    kind: Literal["curves", "points", "bars", "stack"] = "curves"
+    frontier: list[str] = []
+
+    @property
+    def has_bars(self) -> bool:
+        """Return whether it has horizontal bars, which have room for long names."""
+        return self.kind in ("bars", "stack")
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One figure.
+
+    Attributes:
+        name: name of its files, and its anchor on the page; the paper's label if it has one.
+        rows: rows of panels.
+    """
+
+    name: str
+    title: str
+    text: str
+    rows: list[list[Panel]]
+
+
+def draw_files(figure: Figure) -> dict[str, bytes]:
+    """Return the files of a figure by their paths in the report's folder. The same figure gives the same
+    bytes."""
+    rows = figure.rows
+    if all(len(row) == 1 for row in rows):
+        rows = [[*chain(*rows)]]  # the measures of one environment side by side
+    canvas = _draw(rows, (WIDTH, sum(max(map(_height, row)) for row in rows)))
+    return {f"figures/{figure.name}.{kind}": _file_content(canvas, kind) for kind in ("svg", "pdf")}
+
+
+def show_panel(panel: Panel, title: str) -> Markup:
+    """Return a panel as an image within a page; empty without a value.
 
     Args:
         title: describes the image to those who do not see it.
-        x_label, y_label: what is at the axes, with units.
-        size: width and height in inches.
     """
-    shown = [curve for curve in curves if len(curve.x)]
-    if not shown:
+    if not any(series.values for series in panel.series):
         return Markup()
-    with drawing(8):
-        canvas = Canvas(size)
-        axes = canvas.add_subplot()
-        plot_curves(axes, shown, choose_looks(curve.name for curve in shown))
-        label_axes(axes, x_label, y_label)
-        add_legend(canvas)
-        return show_image(canvas, title)
-
-
-def plot_curves(axes: Axes, curves: Sequence[Curve], looks: dict[str, Look]) -> None:
-    """Plot curves with their intervals on axes that begin at zero."""
-    for curve in curves:
-        look, y = looks[curve.name], clip(curve.y)
-        low, high = (clip(ends) if len(ends) else y for ends in (curve.low, curve.high))
-        if len(curve.x) == 1:
-            low, high = (numpy.where(numpy.isnan(ends), y, ends) for ends in (low, high))
-            axes.vlines(curve.x, low, high, color=look.color, linewidth=1)
-        axes.fill_between(curve.x, low, high, color=look.color, alpha=0.14, linewidth=0)
-        axes.plot(curve.x, y, **look.line, label=curve.name or "_", clip_on=False)
-    axes.xaxis.set_major_locator(MaxNLocator(5, integer=True, steps=STEPS))
-    if len(places := {x for curve in curves for x in curve.x}) == 1:
-        axes.set_xticks([*places])
-    start_at_zero(axes)
-
-
-def clip(values: Sequence[Any]) -> Any:
-    """Return values as an array that matplotlib can draw; unknown ones are NaN."""
-    return numpy.clip(numpy.array(values, dtype=float), -LIMIT, LIMIT)
-
-
-def start_at_zero(axes: Axes, which: Literal["x", "y"] = "y") -> None:
-    """Let an axis begin at zero, or end there if all values are negative, with plain numbers at its ticks."""
-    axis = axes.xaxis if which == "x" else axes.yaxis
-    low, high = axis.get_data_interval()
-    known = bool(numpy.isfinite([low, high]).all())
-    low, high = (min(low, 0.0), max(high, 0.0)) if known else (0.0, 0.0)
-    space = (high - low or 1.0) * 0.06
-    ends = low - space if low else 0.0, high + space if high or not low else 0.0
-    axes.set(**{f"{which}lim": ends if low or high else (0.0, 1.0)})
-    axis.set_major_locator(MaxNLocator(5, steps=STEPS))
-    axis.set_major_formatter(FuncFormatter(_show_tick))
-
-
-def _show_tick(value: float, _: object) -> str:
-    if 1e6 <= abs(value) < 1e12:
-        return f"{value / 1e6:g}M"
-    return f"{value / 1e3:g}k" if 1e4 <= abs(value) < 1e6 else f"{value:,.6g}"
-
-
-def label_axes(
-    axes: Axes, x_label: str, y_label: str, title: str = "", *, across: int = 34, up: int = 30
-) -> None:
-    """Write names at the axes and a title above them.
-
-    Args:
-        across, up: maximum characters of their lines, horizontally and vertically; they have at most two.
-    """
-    axes.set_xlabel(_wrap(x_label, across))
-    axes.set_ylabel(_wrap(y_label, up))
-    axes.set_title(_wrap(title, across))
-
-
-def _wrap(text: str, letters: int) -> str:
-    return "\n".join(textwrap.wrap(drawable(text), letters, max_lines=2, placeholder=" ..."))
-
-
-def choose_looks(names: Iterable[str]) -> dict[str, Look]:
-    """Return the look of each name in a figure. Names that are not in `LOOKS` differ from each other."""
-    different = list(dict.fromkeys(names))
-    others = [name for name in different if name not in LOOKS]
-    return {name: LOOKS.get(name) or OTHER_LOOKS[others.index(name) % len(OTHER_LOOKS)] for name in different}
-
-
-def add_legend(canvas: Canvas, new_names: Mapping[str, str] = {}) -> int:
-    """Add one legend for all axes of a figure below them, in as many columns as fit. Return its lines.
-
-    Args:
-        new_names: names to show instead of those of series.
-    """
-    handles: dict[str, Any] = {}
-    for axes in canvas.axes:
-        for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
-            handles.setdefault(new_names.get(name, name), handle)
-    if not handles:
-        return 0
-    names = [shorten(drawable(name), LEGEND_LETTERS) for name in handles]
-    letters = canvas.get_figwidth() * 72 / matplotlib.rcParams["font.size"] * 1.6
-    columns = max(1, int(letters // (max(map(len, names)) + 9)))
-    canvas.legend([*handles.values()], names, loc="outside lower center", ncols=columns, columnspacing=1.5)
-    return -(-len(names) // columns)
-
-
-def drawable(text: str) -> str:
-    """Return a text without control characters and without characters that XML forbids."""
-    return visible(text).translate({0xFFFE: "\ufffd", 0xFFFF: "\ufffd"})
-
-
-_LOCK = threading.Lock()
-
-
-@contextmanager
-def drawing(font_size: float) -> Iterator[None]:
-    """Apply this project's settings, independent of any `matplotlibrc`. One thread draws at a time, because
-    matplotlib's settings are global."""
-    with _LOCK, matplotlib.rc_context(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph .* missing")  # other scripts: a browser has fonts for them
-        matplotlib.rcdefaults()
-        settings: Any = {**SETTINGS, "font.size": font_size}
-        matplotlib.rcParams.update(settings)
-        yield
-
-
-def file_content(canvas: Canvas, kind: Literal["svg", "pdf", "png"]) -> bytes:
-    """Return a drawing as a file. The same drawing gives the same bytes."""
-    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}, "png": {}}[kind]
-    content = io.BytesIO()
-    canvas.savefig(content, format=kind, dpi=300, transparent=kind == "svg", metadata=metadata)
-    return content.getvalue()
-
-
-def show_image(canvas: Canvas, title: str) -> Markup:
-    """Return a drawing as an image within a page, with a title for those who do not see it."""
-    return show_svg(file_content(canvas, "svg"), title)
+    return show_svg(_file_content(_draw([[panel]], SMALL), "svg"), title)
 
 
 def show_svg(content: bytes, title: str) -> Markup:
@@ -293,30 +195,108 @@ def show_svg(content: bytes, title: str) -> Markup:
     )
 
 
-def draw_spark(points: Sequence[tuple[float, float]], top: float = 0) -> Markup:
-    """Draw a line over a zero baseline, with a dot at the last value; empty for one point.
+def choose_looks(names: Iterable[str]) -> dict[str, Look]:
+    """Return the look of each name in a figure."""
+    others = iter(OTHER_LOOKS * 99)
+    return {name: LOOKS.get(name) or next(others) for name in dict.fromkeys(names)}
 
-    Screen readers skip it, because the text next to it has the values.
 
-    Args:
-        points: (place, value), ascending.
-        top: value at the upper edge, unless a point is higher: sparklines with one scale can be compared.
-    """
-    if len(points) < 2:
-        return Markup()
-    places, values = zip(*points, strict=True)
-    low = min(0, *values)
-    width, height = (places[-1] - places[0]) or 1, (max(top, *values) - low) or 1
-    shown = [
-        (
-            round(SPARK_WIDTH * (place - places[0]) / width, 1),
-            round(SPARK_HEIGHT * (1 - (value - low) / height), 1),
-        )
-        for place, value in points
-    ]
-    svg = (
-        '<svg class="spark" viewBox="0 0 {} {}" aria-hidden="true"><polyline points="{}"/>'
-        '<circle cx="{}" cy="{}" r="3"/></svg>'
-    )
-    line = " ".join(f"{x},{y}" for x, y in shown)
-    return Markup(svg).format(SPARK_WIDTH, SPARK_HEIGHT, line, *shown[-1])
+def _file_content(canvas: Canvas, kind: Literal["svg", "pdf"]) -> bytes:
+    metadata = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}[kind]
+    content = io.BytesIO()
+    canvas.savefig(content, format=kind, transparent=kind == "svg", metadata=metadata)
+    return content.getvalue()
+
+
+def _height(panel: Panel) -> float:
+    """Return the height of a panel in inches."""
+    bars = len(_bar_names(panel)) * (1.6 if panel.kind == "stack" else len(panel.series) + 0.8)
+    return max(ROW, 0.7 + BAR * bars) if panel.has_bars else ROW
+
+
+def _draw(rows: Sequence[Sequence[Panel]], size: tuple[float, float]) -> Canvas:
+    """Draw panels in rows, and one legend below them."""
+    looks = choose_looks(series.name for panel in chain(*rows) for series in panel.series)
+    canvas = Canvas(size)
+    ratios = [max(map(_height, row)) for row in rows]
+    grid = canvas.subplots(len(rows), max(map(len, rows)), squeeze=False, height_ratios=ratios)
+    handles: dict[str, Any] = {}
+    for row, places in zip(rows, grid, strict=True):
+        for axes in places[len(row) :]:
+            axes.remove()
+        for panel, axes in zip(row, places, strict=False):
+            _plot(axes, panel, looks)
+            x, y = (panel.y, panel.x) if panel.has_bars else (panel.x, panel.y)
+            axes.set(title=visible(panel.title), xlabel=x, ylabel=y)
+            for handle, name in zip(*axes.get_legend_handles_labels(), strict=True):
+                handles.setdefault(name, handle)
+    names = [shorten(visible(name), NAME) for name in handles if name]
+    if names:
+        columns = max(1, int(size[0] // LEGEND_COLUMN))
+        canvas.set_figheight(size[1] + 0.16 * -(-len(names) // columns))
+        canvas.legend([*handles.values()], names, loc="outside lower center", ncols=columns)
+    return canvas
+
+
+def _plot(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
+    if panel.has_bars:
+        _plot_bars(axes, panel, looks)
+    elif panel.kind == "points":
+        _plot_points(axes, panel, looks)
+    else:
+        _plot_curves(axes, panel, looks)
+
+
+def _plot_curves(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
+    """Plot curves with their intervals as bands; the measure begins at zero."""
+    for series in panel.series:
+        if not series.values:
+            continue
+        look, x = looks[series.name], [float(x) for x in series.x]
+        low, high = zip(*series.intervals, strict=True)
+        axes.fill_between(x, low, high, color=look.color, alpha=0.14, linewidth=0)
+        if len(x) == 1:
+            axes.vlines(x, low, high, color=look.color, linewidth=1)
+        axes.plot(x, series.y, color=look.color, linestyle=look.dash, marker=look.marker, label=series.name)
+    axes.locator_params(axis="x", nbins=5, integer=True)
+    axes.locator_params(axis="y", nbins=5)
+    axes.set_ylim(min(axes.dataLim.y0, 0.0), 1.05 * axes.dataLim.y1 or 1.0)
+
+
+def _plot_points(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
+    where = {series.name: (float(series.x[0]), series.y[0]) for series in panel.series}
+    axes.plot(*zip(*(where[name] for name in panel.frontier), strict=True), color=SOFT, linestyle="--")
+    for series in panel.series:
+        look = looks[series.name]
+        axes.errorbar(
+            [float(x) for x in series.x], series.y, yerr=series.deviations, color=look.color,
+            marker=look.marker, linestyle="none", ecolor=SOFT, elinewidth=0.6, label=series.name,
+        )  # fmt: skip
+    axes.locator_params(nbins=4)
+    axes.set(xlim=(0, None), ylim=(min(axes.dataLim.y0, 0.0), None))
+
+
+def _plot_bars(axes: Axes, panel: Panel, looks: Mapping[str, Look]) -> None:
+    """Plot horizontal bars with their names at the y axis, in groups or stacked."""
+    names = _bar_names(panel)
+    is_stack = panel.kind == "stack"
+    height = 0.66 if is_stack else 0.8 / len(panel.series)
+    ends = dict.fromkeys(names, 0.0)
+    for number, series in enumerate(panel.series):
+        here = [*map(str, series.x)]
+        shift = 0.0 if is_stack else (number + 0.5) * height - 0.4
+        axes.barh(
+            [names.index(name) + shift for name in here], series.y, height,
+            left=[ends[name] for name in here] if is_stack else 0.0,
+            xerr=None if is_stack else series.deviations, error_kw={"elinewidth": 0.6},
+            color=looks[series.name].color, edgecolor="white", label=series.name,
+        )  # fmt: skip
+        ends |= {name: ends[name] + length for name, length in zip(here, series.y, strict=True)}
+    axes.set_yticks(range(len(names)), [shorten(visible(name), NAME) for name in names])
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.locator_params(axis="x", nbins=4)
+
+
+def _bar_names(panel: Panel) -> list[str]:
+    return list(dict.fromkeys(str(x) for series in panel.series for x in series.x))

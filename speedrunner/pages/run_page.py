@@ -4,24 +4,22 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pandas
 from markupsafe import Markup
 
 from speedrunner.agents.reading import summarize_sleep
-from speedrunner.pages.number_texts import dollars
-from speedrunner.pages.plots import SMALL, Curve, draw_curves, draw_spark
-from speedrunner.pages.tables import Column, html_table
-from speedrunner.pages.tiles import Form, Tile, make_tile
-from speedrunner.pages.view_parts import Context, badge, element, heading, link
+from speedrunner.pages.html_parts import badge, element, html_table, link, show_cell
+from speedrunner.pages.plots import Panel, Series, show_panel
+from speedrunner.pages.view_parts import Context, heading
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, bootstrap_mean
 from speedrunner.results.ledger import run_costs
-from speedrunner.results.means import add_costs, average_tests
-from speedrunner.results.measures import LIMITS
+from speedrunner.results.means import Spread, add_costs, average_tests
 from speedrunner.results.pricing import price_book
 from speedrunner.results.skill_table import skill_history
 from speedrunner.results.writing import list_rows
@@ -30,16 +28,43 @@ from speedrunner.store.run_data import RunData, load
 
 Row = Mapping[str, Any]
 
-CURVES: tuple[tuple[str, str, Form], ...] = (
-    ("Score", "score", "score"),
-    ("Output tokens", "output", "tokens"),
-    ("USD per episode", "cost_usd", "usd"),
-    ("Share of the prompt from the cache", "cached_share", "share"),
-)
-"""Measures per test episode, which have a tile and a curve: title, column of a checkpoint, form."""
+CURVES = {
+    "Score": "score",
+    "Output tokens": "output",
+    "USD per episode": "cost_usd",
+    "Share of the prompt from the cache": "cached_share",
+}
+"""Measures per test episode, which have a tile and a curve: column of a checkpoint by title."""
 
 ESTIMATED = ("score", "output")
 """Measures of single episodes, whose means have an interval."""
+
+COLUMNS = {
+    "rollouts": "checkpoint",
+    "library": "policy",
+    "test episodes": "episodes",
+    "without a score": "unscored",
+    "score": "score",
+    "ended by a limit": "limited",
+    "thinking cut": "thought_cut",
+    "LLM calls": "llm_calls",
+    "actions": "actions",
+    "repeated calls": "repeated_calls",
+    "uncached tokens": "uncached",
+    "cached tokens": "cached",
+    "cached share": "cached_share",
+    "output tokens": "output",
+    "USD per episode": "cost_usd",
+    "USD of sleeps": "sleep_usd",
+    "USD per rollout": "rollout_usd",
+    "training USD": "training_usd",
+    "training output": "training_output",
+    "public skills": "public",
+    "skills": "skills",
+    "without a request": "silent",
+    "unreported requests": "unreported",
+}
+"""Columns of the table of checkpoints by their headings; a column without a value is left out."""
 
 LINKS = 10
 """Links to failed test episodes of each checkpoint."""
@@ -57,26 +82,19 @@ def runs_table(found: Mapping[str, Path]) -> Markup:
             head = heading(run)
         except DAMAGED as error:
             problem = element("p", "problem", damage(path, error))
-            rows.append([name, badge("bad", "damaged") + problem, *[None] * 6])
+            rows.append([name, badge("bad", "damaged") + problem, *[None] * 5])
             continue
         last = points[-1] if points else {}
         rows.append(
             [
-                name + Markup("<br>") + element("span", "note", head["condition_name"]),
+                name,
                 badge(head["status"]["kind"], head["status"]["text"]),
+                head["condition_name"],
                 len(run.rows),
-                last.get("checkpoint"),
-                last.get("score"),
-                draw_spark(_values(points, "score"), 1),
-                last.get("output"),
-                draw_spark(_values(points, "output")),
+                *(last.get(name) for name in ("checkpoint", "score", "output")),
             ]
         )
-    columns = (
-        *("run", "status", "episodes", "rollouts"),
-        *(Column("last score", "{:.3f}".format), "over training"),
-        *(Column("output tokens", "{:,.0f}".format), "over training"),
-    )
+    columns = ("run", "status", "condition", "episodes", "rollouts", "last score", "output tokens")
     return html_table(columns, rows, label="Runs", kind="runs")
 
 
@@ -101,9 +119,8 @@ def episodes_page(run: RunData) -> Context:
             ]
         )
     columns = (
-        *("episode", "termination", Column("score", "{:.3g}".format), "LLM calls", "actions", "invalid"),
-        *("repeated", "uncached", "cached", "output tokens", Column("library", numbers=True), "task"),
-        "skills that ran",
+        *("episode", "termination", "score", "LLM calls", "actions", "invalid", "repeated", "uncached"),
+        *("cached", "output tokens", "library", "task", "skills that ran"),
     )
     return {**heading(run), "table": html_table(columns, rows, label="Episodes"), "count": len(rows)}
 
@@ -123,19 +140,13 @@ def run_page(run: RunData) -> Context:
     for each in points:
         prompt = (each["cached"] or 0) + (each["uncached"] or 0)
         each["cached_share"] = each["cached"] / prompt if prompt else None
-    ends: dict[str, list[tuple[float, float] | None]] = {}
-    scored = episodes[(episodes["phase"] == "test") & episodes["score"].notna()]
-    for name in ESTIMATED:
-        values = (scored[scored["checkpoint"] == point][name].dropna() for point in frame.index)
-        found = (bootstrap_mean(own.tolist()) for own in values)
-        ends[name] = [None if each is None else each.ends for each in found]
     return {
         **heading(run),
-        "tiles": list_tiles(points),
-        "curves": draw_measures(points, ends),
+        "tiles": _list_tiles(points),
+        "curves": _draw_measures(points, episodes),
         "confidence": f"{CONFIDENCE:.0%}",
         "points": points,
-        "checkpoints": _checkpoint_table(run, points),
+        "checkpoints": _checkpoint_table(points),
         "prices": prices,
         "problem": problem,
         "sleeps": _sleep_table(run, {each["sleep"]: each for each in list_rows(sleeps)}),
@@ -147,76 +158,61 @@ def run_page(run: RunData) -> Context:
     }
 
 
-def list_tiles(points: Sequence[Row]) -> list[Tile]:
-    """Return the headline numbers: test episodes, the library and the spend on training."""
+def _list_tiles(points: Sequence[Row]) -> list[tuple[str, str, str]]:
+    """Return name, value and note of the headline numbers at the last checkpoint."""
     if not points:
         return []
-    tiles = [make_tile(title, _values(points, column), form) for title, column, form in CURVES]
-    if any(each.get("skills") for each in points):
-        public = f"{points[-1]['public']:,} public"
-        tiles.append(make_tile("Skills", _values(points, "skills"), "count", public))
-    if any(each.get("training_usd") for each in points):
-        spent = f"{points[-1]['training_output']:,.0f} output tokens"
-        tile = make_tile("Spent on training", _values(points, "training_usd"), "usd")
-        tiles.append(msgspec.structs.replace(tile, change=spent))
-    return tiles
+    first, last = points[0], points[-1]
+    found = {**CURVES, "Skills": "skills", "USD spent on training": "training_usd"}
+    return [
+        (
+            title,
+            show_cell(last[column], title),
+            f"{show_cell(first.get(column), title)} after {first['checkpoint']} rollouts",
+        )
+        for title, column in found.items()
+        if last.get(column) is not None
+    ]
 
 
-def draw_measures(
-    points: Sequence[Row], ends: Mapping[str, Sequence[tuple[float, float] | None]]
-) -> dict[str, Markup]:
-    """Return the drawings of `CURVES` that have a value, by title.
-
-    Args:
-        ends: by column, the interval of each checkpoint.
-    """
+def _draw_measures(points: Sequence[Row], episodes: pandas.DataFrame) -> dict[str, Markup]:
+    """Return the drawings of `CURVES` that have a value, by title."""
+    scored = episodes[(episodes["phase"] == "test") & episodes["score"].notna()]
     drawn = {}
-    for title, column, _ in CURVES:
-        intervals = ends.get(column, [None] * len(points))
-        known = [
-            (each["checkpoint"], each[column], *(around or (None, None)))
-            for each, around in zip(points, intervals, strict=True)
+    for title, column in CURVES.items():
+        values = {
+            each["checkpoint"]: Spread(each[column], None, 1)
+            for each in points
             if each.get(column) is not None
-        ]
-        if any(value for _, value, *_ in known):
-            x, y, low, high = zip(*known, strict=True)
-            drawn[title] = draw_curves(
-                [Curve("", x, y, low, high)],
-                title=f"{title} over training rollouts: {_describe(x, y)}",
-                x_label="training rollouts",
-                y_label="",
-                size=SMALL,
-            )
+        }
+        if column in ESTIMATED:
+            values |= {
+                point: estimate
+                for point in values
+                if (
+                    estimate := bootstrap_mean(
+                        scored[scored["checkpoint"] == point][column].dropna().tolist()
+                    )
+                )
+            }
+        if any(value.mean for value in values.values()):
+            panel = Panel("", "training rollouts", "", [Series("", [*values], [*values.values()])])
+            drawn[title] = show_panel(panel, f"{title} over training rollouts")
     return drawn
-
-
-def _describe(x: Sequence[float], y: Sequence[float]) -> str:
-    return ", ".join(f"{value:.4g} after {rollouts:g}" for rollouts, value in zip(x, y, strict=True))
-
-
-def _values(points: Sequence[Row], column: str) -> list[tuple[int, float]]:
-    """Return (rollouts, value) of the checkpoints that have a value; empty if all USD are zero."""
-    found = [(each["checkpoint"], each[column]) for each in points if each.get(column) is not None]
-    return found if not column.endswith("usd") or any(value for _, value in found) else []
 
 
 def _library_link(version: int, stored: set[int]) -> Markup | int:
     return link(f"library/{version:04d}.html", version) if version in stored else version
 
 
-def _checkpoint_table(run: RunData, points: Sequence[Row]) -> Markup:
-    stored, planned = set(run.policies.versions()), run.settings.run.test_episodes
-    shown = {name: show for name, show in COLUMNS.items() if any(show(each) for each in points)}
-    rows = []
-    for each in points:
-        episodes = f"{each['episodes']}" + f" of {planned}" * (each["episodes"] < planned)
-        episodes += f", {each['unscored']} without a score" if each["unscored"] else ""
-        library = _library_link(each["policy"], stored)
-        rows.append([each["checkpoint"], library, episodes, *(show(each) or None for show in shown.values())])
-    names = ("rollouts", "library", "test episodes", *shown)
-    return html_table(
-        [Column(name, numbers=True) for name in names], rows, label="Checkpoints", kind="checkpoints"
-    )
+def _checkpoint_table(points: Sequence[Row]) -> Markup:
+    shown = {
+        name: column
+        for name, column in COLUMNS.items()
+        if any(each.get(column) is not None for each in points)
+    }
+    rows = [[each.get(column) for column in shown.values()] for each in points]
+    return html_table([*shown], rows, label="Checkpoints", kind="checkpoints")
 
 
 def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
@@ -233,14 +229,13 @@ def _sleep_table(run: RunData, costs: Mapping[int, Row]) -> Markup:
                 ", ".join(each["accepted"]) or "none",
                 len(each["refused"]),
                 cost.get("output") or None,
-                dollars(cost["usd"]) if cost.get("usd") else None,
+                cost.get("usd") or None,
                 _library_link(record.sleep, stored),
                 summary + element("p", "problem", each["error"]) if each["error"] else summary,
             ]
         )
     columns = (
-        *("sleep", "rollouts", "accepted edits", "refused", "output tokens", Column("USD", numbers=True)),
-        *(Column("library", numbers=True), "summary"),
+        *("sleep", "rollouts", "accepted edits", "refused", "output tokens", "USD", "library", "summary"),
     )
     return html_table(columns, rows, label="Sleeps", kind="sleeps") if rows else Markup()
 
@@ -265,44 +260,3 @@ def _list_failed(run: RunData) -> dict[int, list[tuple[str, str]]]:
             reason = row.termination.value.replace("_", " ")
             failed.setdefault(row.checkpoint, []).append((row.episode, reason))
     return failed
-
-
-def _number(name: str, form: str) -> Callable[[Row], str]:
-    return lambda row: "" if row.get(name) is None else format(row[name], form)
-
-
-def _usd(name: str) -> Callable[[Row], str]:
-    return lambda row: dollars(row[name]) if row.get(name) else ""
-
-
-def _limits(row: Row) -> str:
-    """Return the share of test episodes that limits ended, by limit."""
-    each = [f"{name.replace('_', ' ')} {row[name]:.0%}" for name in LIMITS if row[name]]
-    if len(each) < 2:
-        return each[0] if each else "0%"
-    return f"{row['limited']:.0%} ({', '.join(each)})"
-
-
-COLUMNS: dict[str, Callable[[Row], str]] = {
-    "score": _number("score", ".3f"),
-    "ended by a limit": _limits,
-    "thinking cut": lambda row: f"{row['thought_cut']:.0%}" if row.get("thought_cut") else "",
-    "LLM calls": _number("llm_calls", ".1f"),
-    "actions": _number("actions", ".1f"),
-    "repeated calls": _number("repeated_calls", ".1f"),
-    "uncached tokens": _number("uncached", ",.0f"),
-    "cached tokens": _number("cached", ",.0f"),
-    "cached share": _number("cached_share", ".0%"),
-    "output tokens": _number("output", ",.0f"),
-    "USD per episode": _usd("cost_usd"),
-    "of which sleeps": _usd("sleep_usd"),
-    "USD per rollout": _usd("rollout_usd"),
-    "training USD": _usd("training_usd"),
-    "training output": _number("training_output", ",.0f"),
-    "public skills": _number("public", "d"),
-    "skills": _number("skills", "d"),
-    "notes": lambda row: "yes" if row.get("notes") else "",
-    "without a request": lambda row: f"{row['silent']}" if row["silent"] else "",
-    "unreported requests": lambda row: f"{row['unreported']}" if row["unreported"] else "",
-}
-"""Columns of the table of checkpoints, which are left out if all are empty."""

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Iterator, Mapping
-from itertools import groupby
 
 import msgspec
 from markupsafe import Markup, escape
 
-from speedrunner.agents.reading import result_text, write_call
+from speedrunner.agents.reading import result_text
 from speedrunner.config.console import visible
 from speedrunner.store.records import CallNode
 
@@ -21,7 +20,7 @@ TEXT_CHARS, LONG_CHARS = 8_000, 80
 
 
 class ShownCall(msgspec.Struct, frozen=True):
-    """One call, or equal calls in a row without calls below them.
+    """One call.
 
     Attributes:
         call: in Python syntax, without its long texts.
@@ -36,7 +35,6 @@ class ShownCall(msgspec.Struct, frozen=True):
     texts: dict[str, Markup]
     result: str
     failed: bool
-    times: int
     actions: int
     below: list[ShownCall]
     calls: int
@@ -44,12 +42,12 @@ class ShownCall(msgspec.Struct, frozen=True):
     @property
     def hidden(self) -> int:
         """Return the number of calls below it that are not shown."""
-        return self.calls - sum(each.times * (1 + each.calls) for each in self.below)
+        return self.calls - sum(1 + each.calls for each in self.below)
 
 
 def show_calls(node: CallNode) -> ShownCall:
     """Return a call with those below it, up to `CALLS`."""
-    return _show(node, iter(range(CALLS)), 1)
+    return _show(node, iter(range(CALLS)))
 
 
 def highlight(text: str) -> Markup:
@@ -76,18 +74,17 @@ def describe_result(node: CallNode) -> str:
     return result_text(node.result) if node.error is None else node.error
 
 
-def _show(node: CallNode, left: Iterator[int], times: int) -> ShownCall:
+def _show(node: CallNode, left: Iterator[int]) -> ShownCall:
     texts = {
         name: value if isinstance(value, str) and "\n" in value else repr(value)
         for name, value in node.arguments.items()
         if len(repr(value)) > LONG_CHARS or (isinstance(value, str) and "\n" in value)
     }
     below: list[ShownCall] = []
-    for _, run in groupby(enumerate(node.calls), key=lambda each: _likeness(*each)):
+    for each in node.calls:
         if next(left, None) is None:
             break
-        same = [call for _, call in run]
-        below.append(_show(same[0], left, len(same)))
+        below.append(_show(each, left))
     return ShownCall(
         name=node.name,
         kind=node.kind,
@@ -95,8 +92,7 @@ def _show(node: CallNode, left: Iterator[int], times: int) -> ShownCall:
         texts={name: highlight(_cut(text)) for name, text in texts.items()},
         result=_cut(describe_result(node)),
         failed=node.error is not None,
-        times=times,
-        actions=node.actions * times,
+        actions=node.actions,
         below=below,
         calls=node.omitted + sum(1 + each.omitted for each in node.below()),
     )
@@ -104,9 +100,3 @@ def _show(node: CallNode, left: Iterator[int], times: int) -> ShownCall:
 
 def _cut(text: str) -> str:
     return text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]} … ({len(text):,} characters)"
-
-
-def _likeness(place: int, node: CallNode) -> tuple[int, str, str]:
-    """Return a key that is equal for calls that are merged; a call with calls below it is never merged."""
-    is_whole = node.calls or node.omitted
-    return place + 1 if is_whole else 0, write_call(node.name, node.arguments), describe_result(node)

@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import html
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
+from collections.abc import Callable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -15,12 +14,12 @@ from typing import Any
 import msgspec
 
 from speedrunner.pages import compare_page, library_pages
-from speedrunner.pages.episode_page import ViewedEpisode, episode_page
-from speedrunner.pages.markup import stylesheet, templates
+from speedrunner.pages.episode_page import episode_page
+from speedrunner.pages.html_parts import badge, link, stylesheet, templates
 from speedrunner.pages.run_page import episodes_page, run_page, runs_table
 from speedrunner.pages.shown_calls import highlight
 from speedrunner.pages.sleep_page import sleep_page
-from speedrunner.pages.view_parts import Context, NotFound, badge, cap_text, link, turn_link
+from speedrunner.pages.view_parts import Context, NotFound, cap_text, turn_link
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.files import explain_errors
@@ -32,7 +31,7 @@ ASSETS = {"style.css": "text/css; charset=utf-8", "view.js": SCRIPT, "playback.j
 
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'none';"
-    " base-uri 'none'; form-action 'self'"
+    " base-uri 'none'; form-action 'none'"
 )
 """The Content-Security-Policy of every page."""
 
@@ -51,8 +50,8 @@ RUN_PAGES: tuple[tuple[str, str, Callable[..., Context]], ...] = (
 )
 """Addresses, templates, and functions of a run and the address's other numbers, which return the content."""
 
-LINK = re.compile(rb' (?:href|data-piece)="([^"?#]+)')
-"""Addresses of pages, and of data that a page's script loads."""
+LINK = re.compile(rb' href="([^"?#]+)')
+"""Addresses of pages."""
 
 
 class Answer(msgspec.Struct, frozen=True):
@@ -69,25 +68,19 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Site:
-    """The pages of all runs in a folder and its subfolders.
+    """The pages of all runs in a folder and its subfolders."""
 
-    Args:
-        static: whether pages are written to files, so that they have no forms.
-    """
-
-    def __init__(self, folder: Path, *, static: bool = False) -> None:
+    def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._static = static
         self._templates = templates()
         self._templates.filters |= {"highlighted": highlight, "capped": cap_text, "turn_link": turn_link}
         self._templates.globals |= {"link": link, "badge": badge}
-        self._read = lru_cache(maxsize=4)(ViewedEpisode.read)
 
-    def answer(self, path: str, query: Mapping[str, str]) -> Answer:
+    def answer(self, path: str) -> Answer:
         """Return the page at an address, such as `runs/demo/train/0007/1.html`. If it does not exist, or a
         run's files are damaged, return a page that says so."""
         try:
-            return self._answer(path, query)
+            return self._answer(path)
         except (NotFound, CannotCompare) as error:
             return self._problem(path, 404, error)
         except DAMAGED as error:
@@ -101,7 +94,7 @@ class Site:
             found[make_address(inside)] = path
         return found
 
-    def _answer(self, path: str, query: Mapping[str, str]) -> Answer:
+    def _answer(self, path: str) -> Answer:
         if path in ASSETS:
             content = (files(__package__) / "templates" / path).read_text(encoding="utf-8")
             return Answer((stylesheet() if path == "style.css" else content).encode(), ASSETS[path])
@@ -113,31 +106,16 @@ class Site:
                 run, *numbers = match.groups()
                 return self._page(path, template, make(self._load(run), *map(int, numbers)))
         if match := re.fullmatch(rf"{EPISODE}/(?P<page>{NUMBER})\.html", path, re.ASCII):
-            run, seen = self._episode(match["run"], match["episode"])
-            return self._page(path, "episode.jinja", episode_page(run, seen, int(match["page"])))
-        if match := re.fullmatch(rf"{EPISODE}/playback-(?P<piece>{NUMBER})\.js", path, re.ASCII):
-            _, seen = self._episode(match["run"], match["episode"])
-            return Answer(seen.piece(int(match["piece"])), SCRIPT)
-        return self._compare(path, query)
-
-    def _compare(self, path: str, query: Mapping[str, str]) -> Answer:
+            context = episode_page(self._load(match["run"]), match["episode"], int(match["page"]))
+            return self._page(path, "episode.jinja", context)
         sides = re.fullmatch(rf"compare/({SIDE})/({SIDE})\.html", path, re.ASCII)
-        first, second = sides.groups() if sides else (query.get("first", ""), query.get("second", ""))
         if not sides and path != "compare.html":
             raise NotFound("no such page")
-        found = compare_page.Comparable(self.runs(), make_address)
-        if first and second:
-            context = compare_page.comparison_page(found, first, second, "../" * path.count("/"))
+        compared = compare_page.Comparable(self.runs(), make_address)
+        if sides:
+            context = compare_page.comparison_page(compared, sides[1], sides[2], "../" * path.count("/"))
             return self._page(path, "comparison.jinja", context)
-        return self._page(path, "compare.jinja", compare_page.conditions_page(found))
-
-    def _episode(self, slug: str, episode: str) -> tuple[RunData, ViewedEpisode]:
-        """Return a run and an episode of it. The latest are kept: a page loads its playback in pieces."""
-        run = self._load(slug)
-        row = next((row for row in run.rows if row.episode == episode), None)
-        started = (run.path / "config.yaml").stat()  # of another run, if that has replaced this one
-        state = row and row.attempt, started.st_ino, started.st_mtime_ns
-        return run, self._read(run.path, episode, *state)
+        return self._page(path, "compare.jinja", compare_page.conditions_page(compared))
 
     def _load(self, slug: str) -> RunData:
         path = self.runs().get(slug)
@@ -151,7 +129,7 @@ class Site:
         return msgspec.structs.replace(page, status=status, problem=problem)
 
     def _page(self, path: str, template: str, context: Context) -> Answer:
-        made: dict[str, Any] = {"root": "../" * path.count("/"), "static": self._static, "policy": POLICY}
+        made: dict[str, Any] = {"root": "../" * path.count("/"), "policy": POLICY}
         return Answer(self._templates.get_template(template).render(made | context).encode())
 
 
@@ -193,7 +171,7 @@ def linked_pages(site: Site) -> Iterator[tuple[str, Answer]]:
     left = list(known)
     while left:
         path = left.pop()
-        answer = site.answer(path, {})
+        answer = site.answer(path)
         yield path, answer
         if answer.kind == HTML and answer.status == 200:
             found = (html.unescape(link.decode()) for link in LINK.findall(answer.content))

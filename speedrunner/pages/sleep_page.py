@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-
 import msgspec
 
 from speedrunner.agents.reading import summarize_sleep
-from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.pages.edit_diffs import show_edits
 from speedrunner.pages.shown_calls import describe_result, write_call_without
@@ -20,8 +16,6 @@ from speedrunner.store.stored_run import RunDirectoryError
 
 CODE = ("code", "source")
 """Arguments that are shown as code."""
-
-EPISODE = re.compile(r"(?<![\w/])train/\d{4,}(?!\d)")
 
 
 class Cell(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,7 +29,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
         call: the call in Python syntax, without its code; empty without a valid call.
         code: multi-line texts among its arguments, by parameter.
         output: the result or the error.
-        rest: what the reply has in addition to the output, such as the remaining budget.
     """
 
     number: int
@@ -46,7 +39,6 @@ class Cell(msgspec.Struct, frozen=True, kw_only=True):
     code: dict[str, str]
     output: str
     failed: bool
-    rest: str
     turn: Turn
 
 
@@ -56,36 +48,38 @@ def sleep_page(run: RunData, number: int, page: int) -> Context:
         record = run.sleep(number)
     except RunDirectoryError as error:
         raise NotFound(str(error)) from error
-    turns = [turn for agent in record.agents for turn in agent.turns]
-    known = {row.episode for row in run.rows if row.phase == "train" and row.policy < record.sleep}
     return {
         **heading(run),
         "record": record,
         "summary": str(summarize_sleep(msgspec.to_builtins(record))["summary"]),
-        "numbers": {each.sleep for each in run.sleeps},
+        "sleeps": {each.sleep for each in run.sleeps},
+        "numbers": _list_numbers(record),
         "versions": run.policies.versions(),
-        "edits": show_edits(_definitions_before(run, record), record.edits),
-        "read": {key: those for key, those in find_episodes(turns).items() if key in known},
+        "edits": show_edits(_library_before(run, record), record.edits),
         **page_part(list_cells(record), page, TURNS),
     }
 
 
-def find_episodes(turns: Sequence[Turn]) -> dict[str, list[int]]:
-    """Return the training episodes that calls and their results name, in order, with the turns, from 1."""
-    found: dict[str, list[int]] = {}
-    for number, turn in enumerate(turns, start=1):
-        texts = [] if turn.call is None else list(turn.call.arguments.values())
-        texts += [] if turn.executed is None else [describe_result(turn.executed)]
-        for key in {key for text in texts if isinstance(text, str) for key in EPISODE.findall(text)}:
-            found.setdefault(key, []).append(number)
-    return dict(sorted(found.items()))
+def _list_numbers(record: SleepRecord) -> list[tuple[str, str, str]]:
+    """Return name, value and note of a sleep's headline numbers."""
+    roles = ", ".join(dict.fromkeys(turn.role for turn in record.turns))
+    usage, prefix = record.usage, record.prefix
+    found = [
+        ("Edits accepted", f"{record.accepted}", f"{record.refused} refused"),
+        ("LLM calls", f"{len(record.turns)}", roles or "no agent"),
+        ("Output tokens", f"{usage.completion:,}", f"{usage.prompt:,} prompt tokens"),
+        ("Seconds", f"{record.seconds:.1f}", f"after {record.rollouts} new rollouts"),
+    ]
+    if prefix:
+        kept = f"tokens; before {prefix.before:,}; the first {prefix.common:,} stay cached"
+        found.append(("Shared prompt prefix", f"{prefix.after:,}", kept))
+    return found
 
 
 def list_cells(record: SleepRecord) -> list[Cell]:
     """Return the turns of a sleep as cells, in which nothing occurs twice."""
     cells: list[Cell] = []
     for agent in record.agents:
-        replies = _replies(agent.turns)
         open_conversations: set[int] = set()
         for place, turn in enumerate(agent.turns):
             is_first = turn.conversation not in open_conversations
@@ -96,33 +90,20 @@ def list_cells(record: SleepRecord) -> list[Cell]:
                     number=len(cells) + 1,
                     agent="" if place else agent.role,
                     prompt=turn.messages if is_first else [],
-                    reply=replies[place],
                 )
             )
     return cells
 
 
-def _definitions_before(run: RunData, record: SleepRecord) -> tuple[Definition, ...]:
-    """Return the definitions of the library that a sleep edited; none if it is no longer stored."""
-    if record.sleep - 1 not in run.policies.versions():
-        return ()
+def _library_before(run: RunData, record: SleepRecord) -> Library | None:
+    """Return the library that a sleep edited; `None` if it is no longer stored."""
     try:
-        return Library(()).of(run.policies.load(record.sleep - 1)).definitions
+        return Library(()).of(run.policies.load(record.sleep - 1))
     except InvalidPolicy:
-        return ()
+        return None
 
 
-def _replies(turns: Sequence[Turn]) -> list[str]:
-    """Return the reply after each turn, which the record has with the next turn of its conversation."""
-    replies: list[str] = []
-    following: dict[int, str] = {}
-    for turn in reversed(turns):
-        replies.append(following.get(turn.conversation, ""))
-        following[turn.conversation] = "\n".join(each.content for each in turn.messages)
-    return replies[::-1]
-
-
-def _cell(turn: Turn, *, number: int, agent: str, prompt: list[Message], reply: str) -> Cell:
+def _cell(turn: Turn, *, number: int, agent: str, prompt: list[Message]) -> Cell:
     call, ran = turn.call, turn.executed
     output, failed = turn.error or "", turn.error is not None
     if ran is not None:
@@ -143,6 +124,5 @@ def _cell(turn: Turn, *, number: int, agent: str, prompt: list[Message], reply: 
         code=texts,
         output=output,
         failed=failed,
-        rest=reply.removeprefix(f"Error: {output}" if failed else output).lstrip(". \n"),
         turn=turn,
     )

@@ -6,9 +6,6 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
-from markupsafe import Markup
-
-from speedrunner.config.console import visible
 from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.discovery import DAMAGED, damage
@@ -27,22 +24,6 @@ Context = dict[str, Any]
 
 class NotFound(Exception):
     """The page does not exist."""
-
-
-def link(address: str, text: object, kind: str = "") -> Markup:
-    """Return a link, with classes of the stylesheet."""
-    classes = Markup(' class="{}"').format(kind) if kind else ""
-    return Markup('<a{} href="{}">{}</a>').format(classes, address, visible(str(text)))
-
-
-def element(tag: str, kind: str, text: str) -> Markup:
-    """Return a text in an element of a class."""
-    return Markup('<{0} class="{1}">{2}</{0}>').format(tag, kind, visible(text))
-
-
-def badge(kind: str, text: str) -> Markup:
-    """Return a text in a colored frame: `good`, `bad`, `warn` or `plain`."""
-    return element("span", f"badge {kind}", text)
 
 
 def page_part(items: Sequence[Any], page: int, size: int) -> Context:

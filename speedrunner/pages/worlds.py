@@ -1,31 +1,86 @@
-"""Reconstruct the world after each primitive of a recorded episode by replaying it."""
+"""Pictures of the world after each primitive of a recorded episode, which is replayed for them.
+
+`minigrid` draws BabyAI. Crafter is put together from the textures of `crafter`. This project contains none of
+their images.
+"""
+
+# mypy: disable-error-code="import-untyped"
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import base64
+import io
+from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
-from typing import Any
+from functools import cache
+from typing import TYPE_CHECKING, Any
 
 import envs
 from envs import TextEnv
-from speedrunner.pages.pictures import Picture, draw_babyai, draw_crafter
 from speedrunner.runs.stored_setup import usable
 from speedrunner.store.records import CallNode, Trajectory, Turn
 from speedrunner.store.run_data import RunData
 
-STEPS = 20_000
-"""Primitives of an episode with a picture each."""
+if TYPE_CHECKING:
+    from PIL.Image import Image
 
-DRAWN: dict[str, Callable[[Any], Picture]] = {
-    "babyai": lambda env: draw_babyai(env.snapshot()),
-    "crafter": lambda env: draw_crafter(env.snapshot(), env.textures()),
+TILE = 16
+"""Side of a tile in pixels; Crafter's textures have this size."""
+
+OUTSIDE = (127, 127, 127)
+"""Crafter's color of cells beyond the map."""
+
+CREDITS = {
+    "babyai": "Tiles drawn by minigrid (Apache-2.0)",
+    "crafter": "Tiles of crafter (MIT, © 2021 Danijar Hafner)",
 }
+"""The source and licence of an environment's tiles, for the pages that contain them."""
+
+
+def draw_babyai(env: Any) -> Image:
+    """Draw the grid of BabyAI."""
+    from PIL import Image
+
+    return Image.fromarray(env.image())
+
+
+def draw_crafter(env: Any) -> Image:
+    """Draw the player's window in Crafter, without its night."""
+    from PIL import Image
+
+    rows = env.textures()
+    drawn = Image.new("RGBA", (TILE * len(rows[0]), TILE * len(rows)), OUTSIDE)
+    for y, row in enumerate(rows):
+        for x, cell in enumerate(row):
+            for texture in cell.split("."):  # the material, then the creature or thing on it
+                if texture != "out":
+                    drawn.alpha_composite(_texture(texture), (TILE * x, TILE * y))
+    return drawn
+
+
+@cache
+def _texture(name: str) -> Image:
+    from crafter import constants, engine
+    from PIL import Image
+
+    pixels = engine.Textures(constants.root / "assets").get(name, (TILE, TILE))  # [column, row, color]
+    return Image.fromarray(pixels.transpose((1, 0, 2))).convert("RGBA")
+
+
+DRAWN: dict[str, Callable[[Any], Image]] = {"babyai": draw_babyai, "crafter": draw_crafter}
 """The environments that can be drawn, by `TextEnv.name`."""
 
 
-def replay_pictures(data: RunData, trajectory: Trajectory) -> list[Picture]:
-    """Replay an episode's recorded primitives in a fresh world of this process. Return the world at the start
-    and after each primitive, up to `STEPS`.
+def _picture(env: TextEnv) -> str:
+    """Return the world as the data URI of a PNG image."""
+    content = io.BytesIO()
+    DRAWN[env.name](env).convert("RGB").quantize(64).save(content, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(content.getvalue()).decode()
+
+
+def replay_pictures(data: RunData, trajectory: Trajectory, first: int, count: int) -> list[str]:
+    """Replay an episode's recorded primitives in a fresh world of this process. Return the world after
+    `first` primitives, and after each of the next `count` ones.
 
     No skill runs. If the replay fails or differs from the record, there is no picture from there on. Only
     environments of `DRAWN` are created.
@@ -33,16 +88,17 @@ def replay_pictures(data: RunData, trajectory: Trajectory) -> list[Picture]:
     Raises:
         StorageError, InvalidConfig: the run's configuration cannot be read.
     """
-    settings, found = usable(data, ()).env, list[Picture]()
+    settings, found = usable(data, ()).env, list[str]()
     if settings.name not in DRAWN:
         return found
     # If a world or a damaged record raises anything, there is no picture.
     with suppress(Exception), closing(envs.make(settings.name, **settings.options)) as env:
         env.reset(trajectory.task)
-        found.append(DRAWN[env.name](env))
-        ended = trajectory.outcome
-        if _replay(env, trajectory, found) and ended is not None and env.outcome().score != ended.score:
-            return []  # its calls, which may be wrong, had other results
+        for number, _ in enumerate(_replay(env, trajectory)):
+            if number > first + count:
+                break
+            if number >= first:
+                found.append(_picture(env))
     return found
 
 
@@ -67,21 +123,17 @@ def group_calls(trajectory: Trajectory) -> list[list[tuple[int, CallNode]]]:
     return asked
 
 
-def _replay(env: TextEnv, trajectory: Trajectory, found: list[Picture]) -> bool:
-    """Add the pictures until the world's answers differ from the record. Return whether none differed."""
-    picture = found[0]
+def _replay(env: TextEnv, trajectory: Trajectory) -> Iterator[None]:
+    """Yield at the start and after each primitive, until the world's answers differ from the record."""
+    yield
     for number, asked in enumerate(group_calls(trajectory)):
         calls = [call for _, call in asked]
         if number and _is_unknown(trajectory.turns[number - 1], calls):
-            return False
+            return
         for node in (each for call in calls for each in (call, *call.below()) if each.kind == "primitive"):
-            if node.error is None:
-                if env.call(node.name, **node.arguments) != node.result:
-                    return False
-                picture = DRAWN[env.name](env)
-            if len(found) <= STEPS:
-                found.append(picture)
-    return True
+            if node.error is None and env.call(node.name, **node.arguments) != node.result:
+                return
+            yield
 
 
 def _is_unknown(turn: Turn, calls: list[CallNode]) -> bool:

@@ -117,5 +117,5 @@ def served(folder: Path) -> Iterator[str]:
 def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     """The address of the same pages as files."""
     out = tmp_path_factory.mktemp("pages") / "out"
-    write_pages(Site(folder, static=True), out, lambda line: None)
+    write_pages(Site(folder), out, lambda line: None)
     return f"{out.as_uri()}/"

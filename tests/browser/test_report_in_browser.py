@@ -47,9 +47,7 @@ def lightness(color: str) -> float:
     return sum(map(int, color.removeprefix("rgb(").rstrip(")").split(","))) / 765
 
 
-def test_keys_lead_past_the_contents_show_where_they_are_and_unfold_numbers(
-    report: str, pages: Pages
-) -> None:
+def test_keys_lead_past_the_contents_show_where_they_are_and_unfold_tables(report: str, pages: Pages) -> None:
     page = pages.open(report)
     page.keyboard.press("Tab")
     assert focused(page, "innerText") == "To the content"
@@ -58,9 +56,9 @@ def test_keys_lead_past_the_contents_show_where_they_are_and_unfold_numbers(
     assert focused(page, "id") == "content"
     page.keyboard.press("Tab")
     assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
-    table = page.locator("figure table").first
+    table = page.locator("#tables table").first
     assert not table.is_visible()
-    page.locator("figure summary").first.focus()
+    page.locator("#tables summary").first.focus()
     page.keyboard.press("Enter")
     assert table.is_visible()
 

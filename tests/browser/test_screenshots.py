@@ -85,7 +85,7 @@ def failure(bundled_demo: Demo) -> EpisodeRow:
 
 def test_the_playback_of_an_episode(viewer: str, shoot: Shoot, failure: EpisodeRow) -> None:
     def go_into_a_skill(page: Page) -> None:
-        page.locator("#playback svg.picture").wait_for()
+        page.locator("#playback .world img").wait_for()
         for _ in range(2):
             page.get_by_role("button", name="Next step").click()
         expect(page.locator("#playback output")).to_have_text(re.compile("^2 / "))

@@ -1,15 +1,6 @@
 "use strict";
 // An episode's page: keys for other episodes, and playback of every primitive.
 
-const tiles = document.querySelector("svg.symbols");
-
-function addTiles(images) {
-  for (const [name, image] of Object.entries(images)) {
-    if (document.getElementById(`w-${name}`)) continue;
-    tiles.insertAdjacentHTML("beforeend", `<symbol id="w-${name}"><image width="10.25" height="10.25" href="${image}"/></symbol>`);
-  }
-}
-
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
   const link = document.querySelector(`a[data-key="${CSS.escape(event.key)}"]`);
@@ -17,66 +8,22 @@ document.addEventListener("keydown", (event) => {
 });
 
 const player = document.getElementById("playback");
-const pieces = new Map(); // by number: what has arrived, or what is called when it arrives
-let at = -1; // the position that is shown, and the one that is wanted
-let wanted = 0;
-let drawn = { piece: 0, index: -1 }; // what the picture shows
+const data = player && JSON.parse(document.getElementById("playback-data").textContent);
+const last = player && data.positions.length - 1;
+let at = 0; // the position that is shown
 let timer = 0;
 
-function addPlayback(number, piece) {
-  const waiting = pieces.get(number);
-  pieces.set(number, piece);
-  if (typeof waiting === "function") waiting();
-}
-
-function load(number, arrived) {
-  if (pieces.has(number)) {
-    if (typeof pieces.get(number) === "function") pieces.set(number, arrived);
-    return;
-  }
-  const source = player.querySelector(`[data-piece="playback-${number}.js"]`);
-  if (!source) return;
-  pieces.set(number, arrived);
-  const script = document.createElement("script");
-  script.src = source.dataset.piece;
-  script.addEventListener("error", () => {
-    pieces.delete(number);
-    player.querySelector("output").textContent = "The data of this part did not load.";
-    pause();
-  });
-  document.head.append(script);
-}
-
 function goToStep(position) {
-  wanted = Math.min(Math.max(position, 0), Number(player.dataset.last));
-  const size = Number(player.dataset.size);
-  const number = Math.floor(wanted / size) + 1;
-  const piece = pieces.get(number);
-  if (!piece || typeof piece === "function") {
-    player.setAttribute("aria-busy", "true");
-    player.querySelector("output").textContent = "Loading …";
-    load(number, () => goToStep(wanted));
-    return;
-  }
-  player.removeAttribute("aria-busy");
-  at = wanted;
-  show(piece, number, at % size);
-  if (at % size > size * 0.6) load(number + 1, () => {});
-}
-
-function show(piece, number, index) {
-  const now = piece.positions[index];
-  const last = Number(player.dataset.last);
-  drawWorld(piece, number, index);
-  const turns = Number(player.dataset.turns);
+  at = Math.min(Math.max(position, 0), last);
+  const now = data.positions[at];
+  showWorld(now);
   const where = player.querySelector(".where");
-  where.replaceChildren(at ? `Step ${at} of ${last}, in ` : "The start of the episode: press Play, move the slider, or go to ");
+  where.replaceChildren(at ? `Step ${at} of ${last}, in ` : "The start: press Play, move the slider, or go to ");
   const link = document.createElement("a");
-  const page = Math.floor((now.turn - 1) / turns) + 1;
-  link.href = String(page) === player.dataset.page ? `#turn-${now.turn}` : `${page}.html#turn-${now.turn}`;
+  link.href = `#turn-${now.turn}`;
   link.textContent = `turn ${now.turn}`;
   where.append(link);
-  showStack(piece, now);
+  showStack(now);
   player.querySelector(".result-title").textContent = now.failed ? "Error" : "Result";
   const result = player.querySelector("pre.result");
   result.textContent = at ? now.result : "";
@@ -88,37 +35,18 @@ function show(piece, number, index) {
   player.querySelector("output").textContent = `${at} / ${last}`;
 }
 
-function drawWorld(piece, number, index) {
-  const screen = player.querySelector(".screen");
-  if (!screen) return;
-  const caption = player.querySelector("figcaption");
-  if (!piece.positions[index].parts) {
-    screen.replaceChildren();
-    drawn = { piece: 0, index: -1 };
-    caption.textContent = "No picture: the replay of the record ends before this step.";
-    return;
-  }
-  if (drawn.piece !== number || drawn.index > index) {
-    addTiles(piece.tiles);
-    screen.innerHTML = piece.picture; // drawn by the server: shapes, and texts that it has escaped
-    drawn = { piece: number, index: 0 };
-  }
-  const picture = screen.firstElementChild;
-  for (let step = drawn.index + 1; step <= index; step++) {
-    const { parts } = piece.positions[step];
-    for (let n = 0; n < parts.length; n += 2) {
-      const text = piece.texts[parts[n + 1]];
-      if (parts[n] < 0) picture.setAttribute("aria-label", text);
-      else picture.children[parts[n]].innerHTML = text;
-    }
-  }
-  drawn.index = index;
-  caption.textContent = at ? "The world after this step" : "The world at the start";
+function showWorld(now) {
+  const image = player.querySelector(".world img");
+  if (!image) return;
+  image.hidden = now.image === undefined;
+  if (!image.hidden) image.src = data.images[now.image];
+  const text = at ? "The world after this step" : "The world at the start";
+  player.querySelector("figcaption").textContent = image.hidden ? "This step has no picture." : text;
 }
 
-function showStack(piece, now) {
+function showStack(now) {
   const frames = [];
-  for (let frame = piece.frames[now.frame]; frame; frame = piece.frames[frame.up]) frames.unshift(frame);
+  for (let frame = data.frames[now.frame]; frame; frame = data.frames[frame.up]) frames.unshift(frame);
   const calls = at ? [...frames, { call: now.call, line: now.line, failed: now.failed }] : [];
   const items = calls.map((call, depth) => {
     const item = document.createElement("li");
@@ -131,7 +59,7 @@ function showStack(piece, now) {
       button.type = "button";
       button.textContent = `line ${call.line}`;
       button.setAttribute("aria-label", `Show line ${call.line} of the caller`);
-      button.addEventListener("click", () => showSource(piece, caller, call.line));
+      button.addEventListener("click", () => showSource(caller, call.line));
       item.append(" ", button);
     }
     if (call.failed) item.classList.add("failed");
@@ -139,19 +67,17 @@ function showStack(piece, now) {
   });
   player.querySelector(".stack").replaceChildren(...items);
   const caller = frames[frames.length - 1];
-  showSource(piece, at ? caller : undefined, now.line);
+  showSource(at ? caller : undefined, now.line);
 }
 
-function showSource(piece, caller, line) {
+function showSource(caller, line) {
   const box = player.querySelector("pre.source");
-  const source = caller && piece.sources[caller.source];
+  const source = caller && data.sources[caller.source];
   box.hidden = !source;
   if (!source) return;
-  const key = `${source.name} ${source.lines.length} ${caller.source}`;
-  if (box.dataset.key !== key || box.piece !== piece) {
+  if (box.source !== source) {
     box.innerHTML = source.lines.map((text) => `<span>${text}\n</span>`).join(""); // highlighted by the server
-    box.dataset.key = key;
-    box.piece = piece;
+    box.source = source;
   }
   box.setAttribute("aria-label", `Source of ${source.name}${line ? `, line ${line} makes the call` : ""}`);
   box.querySelector(".now")?.classList.remove("now");
@@ -171,7 +97,7 @@ function pause() {
 }
 
 function play() {
-  if (wanted >= Number(player.dataset.last)) goToStep(0);
+  if (at >= last) goToStep(0);
   const button = player.querySelector("[data-do=play]");
   button.textContent = "Pause";
   button.setAttribute("aria-pressed", "true");
@@ -181,16 +107,16 @@ function play() {
 
 function tick() {
   timer = setTimeout(() => {
-    if (at === wanted) goToStep(at + 1);
-    if (wanted < Number(player.dataset.last) || at !== wanted) tick();
+    goToStep(at + 1);
+    if (at < last) tick();
     else pause();
   }, 1000 / Number(player.querySelector("select").value));
 }
 
 function startPlayback() {
   const actions = {
-    back: () => (pause(), goToStep(wanted - 1)),
-    forward: () => (pause(), goToStep(wanted + 1)),
+    back: () => (pause(), goToStep(at - 1)),
+    forward: () => (pause(), goToStep(at + 1)),
     play: () => (timer ? pause() : play()),
     error: (button) => (pause(), goToStep(Number(button.dataset.step))),
   };
@@ -221,7 +147,7 @@ function startPlayback() {
   }
   if (matchMedia("(prefers-reduced-motion: reduce)").matches) player.querySelector("select").value = "1";
   player.hidden = false;
-  goToStep(Number(player.dataset.start));
+  goToStep(0);
 }
 
 if (player) startPlayback();

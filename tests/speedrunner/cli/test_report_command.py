@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import pytest
 
-from speedrunner.pages.collected import collect, describe
+from speedrunner.pages.collected import collect
 from speedrunner.store.run_data import load
 from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.golden_tables import Golden, table
@@ -92,8 +92,6 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     count = len([*(out / "tables").glob("*.csv")])
     last = f"the report was written to {out}: report.html, {count} tables, 3 figures"
     assert done.stdout.splitlines()[-1] == last
-    papers = {path.name for path in (out / "paper").iterdir()}
-    assert papers == {f"combined_performance_scripted.{kind}" for kind in ("tex", "pdf")}
     text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
     assert process.machine is not None
@@ -102,7 +100,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     assert "<dt>Terminations</dt><dd>success 10" in text
     names = {path.stem for path in figures.iterdir()}
     assert {path.name for path in figures.iterdir()} == {
-        f"{n}.{kind}" for n in names for kind in ("pdf", "svg", "png")
+        f"{n}.{kind}" for n in names for kind in ("pdf", "svg")
     }
     assert names == {f"{name}_scripted" for name in ("combined_performance", "training_spend", "tokens")}
 
@@ -110,7 +108,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
 def test_without_a_name_the_report_is_in_the_folder(reported: tuple[Path, list[str]]) -> None:
     runs, _ = reported
     text = (runs / "report" / "report.html").read_text()
-    assert "intervals over its test episodes: react, speedrunner." in text
+    assert "Performance and cost over training" in text
 
 
 def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(
@@ -128,7 +126,7 @@ def test_claims_are_judged_and_the_commands_of_missing_runs_are_named(
     )
     (row,) = (row for row in rows if row["claim"] == "babyai-eighth")
     assert row["reason"] == "one seed, and 2 are needed: play others with run.seed=N"
-    assert row["command"].startswith("speedrunner sweep experiment=main model=gpt-5.4-mini run.rollouts=4")
+    assert row["command"].startswith("speedrunner sweep experiment=main model=gpt-5.4-mini")
     (row,) = (row for row in rows if row["claim"] == "gemini-calls")
     assert row["command"].startswith("speedrunner sweep experiment=models model=gemini-3-flash-preview")
 
@@ -144,7 +142,7 @@ def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(troubled: Troub
 def test_what_is_damaged_or_missing_is_named_and_the_others_are_shown(troubled: Troubled) -> None:
     assert troubled.done.returncode == 1
     assert f'<li class="problem">{troubled.folder}/damaged/config.yaml cannot be read' in troubled.text
-    assert f"<td>{max(troubled.folder.glob('babyai-*'))}</td>" in troubled.text
+    assert f'">{max(troubled.folder.glob("babyai-*"))}</td>' in troubled.text
 
 
 def test_runs_of_other_versions_stand_apart(troubled: Troubled) -> None:
@@ -177,9 +175,9 @@ def test_a_record_of_a_machine_adds_its_tables(troubled: Troubled) -> None:
         "qwen3.5-27b on 1 x Imaginary GPU, 2026-09-21 16:18 UTC; vllm 0.32.0, torch 2.11.0" in troubled.text
     )
     assert '<details class="fold" id="table-h100_Rollouts_rollouts">' in troubled.text
-    assert "<td>without prefix cache</td>" not in troubled.text  # a heading: each rollout is a column
-    assert '<th scope="col">without prefix cache</th>' in troubled.text
-    assert "<td>failed: no | room</td>" in troubled.text
+    assert ">without prefix cache</td>" not in troubled.text  # a heading: each rollout is a column
+    assert ">without prefix cache</th>" in troubled.text
+    assert ">failed: no | room</td>" in troubled.text
 
 
 def test_what_is_printed(
@@ -213,21 +211,6 @@ def test_what_is_printed(
     golden("printed_reports.txt", table(printed, **places))
 
 
-def test_missing_runs_have_the_sizes_of_the_others(
-    reported: tuple[Path, list[str]],
-) -> None:
-    missing = "\n".join(reported[1])
-    assert " run.rollouts=4 run.sleep_every=2 " in missing
-
-
-def test_commands_do_not_have_the_sizes_of_evaluations(copied: Path) -> None:
-    for path in sorted(copied.glob("babyai-*/config.yaml")):
-        config = path.read_text().replace("rollouts: 4", "rollouts: 0")
-        path.write_text(config.replace("start_from: null", "start_from: other"))
-    found = collect([copied], None, lambda step: None, corrected=False)
-    assert "run.rollouts=" not in "\n".join(describe(found))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "problem"),
@@ -254,10 +237,7 @@ def test_a_damaged_record_hides_no_run(
     done = in_process("report", str(copied), str(tmp_path / "h100"))
     assert (done.returncode, problem or "") == (int(problem is not None), problem or done.stderr)
     assert (problem or "") in done.stderr
-    assert (
-        "intervals over its test episodes: react, speedrunner."
-        in (copied / "report" / "report.html").read_text()
-    )
+    assert "Performance and cost over training" in (copied / "report" / "report.html").read_text()
 
 
 def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:

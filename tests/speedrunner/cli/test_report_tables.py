@@ -59,12 +59,6 @@ def test_what_is_printed_counts_the_runs_and_names_the_commands_of_missing_ones(
     assert any("speedrunner sweep experiment=interpreter model=gpt-5.4-mini" in line for line in others)
 
 
-def test_the_files_are_there_in_both_kinds(made: Path) -> None:
-    names = {path.stem for path in made.iterdir()}  # columns: tests/golden/tables.txt
-    assert {"performance", "claims", "combined_performance"} <= names
-    assert {path.name for path in made.iterdir()} == {f"{n}.{kind}" for n in names for kind in ("csv", "tex")}
-
-
 def priced(rows: Iterable[LedgerRow]) -> float:
     """Return the USD of requests by the formula of the paper's Appendix A.3."""
     list_ = load_model_config("gpt-5.4-mini").prices
@@ -155,9 +149,7 @@ def test_the_paper_s_numbers_stand_beside_ours(made: Path) -> None:
     missing = table[(table.env == "crafter") & (table.method == "asi")].iloc[0]
     assert missing["missing"] == (
         "no run of asi on crafter: speedrunner sweep experiment=main model=gpt-5.4-mini"
-        " run.rollouts=4 run.sleep_every=2 run.eval_every=2 run.test_episodes=3"
     )
-    assert r"babyai & speedrunner & $5.7\pm0.6$ / $4\pm0$" in (made / "complexity_global.tex").read_text()
 
 
 def test_another_price_list_and_holm(sweep: Path, made: Path, tmp_path: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.pages.figures import Figure, figures
+from speedrunner.pages.figures import figures
+from speedrunner.pages.plots import Figure
 from speedrunner.results.conditions import frontier, group_runs
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
@@ -26,18 +27,9 @@ def test_a_line_has_means_and_deviations_over_seeds() -> None:
     found = drawn(run("babyai", "react", 0, 0.2, 0.4), run("babyai", "react", 1, 0.4, 0.8))
     (panel,) = found["combined_performance_tiny_random"].rows[0]
     (line,) = panel.series
-    assert (panel.title, line.name, line.x, line.seeds) == ("BabyAI", "react", [0, 50], 2)
+    assert (panel.title, line.name, line.x) == ("BabyAI", "react", [0, 50])
     assert line.y == pytest.approx([0.3, 0.6])
-    assert [value.sd for value in line.values] == pytest.approx([0.1414, 0.2828], abs=1e-3)
-
-
-def test_one_seed_has_an_interval_over_its_test_episodes() -> None:
-    scores = checkpoint(0, [{"score": score} for score in (0.0, 0.0, 1.0, 1.0)])
-    (panel,) = drawn(summary("babyai", "react", 0, scores))["combined_performance_tiny_random"].rows[0]
-    ((low, high),) = panel.series[0].ends
-    assert 0 <= low < 0.5 < high <= 1
-    seeds = drawn(*(summary("babyai", "react", seed, scores) for seed in (0, 1)))
-    assert seeds["combined_performance_tiny_random"].rows[0][0].series[0].ends == []
+    assert line.deviations == pytest.approx([0.1414, 0.2828], abs=1e-3)
 
 
 def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> None:
@@ -46,11 +38,6 @@ def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> N
     assert (both.title, both.series[0].y) == ("ScienceWorld", [pytest.approx(0.4)])
     alone = drawn(third)["combined_performance_tiny_random"].rows[0][0]
     assert (alone.title, alone.series[0].y) == ("scienceworld-family3", [0.2])
-
-
-def test_a_figure_names_its_runs() -> None:
-    figure = drawn(run("babyai", "react", 0, 0.2))["combined_performance_tiny_random"]
-    assert figure.runs == ["runs/babyai-react-tiny-random-seed0"]
 
 
 def test_each_method_that_was_played_is_drawn_whatever_the_main_experiment_has() -> None:
@@ -106,15 +93,13 @@ def test_without_prices_nothing_is_drawn_in_usd() -> None:
 
 
 def test_what_the_cache_saved_stands_on_both_evaluations() -> None:
-    runs = pair(0, {"uncached": 10.0}, {"uncached": 100.0})
-    figure = drawn(*runs)["prefix_cache_tiny_random"]
+    figure = drawn(*pair(0, {"uncached": 10.0}, {"uncached": 100.0}))["prefix_cache_tiny_random"]
     tokens, usd = figure.rows[0]
     assert [(line.name, line.x, line.y) for line in tokens.series] == [
         ("with prefix cache", ["asi, babyai"], [10.0]),
         ("without", ["asi, babyai"], [100.0]),
     ]
     assert usd.y == "USD per episode, without sleeps"
-    assert figure.runs == [run.path for run in runs]
 
 
 def trained(env: str, method: str, *usd: float) -> RunResult:
@@ -143,18 +128,6 @@ def test_tokens_are_stacked_by_class() -> None:
         ("cached", ["react"], [900.0]),
         ("output", ["react"], [40.0]),
     ]
-
-
-def test_episodes_without_a_request_take_a_method_off_the_frontier() -> None:
-    nothing = {name: float("nan") for name in ("llm_calls", "uncached", "cached", "output", "usd")}
-    episodes = [{"score": 0.9, "output": 1.0}, {"score": 0.9, **nothing}]
-    figure = drawn(
-        summary("crafter", "voyager", 0, checkpoint(0, episodes)), run("crafter", "react", 0, 0.1, 0.2)
-    )["combined_performance_pareto_tiny_random"]
-    (panel,) = figure.rows[-1]
-    assert {line.name for line in panel.series} == {"react", "voyager"}
-    assert panel.frontier == ["react"]
-    assert "voyager in Crafter (1 of a seed's test episodes)." in figure.text
 
 
 def test_the_frontier_is_what_no_other_beats_in_both() -> None:

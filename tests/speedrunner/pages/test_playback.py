@@ -1,8 +1,7 @@
-"""Playback: every primitive with its callers and their source, and only what changes in the picture."""
+"""Playback: every primitive with its callers, their source, and a picture of the world."""
 
 from __future__ import annotations
 
-import dataclasses
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ import envs
 from envs import Task, TextEnv
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.pages.pictures import draw_babyai
-from speedrunner.pages.playback import LABEL, PIECE, count_pieces, list_modules, list_steps, make_piece
-from speedrunner.pages.worlds import DRAWN, replay_pictures
+from speedrunner.pages.playback import list_modules, list_steps, make_playback
+from speedrunner.pages.worlds import replay_pictures
 from speedrunner.store.modules import hunks
 from speedrunner.store.records import (
     CallNode,
@@ -88,26 +86,34 @@ def env() -> TextEnv:
     return started
 
 
-def piece(run: RunData, trajectory: Trajectory, number: int = 1) -> dict[str, Any]:
-    """A piece as the page gets it."""
-    pictures = replay_pictures(run, trajectory)
-    made = make_piece(list_steps(trajectory), list_modules(run, trajectory), pictures, number)
+def replayed(run: RunData, trajectory: Trajectory) -> list[str]:
+    """All pictures of an episode."""
+    return replay_pictures(run, trajectory, 0, 99)
+
+
+def playback(run: RunData, trajectory: Trajectory) -> dict[str, Any]:
+    """The playback as the page gets it."""
+    made = make_playback(list_steps(trajectory), list_modules(run, trajectory), replayed(run, trajectory))
     decoded: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(made))
     return decoded
 
 
 def test_each_primitive_is_a_step_also_within_skills(run: RunData, env: TextEnv) -> None:
     refused = CallNode("drop", "primitive", {"x": 1}, error="TypeError: drop()")
-    found = piece(run, episode(env, act(env), spin(env), refused))
+    found = playback(run, episode(env, act(env), spin(env), refused))
     positions = found["positions"]
     assert [each["turn"] for each in positions] == [1, 1, 2, 2, 3]
     assert [each["call"] for each in positions][1:] == ["turn_left()"] * 3 + ["drop(x=1)"]
     assert [each.get("failed", False) for each in positions] == [False] * 4 + [True]
     assert positions[4]["result"] == "TypeError: drop()"
+    images = [found["images"][each["image"]] for each in positions]
+    assert len(set(images)) == 4  # the refused call changed nothing
+    assert images[3] == images[4]
+    assert all(image.startswith("data:image/png;base64,") for image in images)
 
 
 def test_a_step_has_its_call_stack_and_the_line_that_made_each_call(run: RunData, env: TextEnv) -> None:
-    found = piece(run, episode(env, spin(env)))
+    found = playback(run, episode(env, spin(env)))
     step = found["positions"][2]
     inner = found["frames"][step["frame"]]
     outer = found["frames"][inner["up"]]
@@ -119,44 +125,18 @@ def test_a_step_has_its_call_stack_and_the_line_that_made_each_call(run: RunData
     assert lines[step["line"] - 1] == "    return turn_left()"
 
 
-def test_only_changed_parts_of_a_picture_are_sent(run: RunData, env: TextEnv) -> None:
-    trajectory = episode(env, spin(env))
-    found, pictures = piece(run, trajectory), replay_pictures(run, trajectory)
-    parts, label = list(map(str, pictures[0].parts)), pictures[0].label
-    assert found["picture"] == pictures[0].draw()
-    for position, picture in zip(found["positions"], pictures, strict=True):
-        assert len(position["parts"]) <= 4
-        for place, text in zip(position["parts"][::2], position["parts"][1::2], strict=True):
-            if place == LABEL:
-                label = found["texts"][text]
-            else:
-                parts[place] = found["texts"][text]
-        assert (parts, label) == (list(map(str, picture.parts)), picture.label)
-    assert set().union(*(picture.tiles for picture in pictures)) == set(found["tiles"])
-
-
-def test_a_long_episode_comes_in_pieces_that_each_start_with_a_whole_picture(env: TextEnv) -> None:
-    steps = list_steps(episode(env, *([CallNode("turn_left", "primitive", {})] * (PIECE + 4))))
-    pictures = [draw_babyai(env.snapshot() or {})] * (PIECE + 5)
-    assert count_pieces(steps) == 2
-    first, last = make_piece(steps, [], pictures, 1), make_piece(steps, [], pictures, 2)
-    assert (len(first["positions"]), len(last["positions"])) == (PIECE, 5)
-    assert first["picture"] == last["picture"] == pictures[0].draw()
-    assert [each["parts"] for each in last["positions"]] == [[]] * 5
-
-
 def test_a_module_that_replaced_another_one_shows_its_own_source(run: RunData, env: TextEnv) -> None:
     (before,) = list_modules(run, episode(env))
     after = msgspec.structs.replace(before, source=before.source.replace("Turn around.", "Turn twice."))
     steps = [WorldStep(turn=0), WorldStep(load=hunks(before, after)), WorldStep(turn=1)]
-    found = piece(run, episode(env, spin(env), spin(env), world=steps))
+    found = playback(run, episode(env, spin(env), spin(env), world=steps))
     texts = ["\n".join(map(str, each["lines"])) for each in found["sources"] if each["name"] == "spin"]
     assert ["twice" in text for text in texts] == [False, True]
 
 
 def test_text_of_a_run_is_cut_and_has_no_control_characters(run: RunData, env: TextEnv) -> None:
     call = CallNode(HOSTILE, "primitive", {"x": HOSTILE * 99}, error=HOSTILE * 999)
-    text = msgspec.json.encode(make_piece(list_steps(episode(env, call)), [], [], 1)).decode()
+    text = msgspec.json.encode(make_playback(list_steps(episode(env, call)), [], [])).decode()
     assert len(text) < 3_000
     assert not {"\x1b", "\u202e", "\u2028"} & set(text)
 
@@ -174,15 +154,16 @@ class TestReplay:
             directory.write_config(BARE.replace("ENV", "crafter"))
         task, world = Task("crafter", "default", 5), envs.make("crafter")
         world.reset(task)
-        seen, calls = [DRAWN["crafter"](world)], []
-        for name in ("move_west", "get_current_observation", "noop", "move_south", "do"):
-            calls.append(CallNode(name, "primitive", {}, world.call(name), actions=1))
-            seen.append(DRAWN["crafter"](world))
-        trajectory = episode(world, *calls, task=task)
-        assert replay_pictures(load(tmp_path / "run"), trajectory) == seen
-        assert seen[0] != seen[-1]
-        trajectory.outcome = dataclasses.replace(world.outcome(), score=0.5)
-        assert replay_pictures(load(tmp_path / "run"), trajectory) == []  # it ends in another way
+        calls = [
+            CallNode(name, "primitive", {}, world.call(name), actions=1)
+            for name in ("move_west", "get_current_observation", "noop", "move_south", "do")
+        ]
+        data, trajectory = load(tmp_path / "run"), episode(world, *calls, task=task)
+        pictures = replayed(data, trajectory)
+        assert len(pictures) == 6
+        assert pictures[0] != pictures[-1]
+        assert pictures[1] == pictures[2]  # looking changes nothing
+        assert replay_pictures(data, trajectory, 2, 1) == pictures[2:4]
 
     @pytest.mark.parametrize(
         "changes",
@@ -194,16 +175,15 @@ class TestReplay:
     ) -> None:
         call = recorded.turns[2].executed
         assert call is not None
-        assert len(replay_pictures(run, recorded)) == 6
+        assert len(replayed(run, recorded)) == 6
         recorded.turns[2].executed = msgspec.structs.replace(call, **changes)
-        assert len(replay_pictures(run, recorded)) == 3
+        assert len(replayed(run, recorded)) == 3
 
     def test_calls_that_no_turn_shows_are_played_in_their_place(self, run: RunData, env: TextEnv) -> None:
         steps = [WorldStep(call=act(env)), WorldStep(load=[]), WorldStep(turn=0)]
         tool = CallNode("submit_program", "tool", {}, calls=[act(env)])
-        pictures = replay_pictures(run, episode(env, tool, world=steps))
+        pictures = replayed(run, episode(env, tool, world=steps))
         assert len(pictures) == 3
-        assert pictures[-1] == DRAWN["babyai"](env)
 
     def test_a_foreign_environment_is_not_made(
         self, tmp_path: Path, recorded: Trajectory, monkeypatch: pytest.MonkeyPatch
@@ -211,4 +191,4 @@ class TestReplay:
         monkeypatch.setattr(Corridor, "__init__", None)
         with RunDirectory.open_for_writing(tmp_path / "run") as directory:
             directory.write_config(BARE.replace("ENV", "tests.toy_env:Corridor"))
-        assert replay_pictures(load(tmp_path / "run"), recorded) == []
+        assert replayed(load(tmp_path / "run"), recorded) == []

@@ -1,4 +1,4 @@
-"""Trees of calls: equal ones are one, long ones end."""
+"""Trees of calls: long ones end, long texts are folded."""
 
 from __future__ import annotations
 
@@ -7,24 +7,10 @@ from speedrunner.store.records import CallNode
 from tests.page_elements import Elements
 
 
-def step(text: str = "a wall") -> CallNode:
-    return CallNode("go_forward", "primitive", {}, text, actions=1)
-
-
-def test_equal_calls_in_a_row_are_one_unless_they_made_others() -> None:
-    tree = show_calls(
-        CallNode("walk", "skill", {"steps": 3}, "done", calls=[step(), step(), step("a key"), step()])
-    )
-    assert [(each.times, each.result) for each in tree.below] == [(2, "a wall"), (1, "a key"), (1, "a wall")]
-    assert (tree.call, tree.result, tree.calls, tree.hidden) == ("walk(steps=3)", "done", 4, 0)
-    walk = CallNode("walk", "skill", {}, None, calls=[step()])
-    twice = show_calls(CallNode("twice", "skill", {}, None, calls=[walk, walk]))
-    assert [each.times for each in twice.below] == [1, 1]
-
-
 def test_of_very_many_calls_the_first_are_shown_and_the_rest_counted() -> None:
-    many = [step(f"field {n}") for n in range(CALLS + 100)]
-    tree = show_calls(CallNode("walk", "skill", {}, None, calls=many, omitted=5))
+    many = [CallNode("go_forward", "primitive", {}, f"field {n}", actions=1) for n in range(CALLS + 100)]
+    tree = show_calls(CallNode("walk", "skill", {"steps": 3}, None, calls=many, omitted=5))
+    assert (tree.call, tree.below[1].result) == ("walk(steps=3)", "field 1")
     assert (len(tree.below), tree.calls, tree.hidden) == (CALLS, CALLS + 105, 105)
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from posixpath import dirname, join, normpath
 from urllib.parse import urldefrag, urlsplit
 
+import msgspec
 import pytest
 
 from envs import Outcome
@@ -15,7 +16,7 @@ from speedrunner.pages.site import HTML, Site, linked_pages, write_pages
 from speedrunner.pages.view_parts import TURNS
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.files import StorageError
-from speedrunner.store.records import CallNode, Policy, Termination
+from speedrunner.store.records import Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import Elements
 from tests.scripted_runs import ScriptedRun
@@ -25,14 +26,14 @@ from tests.speedrunner.results.small_runs import learnt as write_learnt
 from tests.speedrunner.run_samples import trajectory
 
 
-def page(site: Site, path: str, **query: str) -> str:
-    found = site.answer(path, query)
+def page(site: Site, path: str) -> str:
+    found = site.answer(path)
     assert found.status == 200, found.content
     return found.content.decode()
 
 
-def problem(site: Site, path: str, **query: str) -> tuple[int, str]:
-    found = site.answer(path, query)
+def problem(site: Site, path: str) -> tuple[int, str]:
+    found = site.answer(path)
     text = found.content.decode()
     return found.status, text.partition('class="problem">')[2].partition("<")[0]
 
@@ -61,12 +62,6 @@ def test_every_link_of_every_page_leads_to_a_page_and_a_place_on_it(site: Site) 
         assert len(ids[path]) == len(set(ids[path])), path
 
 
-def test_a_run_has_its_curve_its_sleeps_and_its_endings(site: Site, base: str) -> None:
-    text = page(site, f"{base}/index.html")
-    assert 'alt="Score over training rollouts: 1 after 0, 1 after 2' in text
-    assert "write to_flag" in text
-
-
 def test_a_run_without_evaluations_is_finished_after_its_last_sleep(tmp_path: Path) -> None:
     run = SmallRun(tmp_path / "run", run={"rollouts": 2, "sleep_every": 2, "test_episodes": 0})
     run.policy(0, {})
@@ -85,13 +80,14 @@ def test_a_run_has_headline_numbers_and_all_columns_of_its_checkpoints(
     (tiles,) = re.findall('<ul class="tiles".*?</ul>', text, re.S)
     assert re.findall('class="label">(.*?)<', tiles) == [
         *("Score", "Output tokens", "USD per episode", "Share of the prompt from the cache"),
-        *("Skills", "Spent on training"),
+        *("Skills", "USD spent on training"),
     ]
-    assert "0 before training, +1; 1 public" in tiles
     (table,) = re.findall('<table class="checkpoints">.*?</table>', text, re.S)
     for heading in ("score", "LLM calls", "actions", "cached share", "public skills"):
         assert f'scope="col" class="number">{heading}</th>' in table
     assert table.count("<tr>") == 1 + len(learnt.data.checkpoints)
+    assert 'alt="Score over training rollouts"' in text
+    assert "write to_flag" in text
 
 
 def test_a_badge_has_the_status_of_a_run(site: Site, base: str, tmp_path: Path) -> None:
@@ -113,7 +109,7 @@ def test_a_run_without_a_readable_ledger_shows_its_scores_and_says_why_costs_are
     text = page(Site(tmp_path), "runs/run/index.html")
     assert "Costs are unknown: " in text
     assert "is requests.jsonl missing?" in text
-    assert ">1.000<" in text
+    assert '<td class="number">1</td>' in text
 
 
 def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: Path) -> None:
@@ -128,11 +124,11 @@ def test_scores_have_the_share_of_test_episodes_that_each_limit_ended(tmp_path: 
             run.append_episode(summarize_episode(played, "test", 0))
     site = Site(tmp_path / "runs")
     shown = page(site, "runs/run/index.html")
-    assert '<td class="number">75% (call limit 50%, context overflow 25%)</td>' in shown
+    assert '<td class="number">0.75</td>' in shown
     failed = '<a href="./test/0000/0000/1.html">test/0000/0000</a> <span class="note">call limit</span>, '
     assert f"after 0 rollouts: {failed}" in shown
     listed = page(site, "index.html")
-    assert '<td class="number">0.500</td>' in listed
+    assert '<td class="number">0.5</td>' in listed
 
 
 def test_a_turn_has_what_was_told_written_called_and_what_it_took(
@@ -160,7 +156,7 @@ def test_a_library_shows_its_source_what_changed_and_what_calls_what(site: Site,
 def test_the_index_has_each_episode_with_the_skills_that_ran_in_it(site: Site, base: str) -> None:
     text = page(site, f"{base}/episodes.html")
     row = text.partition(">test/0002/0000</a>")[2].partition("</tr>")[0]
-    assert "<td>to_flag</td>" in row
+    assert ">to_flag</td>" in row
 
 
 def test_long_episodes_are_spread_over_pages(tmp_path: Path) -> None:
@@ -181,16 +177,6 @@ def test_of_an_episode_that_was_played_again_the_newest_attempt_is_shown(tmp_pat
         assert "the second" in page(site, "runs/run/train/0000/1.html")
 
 
-def test_a_run_that_took_the_place_of_another_is_shown_instead_of_it(tmp_path: Path) -> None:
-    site = Site(tmp_path)
-    assert "thought 1" in page(site, f"runs/{long_run(tmp_path / 'run', 1).name}/train/0000/1.html")
-    shutil.rmtree(tmp_path / "run")
-    with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        run.write_config(CONFIG)
-        append(run, trajectory(text="another run"))
-    assert "another run" in page(site, "runs/run/train/0000/1.html")
-
-
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
     return Site(hostile_run(tmp_path_factory.mktemp("hostile") / "run"))
@@ -202,11 +188,11 @@ class TestHostileText:
             if answer.kind != HTML:
                 continue
             found = Elements(answer.content.decode())
-            sources = [own.get("src") or "" for name, own in found.elements if name == "script"]
+            sources = [own["src"] or "" for name, own in found.elements if name == "script" and "src" in own]
             assert {source.rpartition("/")[2] for source in sources} <= {"view.js", "playback.js"}, path
-            assert "".join(found.scripts).split() == [], path
-            images = [own.get("src") or "" for name, own in found.elements if name == "img"]
-            assert all(image.startswith("data:image/svg+xml;base64,") for image in images), path
+            assert all(msgspec.json.decode(script) for script in found.scripts if script.strip()), path
+            images = [own["src"] for name, own in found.elements if name == "img" and "src" in own]
+            assert all(str(image).startswith("data:image/svg+xml;base64,") for image in images), path
             attributes = [name for _, own in found.elements for name in own]
             assert not any(name.startswith("on") or name == "style" for name in attributes), path
 
@@ -253,17 +239,6 @@ class TestBadInput:
         assert "runs/run/train/0002/1.html" in failed
         assert "runs/run/train/0000/1.html" not in failed
         assert all("batch_0001.jsonl, line" in problem(site, path)[1] for path in failed)
-
-    def test_records_nested_beyond_all_measure_are_told_as_damaged(self, tmp_path: Path) -> None:
-        deep = CallNode("walk", "skill", {})
-        for _ in range(400):
-            deep = CallNode("walk", "skill", {}, calls=[deep])
-        with RunDirectory.open_for_writing(tmp_path / "run") as run:
-            run.write_config(CONFIG)
-            played = trajectory()
-            played.turns[0].executed = deep
-            append(run, played)
-        assert problem(Site(tmp_path), "runs/run/train/0000/1.html")[0] == 500
 
     def test_a_run_that_is_deleted_while_it_is_viewed_is_not_there_any_more(self, tmp_path: Path) -> None:
         site = Site(tmp_path)
@@ -313,19 +288,17 @@ def test_an_episode_shows_its_result_and_its_first_error(tmp_path: Path) -> None
     assert 'data-key="n" href="../../train/0002/1.html"' in failed
 
 
-def test_a_long_episode_s_playback_starts_at_the_page_s_first_turn(tmp_path: Path) -> None:
+def test_a_page_plays_the_primitives_of_its_turns(tmp_path: Path) -> None:
     turns = [trajectory().turns[0]] * (TURNS + 1)
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config(CONFIG)
         append(run, trajectory(turns=turns))
     site = Site(tmp_path)
-    assert 'data-start="0"' in page(site, "runs/run/train/0000/1.html")
-    last = page(site, "runs/run/train/0000/2.html")
-    assert f'data-start="{3 * TURNS + 1}"' in last
-    assert f'data-last="{3 * TURNS + 3}"' in last
-    piece = site.answer("runs/run/train/0000/playback-2.js", {})
-    assert (piece.status, piece.content[:15]) == (200, b"addPlayback(2, ")
-    assert problem(site, "runs/run/train/0000/playback-3.js") == (404, "its playback has 2 pieces")
+    for number, first, count in ((1, 1, 3 * TURNS), (2, TURNS + 1, 3)):
+        scripts = Elements(page(site, f"runs/run/train/0000/{number}.html")).scripts
+        (data,) = (script for script in scripts if script.strip())
+        positions = msgspec.json.decode(data)["positions"]
+        assert (positions[0]["turn"], len(positions)) == (first, 1 + count)
 
 
 class TestFiles:
@@ -337,7 +310,7 @@ class TestFiles:
             line = (run / "episodes.jsonl").read_text()
             rows.write(line.replace("train/0000", "../../../stray"))
             rows.write(line.replace("train/0000", "javascript:alert(1)//"))
-        count, problems = write_pages(Site(run, static=True), out, lambda line: None)
+        count, problems = write_pages(Site(run), out, lambda line: None)
         assert count > 5
         assert len(problems) == 2
         assert [path for path in tmp_path.rglob("*") if "stray" in path.name] == []
@@ -346,4 +319,4 @@ class TestFiles:
     def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
         run = long_run(tmp_path / "run", 1)
         with pytest.raises(StorageError, match="is not an empty folder: name another one with --static"):
-            write_pages(Site(run, static=True), run, lambda line: None)
+            write_pages(Site(run), run, lambda line: None)

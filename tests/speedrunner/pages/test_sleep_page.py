@@ -9,7 +9,7 @@ import pytest
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.pages.site import Site
-from speedrunner.pages.sleep_page import find_episodes, list_cells
+from speedrunner.pages.sleep_page import list_cells
 from speedrunner.store.records import (
     AgentRecord,
     CallNode,
@@ -73,22 +73,20 @@ def site(tmp_path: Path, record: SleepRecord) -> Site:
 
 
 def shown(site: Site) -> str:
-    found = site.answer("runs/run/sleep/0001/1.html", {})
+    found = site.answer("runs/run/sleep/0001/1.html")
     assert found.status == 200, found.content
     return found.content.decode()
 
 
-def test_a_cell_has_code_and_output_and_of_the_reply_only_the_rest(record: SleepRecord) -> None:
+def test_a_cell_has_code_and_output(record: SleepRecord) -> None:
     first, invalid, wrote, deleted, finished = list_cells(record)
     assert [each.role for each in first.prompt] == ["system", "user"]
-    assert (first.agent, first.code, first.output, first.rest) == (
-        "inducer", {"code": "print(len(load_trajectories()))"}, "10 episodes", LEFT,
-    )  # fmt: skip
+    assert (first.agent, first.output) == ("inducer", "10 episodes")
+    assert first.code == {"code": "print(len(load_trajectories()))"}
     assert (invalid.said, invalid.output, invalid.failed) == ("I am not sure.", "no call", True)
-    assert invalid.rest == f"Answer with exactly one tool call.\n\n{LEFT}"
     assert (wrote.prompt, wrote.call, wrote.code) == ([], "write_skill(source=…)", {"source": SOURCE})
-    assert (deleted.output, deleted.failed, deleted.rest) == ("it is used", True, LEFT)
-    assert (finished.call, finished.rest) == ("finish(summary='Done.')", "")
+    assert (deleted.output, deleted.failed) == ("it is used", True)
+    assert finished.call == "finish(summary='Done.')"
 
 
 def test_nothing_but_code_and_reasons_of_edits_occurs_twice_on_the_page(site: Site) -> None:
@@ -111,21 +109,12 @@ def test_edits_are_listed_with_verdicts(site: Site) -> None:
     assert '<span class="badge bad">refused</span> <code>delete go</code>' in text
 
 
-def test_calls_and_outputs_name_the_episodes_that_were_read(record: SleepRecord) -> None:
-    turns = [
-        turn("show", "train/0003: lost", code="read('train/0001')"),
-        turn("show", "train/0003, xtrain/0004"),
-    ]
-    assert find_episodes(turns) == {"train/0001": [1], "train/0003": [1, 2]}
-    assert find_episodes(record.agents[0].turns) == {}
-
-
 def test_edits_without_a_conversation_are_shown_in_the_list(site: Site, tmp_path: Path) -> None:
     record = SleepRecord(
         sleep=2, rollouts=1, attempt=1, agents=[], seconds=0.1, edits=[Edit("write", "go", source=SOURCE)]
     )
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_sleep(record)
-    text = Elements(site.answer("runs/run/sleep/0002/1.html", {}).content.decode()).text
+    text = Elements(site.answer("runs/run/sleep/0002/1.html").content.decode()).text
     assert "No agent took part in this sleep." in text
     assert "+    return go_forward()" in text
