@@ -36,8 +36,8 @@ from speedrunner.library.source import check_size, compile_source, tidy_source
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Module, Policy, Skill
 
-Load = Callable[[str], Awaitable[tuple[str, Sequence[int]] | None]]
-"""Loads a module in isolation. Returns the error and its lines, the outermost first; `None` if it loads."""
+Load = Callable[[str], Awaitable[str | None]]
+"""Loads a module in isolation. Returns the error; `None` if it loads."""
 
 
 @dataclass(frozen=True)
@@ -317,35 +317,19 @@ class Library:
         """Remove a skill that no other one calls."""
         skill = self.skill(name)
         if callers := self.callers(name):
-            text = f"{name} is called by {', '.join(callers)}; change or delete these first"
-            called, more = set[str](), {name}
-            while more := {each for one in more & self.by_name.keys() for each in self.calls(one)} - called:
-                called |= more
-            if ring := called.intersection(callers):
-                first = min(ring)
-                text += f" ({first} and {name} call each other: edit {first} so that it does not call {name})"
-            raise InvalidSkill(text)
+            raise InvalidSkill(f"{name} is called by {', '.join(callers)}; change or delete these first")
         return self._with_definitions([each for each in self.definitions if each.name != name], skill.edited)
 
     async def check_loading(self) -> None:
         """Load imports, constants and classes as an episode would; without classes this cannot fail.
 
         Raises:
-            InvalidSkill: they do not load; the text names the class.
+            InvalidSkill: they do not load.
             SandboxError: nothing can be loaded here.
         """
         source = module_text(each for each in self.definitions if each.kind != "function")
-        failure = await self.load(source) if self.load and source else None
-        if failure is None:
-            return
-        why, lines = failure
-        for each in read_text(source):
-            extent = range(each.line, each.line + each.source.count("\n") + 1)
-            if lines and lines[0] in extent:
-                line = [line for line in lines if line in extent][-1] - each.line + 1
-                place = f"the class {each.name} fails when the library is loaded, in its line {line}"
-                raise InvalidSkill(f"{place}: {why}")
-        raise InvalidSkill(f"the library cannot be loaded: {why}")
+        if self.load and source and (why := await self.load(source)):
+            raise InvalidSkill(f"the library cannot be loaded: {why}")
 
     def _with(self, text: Sequence[Definition]) -> Iterable[Definition]:
         return {**self.named, **{each.name: each for each in text}}.values()

@@ -26,29 +26,27 @@ def library(definitions: str, sandbox: Sandbox = Sandbox()) -> Library:  # noqa:
 
 
 @pytest.mark.parametrize(
-    ("definitions", "line", "error"),
+    ("definitions", "error"),
     [
-        (DATACLASS + "    y: int\n", 1, "TypeError: non-default argument"),
-        (DATACLASS + "    y: list = []\n", 1, "ValueError: mutable default"),
-        ("class P:\n    x = 1\n    y = 1 / 0\n", 3, "ZeroDivisionError: division by zero"),
-        ("class P:\n    def x(self, a={}[1]): pass\n", 2, "KeyError: 1"),
-        ("class P:\n    x = walk()\n", 2, "NameError: name 'walk' is not defined"),
-        ("class P:\n    x = [walk() for _ in 'a']\n", 2, "NameError: name 'walk' is not defined"),
-        ("class P(bool):\n    pass\n", 1, "TypeError: type 'bool' is not an acceptable base type"),
-        ("class P(Q): pass\nclass Q(P): pass\n", 1, "NameError: name 'Q' is not defined"),
+        (DATACLASS + "    y: int\n", "TypeError: non-default argument"),
+        (DATACLASS + "    y: list = []\n", "ValueError: mutable default"),
+        ("class P:\n    x = 1\n    y = 1 / 0\n", "ZeroDivisionError: division by zero"),
+        ("class P:\n    def x(self, a={}[1]): pass\n", "KeyError: 1"),
+        ("class P:\n    x = walk()\n", "NameError: name 'walk' is not defined"),
+        ("class P:\n    x = [walk() for _ in 'a']\n", "NameError: name 'walk' is not defined"),
+        ("class P(bool):\n    pass\n", "TypeError: type 'bool' is not an acceptable base type"),
+        ("class P(Q): pass\nclass Q(P): pass\n", "NameError: name 'Q' is not defined"),
         (
             DATACLASS.replace("dataclass\n", "dataclass(nonsense=1)\n").replace("(nonsense=1)", "", 1),
-            1,
             "TypeE",
         ),
-        ("class P(int, str):\n    pass\n", 1, "TypeError: multiple bases"),
-        ("from enum import Enum\nclass P(Enum):\n    A = 1\n    A = 2\n", 3, "TypeError: "),
-        ("LIMIT = 0\nclass Q:\n    x = lambda: 1 / LIMIT\nclass P:\n    y = Q.x()\n", 2, "ZeroDivisionError"),
+        ("class P(int, str):\n    pass\n", "TypeError: multiple bases"),
+        ("from enum import Enum\nclass P(Enum):\n    A = 1\n    A = 2\n", "TypeError: "),
+        ("LIMIT = 0\nclass Q:\n    x = lambda: 1 / LIMIT\nclass P:\n    y = Q.x()\n", "ZeroDivisionError"),
     ],
 )
-async def test_the_class_the_line_and_the_error_are_named(definitions: str, line: int, error: str) -> None:
-    text = f"the class P fails when the library is loaded, in its line {line}: {error}"
-    with pytest.raises(InvalidSkill, match=f"^{re.escape(text)}"):
+async def test_the_error_is_named(definitions: str, error: str) -> None:
+    with pytest.raises(InvalidSkill, match=f"^the library cannot be loaded: {re.escape(error)}"):
         await library(definitions).check_loading()
 
 
