@@ -208,7 +208,7 @@ def _cache(total: Spend) -> str:
     if total.cache_share is None:
         return f"Prefix cache: {NOT_MEASURED} (no request reports how much of its prompt could be cached)."
     return (
-        f"Prefix cache: {total.from_cache} of {total.cacheable} cacheable prompt tokens came from the cache"
-        f" in {total.cacheable_in} requests: {total.cache_share:.2%}"
+        f"Prefix cache: {total.from_cache} of {total.cacheable} cacheable prompt tokens came from the"
+        f" cache: {total.cache_share:.2%}"
         + ("." if total.cache_share <= 1 else ", as other requests had filled the engine's cache before.")
     )

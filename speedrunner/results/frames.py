@@ -7,7 +7,7 @@ Unknown values are missing. `uncached`, `cached` and `output` are tokens, and `r
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from serving.usage import Usage
@@ -67,7 +67,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
                 "thought_cut": line.thought_cut,
             }
         )
-    return _frame(found, EPISODE_TYPES)
+    return make_frame(found, EPISODE_TYPES)
 
 
 def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
@@ -97,7 +97,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
                 "prefix_invalidated": prefix.before - prefix.common if prefix else None,
             }
         )
-    return _frame(found, SLEEP_TYPES)
+    return make_frame(found, SLEEP_TYPES)
 
 
 def episode_amounts(row: EpisodeRow, costs: RunCosts | None = None) -> dict[str, float]:
@@ -136,7 +136,9 @@ def _number(episode: str) -> int:
     return int(last) if re.fullmatch(r"[0-9]{1,9}", last) else -1
 
 
-def _frame(rows: list[dict[str, Any]], types: dict[str, str]) -> pandas.DataFrame:
+def make_frame(rows: Iterable[Mapping[str, Any]], types: Mapping[str, str]) -> pandas.DataFrame:
+    """Return rows as a frame with these columns and types, which an empty frame has, too."""
     import pandas
 
-    return pandas.DataFrame(rows, columns=[*types], dtype=None if rows else object).astype(types)
+    values = [tuple(map(row.get, types)) for row in rows]
+    return pandas.DataFrame(values, columns=[*types], dtype=object).astype(types)

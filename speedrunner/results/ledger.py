@@ -77,7 +77,6 @@ class Spend(msgspec.Struct, frozen=True):
         unreported: tries that the engine may have worked on without reporting a usage.
         cacheable: prompt tokens that an ideal prefix cache could have provided, if known.
         from_cache: prompt tokens that the engine's cache provided for the same requests.
-        cacheable_in: number of these requests.
         answers: answered requests that were not wasted.
         thought_cut: answers whose thinking region was closed at its budget (completions API only).
     """
@@ -92,7 +91,6 @@ class Spend(msgspec.Struct, frozen=True):
     unreported: int = 0
     cacheable: int = 0
     from_cache: int = 0
-    cacheable_in: int = 0
     answers: int = 0
     thought_cut: int = 0
 
@@ -239,7 +237,6 @@ def _line(rows: Sequence[LedgerRow], prices: Prices | None, seconds: float | Non
         unreported=sum(row.usage is None and row.at_most is not None for row in rows),
         cacheable=sum(row.cacheable or 0 for row in known),
         from_cache=sum(row.usage.cached for row in known if row.usage),
-        cacheable_in=len(known),
         answers=len(answers),
         thought_cut=sum(row.thought_cut for row in answers),
     )

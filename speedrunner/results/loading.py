@@ -45,7 +45,7 @@ class Run(RunData):
             raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(TableName))}")
         unpriced = table in ("calls", "skills")
         book = PriceBook(OWN, {}) if unpriced else self._find_prices(prices)
-        return frame_records(self, table, book.by_tokens)
+        return frame_records(self, table, book)
 
     def _price_ledger(self, prices: str | None) -> RunCosts:
         (costs,) = run_costs([self], [self._find_prices(prices)])

@@ -42,8 +42,7 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
 
     Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `LIMITS` (the share of the test episodes
     that each limit ended) and `limited` (their sum); `thought_cut` (the share of the actor's answers whose
-    thinking was closed at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`;
-    `unreported` (sum).
+    thinking was closed at its budget; NaN without a ledger); the means `MEANS`, with USD named `actor_usd`.
     """
     tests = episodes[episodes["phase"] == "test"]
     points = tests["checkpoint"]
@@ -51,7 +50,6 @@ def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
     found = by.agg(policy=("policy", "first"), episodes=("episode", "size"))
     unknown = tests[["score", "llm_calls"]].isna().groupby(points).sum()
     found[["unscored", "silent"]] = unknown
-    found["unreported"] = by["unreported"].sum()
     limited = tests[["checkpoint"]].assign(**{name: tests["termination"] == name for name in LIMITS})
     found[list(LIMITS)] = limited.groupby("checkpoint").mean()
     found["limited"] = found[list(LIMITS)].sum(axis=1)

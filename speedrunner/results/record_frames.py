@@ -6,14 +6,16 @@ integers are NA.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
 from serving.usage import Usage
+from speedrunner.results.frames import make_frame
+from speedrunner.results.pricing import PriceBook
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import CallNode, Turn
+from speedrunner.store.records import CallNode, Trajectory, Turn
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
 
@@ -24,9 +26,6 @@ RecordTable = Literal["requests", "turns", "calls", "skills"]
 
 Row = dict[str, Any]
 """The values of a row, by column."""
-
-Cost = Callable[[str | None, Usage | None], float | None]
-"""Returns the USD for a model's tokens; `None` if they are unknown."""
 
 TEXT, COUNT, MAYBE, REAL, FLAG = "str", "int64", "Int64", "float64", "bool"
 """Types of columns. `MAYBE` is an integer that may be missing."""
@@ -68,22 +67,22 @@ COLUMNS: dict[RecordTable, dict[str, str]] = {
 are numbered from 0, callers first; the turn's own call has no parent."""
 
 
-def frame_records(run: RunData, table: RecordTable, cost: Cost) -> pandas.DataFrame:
+def frame_records(run: RunData, table: RecordTable, book: PriceBook) -> pandas.DataFrame:
     """Return one of a run's tables. Raises `StorageError`.
 
     Args:
-        cost: fills the column `usd` of requests and turns.
+        book: prices the column `usd` of requests and turns.
     """
-    import pandas
+    if table == "requests":
+        rows = _requests(run, book)
+    elif table == "turns":
+        rows = _turns(run, book)
+    else:
+        rows = _calls(run) if table == "calls" else _skills(run)
+    return make_frame(rows, COLUMNS[table])
 
-    rows = _ROWS[table](run, cost)
-    columns = COLUMNS[table]
-    values = [tuple(map(row.get, columns)) for row in rows]
-    found = pandas.DataFrame(values, columns=[*columns], dtype=object)
-    return found.astype(columns)
 
-
-def _requests(run: RunData, cost: Cost) -> Iterator[Row]:
+def _requests(run: RunData, book: PriceBook) -> Iterator[Row]:
     for row in run.requests:
         labels = msgspec.structs.asdict(Labels.of(row.labels))
         yield {
@@ -91,11 +90,11 @@ def _requests(run: RunData, cost: Cost) -> Iterator[Row]:
             **{f"labels_{name}": value for name, value in labels.items()},
             **_tokens("usage", row.usage),
             **_tokens("at_most", row.at_most),
-            "usd": cost(row.model, row.usage),
+            "usd": book.by_tokens(row.model, row.usage),
         }
 
 
-def _turns(run: RunData, cost: Cost) -> Iterator[Row]:
+def _turns(run: RunData, book: PriceBook) -> Iterator[Row]:
     models = {Labels.of(row.labels).role: row.model for row in run.requests}
     for place, turn in _iterate_turns(run):
         model, executed = models.get(turn.role), turn.executed
@@ -107,11 +106,11 @@ def _turns(run: RunData, cost: Cost) -> Iterator[Row]:
             "call": turn.call and turn.call.name,
             "kind": executed and executed.kind,
             "actions": executed.actions if executed else 0,
-            "usd": cost(model, turn.usage),
+            "usd": book.by_tokens(model, turn.usage),
         }
 
 
-def _calls(run: RunData, _: Cost) -> Iterator[Row]:
+def _calls(run: RunData) -> Iterator[Row]:
     for place, turn in _iterate_turns(run):
         if turn.executed is not None:
             for call, (parent, depth, node) in enumerate(_tree(turn.executed)):
@@ -125,18 +124,10 @@ def _calls(run: RunData, _: Cost) -> Iterator[Row]:
                 }
 
 
-def _skills(run: RunData, _: Cost) -> Iterator[Row]:
+def _skills(run: RunData) -> Iterator[Row]:
     for version in run.policies.versions():
         for skill in run.policies.load(version).skills:
             yield {"policy": version} | msgspec.structs.asdict(skill)
-
-
-_ROWS: dict[RecordTable, Callable[[RunData, Cost], Iterator[Row]]] = {
-    "requests": _requests,
-    "turns": _turns,
-    "calls": _calls,
-    "skills": _skills,
-}
 
 
 def _tokens(prefix: str, usage: Usage | None) -> Row:
@@ -145,27 +136,28 @@ def _tokens(prefix: str, usage: Usage | None) -> Row:
 
 def _iterate_turns(run: RunData) -> Iterator[tuple[Row, Turn]]:
     """Yield every turn of the finished episodes, then those of the sleeps, with the columns `PLACE`."""
-    for (phase, checkpoint, episode, attempt, policy), turns in _conversations(run):
-        for number, turn in enumerate(turns, start=1):
-            yield dict(zip(PLACE, (phase, checkpoint, episode, attempt, policy, number), strict=True)), turn
-
-
-def _conversations(run: RunData) -> Iterator[tuple[tuple[str, int | None, str, int, int], list[Turn]]]:
-    """Yield the same turns by phase, checkpoint, key, attempt and policy."""
     points = {(row.episode, row.attempt): row.checkpoint for row in run.episodes}
     for phase, played in (("train", run.trajectories()), ("test", run.evaluations())):
         for each in played:
-            point = points.get((each.episode, each.attempt))
-            yield (phase, point, each.episode, each.attempt, each.policy), each.turns
+            yield from _number(each, phase, points.get((each.episode, each.attempt)))
     for record in run.sleeps:
-        turns = [
+        place = {"phase": "sleep", "episode": sleep_key(record.sleep), "attempt": record.attempt}
+        turns = (
             msgspec.structs.replace(turn, role=agent.role, conversation=number)
             for number, agent in enumerate(record.agents)
             for turn in agent.turns
-        ]
-        yield ("sleep", None, sleep_key(record.sleep), record.attempt, record.sleep - 1), turns
+        )
+        for number, turn in enumerate(turns, start=1):
+            yield {**place, "policy": record.sleep - 1, "turn": number}, turn
         for again in record.attempts:
-            yield ("sleep", None, again.episode, again.attempt, again.policy), again.turns
+            yield from _number(again, "sleep", None)
+
+
+def _number(played: Trajectory, phase: str, checkpoint: int | None) -> Iterator[tuple[Row, Turn]]:
+    place = {"phase": phase, "checkpoint": checkpoint, "episode": played.episode}
+    place |= {"attempt": played.attempt, "policy": played.policy}
+    for number, turn in enumerate(played.turns, start=1):
+        yield {**place, "turn": number}, turn
 
 
 def _tree(root: CallNode) -> Iterator[tuple[int | None, int, CallNode]]:

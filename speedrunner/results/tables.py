@@ -37,7 +37,7 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
         _training(checkpoints, prices),
         _intervals(conditions),
         *make_test_tables(conditions, corrected),
-        _cache_shares(conditions),
+        _cache_shares(checkpoints),
         _cache(conditions),
         _libraries(checkpoints),
         _terminations(stack_frames(conditions, "episodes")),
@@ -106,21 +106,18 @@ def _intervals(conditions: Sequence[Condition]) -> Table:
     return table_of("intervals", text, pandas.DataFrame(rows, columns=columns))
 
 
-def _cache_shares(conditions: Sequence[Condition]) -> Table:
-    rows: list[tuple[Cell, ...]] = []
-    for condition in conditions:
-        ends = [run.checkpoints.iloc[-1] for run in condition.runs.values() if run.points]
-        cached, uncached = (spread(row[name] for row in ends) for name in ("cached", "uncached"))
-        share = spread(row["cached"] / (row["cached"] + row["uncached"] or float("nan")) for row in ends)
-        if cached and uncached and share:
-            means = cached.mean, uncached.mean, share.mean, share.sd
-            rows.append((*condition.names, share.seeds, *means))
+def _cache_shares(checkpoints: pandas.DataFrame) -> Table:
+    last = checkpoints.groupby([*KEYS, "seed"]).tail(1)
+    share = last["cached"] / (last["cached"] + last["uncached"])
+    by = last.assign(cached_share=share).groupby([*KEYS])
+    found = by["cached_share"].agg(seeds="count", cached_share="mean", cached_share_std="std")
+    found[["cached", "uncached"]] = by[["cached", "uncached"]].mean()
+    columns = ["seeds", "cached", "uncached", "cached_share", "cached_share_std"]
     text = (
         "Prompt tokens per test episode at the last checkpoint that the engine took from its prefix cache and"
         " that it had to compute, and the cached ones as a share of both: means over seeds."
     )
-    columns = [*KEYS, "seeds", "cached", "uncached", "cached_share", "cached_share_std"]
-    return Table("cache_shares", text, columns, rows)
+    return table_of("cache_shares", text, found.loc[found["seeds"] > 0, columns].reset_index())
 
 
 class CacheEffect(msgspec.Struct, frozen=True):
@@ -210,7 +207,7 @@ def _sleeps(sleeps: pandas.DataFrame) -> Table:
 def _skills(skills: pandas.DataFrame) -> Table:
     text = (
         "Skills: the sleeps that wrote, last changed and removed each, calls by the actor and by other"
-        " skills, failed calls, primitive actions in the actor's calls, LLM calls that these saved (actions minus calls), and the mean score of the episodes with"
-        " such a call."
+        " skills, failed calls, primitive actions in the actor's calls, LLM calls that these saved (actions"
+        " minus calls), and the mean score of the episodes with such a call."
     )
     return table_of("skills", text, skills.drop(columns="run"))

@@ -14,9 +14,7 @@ from speedrunner.results.pricing import price_book
 from tests.scripted_runs import ScriptedRun, in_process
 
 
-def test_a_run_alone_has_the_numbers_of_episodes_that_each_limit_ended(
-    learnt: ScriptedRun, tmp_path: Path
-) -> None:
+def test_a_run_alone_has_the_counts_of_each_limit(learnt: ScriptedRun, tmp_path: Path) -> None:
     ended = shutil.copytree(learnt.dir, tmp_path / "ended")
     rows = [json.loads(line) for line in (ended / "episodes.jsonl").read_text().splitlines()]
     first = next(row for row in rows if row["episode"].startswith("test/0000/"))

@@ -64,7 +64,7 @@ def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:
         row(3.0, Usage(100, 50, 1)),
     ]
     total = priced(tmp_path, rows=rows).total
-    assert (total.from_cache, total.cacheable, total.cacheable_in, total.cache_share) == (96, 128, 2, 0.75)
+    assert (total.from_cache, total.cacheable, total.cache_share) == (96, 128, 0.75)
     assert priced(tmp_path / "nothing", rows=[]).total.cache_share is None
     # More than all of it would be a fault, which shows.
     fault = priced(tmp_path / "fault", rows=[row(1.0, Usage(100, 96, 1), cacheable=32)])

@@ -91,7 +91,6 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
         "episodes": 2,
         "unscored": 0,
         "silent": 0,
-        "unreported": 0,
         "call_limit": 0.0,
         "action_limit": 0.0,
         "wall_clock": 0.0,

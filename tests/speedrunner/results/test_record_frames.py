@@ -7,7 +7,8 @@ from pathlib import Path
 import pandas
 import pytest
 
-from serving.usage import Usage
+from serving.usage import Prices, Usage
+from speedrunner.results.pricing import PriceBook
 from speedrunner.results.record_frames import RecordTable, frame_records
 from speedrunner.store.records import CallNode, Policy, Turn
 from speedrunner.store.run_data import RunData, load
@@ -27,12 +28,9 @@ def small(tmp_path: Path) -> RunDirectory:
 
 
 def frame(data: RunData, table: RecordTable) -> pandas.DataFrame:
-    """Return a table in which a generated token costs a cent, if the model is known."""
-
-    def cost(model: str | None, usage: Usage | None) -> float | None:
-        return None if model is None or usage is None else usage.completion / 100
-
-    return frame_records(data, table, cost)
+    """Return a table in which a generated token costs a cent."""
+    models = dict.fromkeys((row.model for row in data.requests), Prices(0, 0, 10_000))
+    return frame_records(data, table, PriceBook("a cent", models))
 
 
 def with_a_failed_request(small: RunDirectory) -> RunData:
