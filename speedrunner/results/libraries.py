@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from speedrunner.library.definition import Definition
+
+if TYPE_CHECKING:
+    import networkx  # type: ignore[import-untyped]
 
 COMBAT = (
     *("zombie", "skeleton", "arrow", "enemy", "enemies", "hostile", "monster", "creature"),
@@ -47,7 +51,7 @@ def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
 
     Raises `InvalidSkill` if a definition is not valid Python.
     """
-    import networkx  # type: ignore[import-untyped]
+    import networkx
 
     functions = {each.name: each for each in definitions if each.kind == "function"}
     graph = networkx.DiGraph()
@@ -56,7 +60,7 @@ def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
         words = functions.keys() & set(re.findall(r"\w+", each.source)) - {name}
         if words:  # most functions of a large library name no other: known without parsing
             graph.add_edges_from((name, other) for other, _, _ in each.names.reads if other in words)
-    depth = depths(graph)
+    depth = _depths(graph)
     count = len(functions)
     measured = [_measure(each.source) for each in functions.values()]
     return LibraryStatistics(
@@ -69,16 +73,12 @@ def library_statistics(definitions: Iterable[Definition]) -> LibraryStatistics:
     )
 
 
-def depths(graph: Mapping[str, Iterable[str]]) -> dict[str, int]:
+def _depths(graph: networkx.DiGraph) -> dict[str, int]:
     """Return, for each function, the edges on its longest path; functions that call each other in a cycle are
-    one node.
-
-    Args:
-        graph: a `networkx.DiGraph`, or the callees of each function.
-    """
+    one node."""
     import networkx
 
-    whole = networkx.condensation(networkx.DiGraph(graph))
+    whole = networkx.condensation(graph)
     depth: dict[int, int] = {}
     for node in reversed(list(networkx.topological_sort(whole))):
         depth[node] = max((depth[called] + 1 for called in whole[node]), default=0)
