@@ -10,9 +10,9 @@ from itertools import islice
 
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus
 from serving.engine.toolkit import Problem, find_toolkit
-from serving.errors import ServerFailed
+from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
-from serving.sizing import memory_share, too_small
+from serving.sizing import fit, memory_share
 
 CUDA, LEAST_DRIVER = 13, 580
 """The engine's CUDA, and the oldest branch of the driver for it (NVIDIA: CUDA Compatibility, Minor Version
@@ -126,5 +126,8 @@ def _server_problems(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator
                 f"choose free GPUs with {VISIBLE}, or ask Slurm for your own (--gres=gpu:N, --exclusive)",
                 fatal=gpu.total - gpu.used < share * gpu.total,
             )
-    if problem := too_small(model_config, gpus):
-        yield problem
+    try:
+        fit(model_config, gpus)
+    except InvalidModelConfig as error:
+        text, _, remedy = str(error).partition("; ")
+        yield Problem(text, remedy, fatal=True)

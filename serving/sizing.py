@@ -14,7 +14,6 @@ from serving import hub
 from serving.engine.capacity import Capacity, capacity_of, shape_of, step_tokens
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.gpus import Gpu
-from serving.engine.toolkit import Problem
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
 from serving.model_configs import MODELS
@@ -35,11 +34,7 @@ UNKNOWN_FLAGS = frozenset(
 """Flags that change memory or cache in ways that the arithmetic does not cover."""
 
 SHOWN_TOKENS = 8192
-"""Besides the whole context, users see the number of conversations with this length."""
-
-LEAST_CONVERSATIONS = 4
-"""If the cache holds fewer than this many conversations of `SHOWN_TOKENS`, most episodes wait for room: an
-estimate."""
+"""Users see the number of conversations of this length that the cache holds."""
 
 
 async def size_model(
@@ -94,34 +89,19 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     cache = cache_on(model_config, gpus)
     if cache is None:
         return model_config
-    if (problem := too_small(model_config, gpus)) and problem.fatal:
-        raise InvalidModelConfig(f"{problem.text}; {problem.remedy}")
-    context = cache.longest_context(model_config.context, answer_tokens(model_config) + 1)
+    least = answer_tokens(model_config) + 1
+    if (context := cache.longest_context(model_config.context, least)) is None:
+        raise InvalidModelConfig(
+            f"{model_config.name} on {model_config.gpus} x {min(gpus, key=lambda gpu: gpu.total)}:"
+            f" {cache.weights / model_config.gpus / 1e9:.1f} GB of weights on each leave room for no"
+            f" conversation of {least:,} tokens; use larger GPUs, or a model configuration for more GPUs or"
+            " in FP8 (speedrunner list models)"
+        )
     flags = dict(model_config.server.flags)
     flags.setdefault(SEQUENCES, cache.sequences)
     flags.setdefault(STEP, _step_tokens(model_config, gpus))
     server = msgspec.structs.replace(model_config.server, flags=flags)
     return msgspec.structs.replace(model_config, context=context, server=server)
-
-
-def too_small(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Problem | None:
-    """Return a problem if the weights leave too little memory for the prefix cache on the smallest GPU.
-
-    This is arithmetic on the model's `config.json`; the weights need not be on this machine.
-    """
-    if (cache := cache_on(model_config, gpus)) is None:
-        return None
-    smallest = min(gpus, key=lambda gpu: gpu.total)
-    least = answer_tokens(model_config) + 1
-    many = cache.conversations(SHOWN_TOKENS)
-    if (is_fatal := cache.longest_context(model_config.context, least) is None) or many < LEAST_CONVERSATIONS:
-        served = f"{model_config.name} on {model_config.gpus} x {smallest}"
-        weights = f"{cache.weights / model_config.gpus / 1e9:.1f} GB of weights on each"
-        room = f"no conversation of {least:,}" if is_fatal else f"{many} conversations of {SHOWN_TOKENS:,}"
-        text = f"{served}: {weights} leave room for {room} tokens"
-        more = "larger GPUs, or a model configuration for more GPUs or in FP8 (speedrunner list models)"
-        return Problem(text, f"use {more}", is_fatal)
-    return None
 
 
 def cache_on(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Capacity | None:
@@ -185,13 +165,8 @@ def describe(model_config: ModelConfig, gpus: Sequence[Gpu]) -> str:
     )
     if cache is None:
         return line
-    short, long = (cache.conversations(tokens) for tokens in (SHOWN_TOKENS, model_config.context))
-    caches = (
-        f"the cache of each of {model_config.replicas} replicas" if model_config.replicas > 1 else "the cache"
-    )
     return (
-        f"{line}; {caches} holds {short} conversations of {SHOWN_TOKENS:,} tokens or {long} of"
-        f" {model_config.context:,}"
+        f"{line}; a cache holds {cache.conversations(SHOWN_TOKENS)} conversations of {SHOWN_TOKENS:,} tokens"
     )
 
 

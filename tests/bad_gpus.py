@@ -50,7 +50,6 @@ BAD_GPUS = [
     BadGpus("no GPU", rows=("No devices were found",), options={"status": 6}),
     BadGpus("fewer GPUs than replicas and shards take", model="qwen3.5-27b-2gpu"),
     BadGpus("a GPU too small", rows=(H100.replace("81559", "40960"),)),
-    BadGpus("a GPU with room for few conversations", rows=(H100.replace("81559", "65200"),), fatal=False),
     BadGpus("a GPU in use", rows=(H100.replace(", 4,", ", 60000,"),)),
     BadGpus("a GPU in use a little", rows=(H100.replace(", 4,", ", 3000,"),), fatal=False),
     BadGpus("an old driver", rows=(H100.replace("580.65.06", "535.183.01"),), fatal=False),

@@ -13,15 +13,12 @@ from envs import Primitive
 from speedrunner.cli.command import AsJson, RunPath
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns, short_number
-from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
-from speedrunner.library.rules import MODULE_BYTES, InvalidSkill
 from speedrunner.library.text import compared_lines, diff_lines, source_text
 from speedrunner.results.libraries import library_statistics
 from speedrunner.results.skill_table import SkillRow, list_skills, skill_history
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
-from speedrunner.store.files import StorageError, read_content
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.run_data import RunData, load
 
@@ -83,35 +80,24 @@ def diff(
 
 
 def stats(
-    source: Annotated[
-        str, typer.Argument(metavar="FILE.py|RUN[:VERSION]", help="A module of skills, or a run's library.")
-    ],
+    source: Annotated[str, typer.Argument(metavar="RUN[:VERSION]", help="A version, by default the newest.")],
     as_json: AsJson = False,
 ) -> None:
     """Print a library's size, complexity and calls of its skills.
 
-    These are the statistics of the paper's Appendix H, and the share of functions about combat. A run's
-    library is followed by a table of its skills: calls in all finished episodes, failed ones, mean score of
-    the episodes in which the actor called the skill, primitive actions, LLM calls that these saved,
-    and the sleep of its last edit.
+    These are the statistics of the paper's Appendix H, and the share of functions about combat. A table of
+    its skills follows: calls in all finished episodes, failed ones, mean score of the episodes in which the
+    actor called the skill, primitive actions, LLM calls that these saved, and the sleep of its last edit.
 
     Examples:
       speedrunner library stats runs/demo:2
-      speedrunner library stats skills.py --json
+      speedrunner library stats runs/demo --json
     """
-    skills: list[SkillRow] = []
-    if Path(source).is_file() or source.endswith(".py"):
-        try:
-            definitions: Sequence[Definition] = read_text(read_module(Path(source)))
-        except InvalidSkill as error:
-            raise StorageError(f"{source}: {error}") from None
-    else:
-        run, version = find_policy(source)
-        library, _ = load_library(run, version)
-        definitions = library.definitions
-        run = load(run.path)
-        skills = [each for each in list_skills(skill_history(run)) if each.skill in library.by_name]
-    found = library_statistics(definitions)
+    directory, version = find_policy(source)
+    library, _ = load_library(directory, version)
+    run = load(directory.path)
+    skills = [each for each in list_skills(skill_history(run)) if each.skill in library.by_name]
+    found = library_statistics(library.definitions)
     if as_json:
         say_json(msgspec.structs.asdict(found) | {"skills": skills})
         return
@@ -127,14 +113,6 @@ def _skill_cells(row: SkillRow) -> list[str]:
     saved = map(str, (row.actions, row.steps_saved))
     numbers = short_number(row.score), *saved, str(row.changed)
     return [row.skill if row.public else f"{row.skill} (private)", *counts, *numbers]
-
-
-def read_module(file: Path) -> str:
-    """Return the text of a file. Raises `InvalidSkill`; its text does not name the file."""
-    try:
-        return read_content(file.resolve(), MODULE_BYTES).decode()
-    except UnicodeDecodeError as error:
-        raise InvalidSkill(f"is not UTF-8 text: {error.reason}") from None
 
 
 def _find(run: Path, version: int | None) -> tuple[RunData, int]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
@@ -15,13 +14,10 @@ from speedrunner.config.console import align_columns, describe_seconds
 from speedrunner.experiments.cluster.jobs import JobStatus, job_status
 from speedrunner.experiments.status import RunStatus
 from speedrunner.experiments.status import status as read_status
-from speedrunner.store.files import StorageError, open_regular
+from speedrunner.store.files import StorageError
 
 SHOWN = 4
 """Maximum number of runs named per job."""
-
-LOG_BYTES = 64 * 1024
-"""Bytes at the end of a job's log that are searched for its last error."""
 
 
 def status(
@@ -59,7 +55,7 @@ def status(
     for job in jobs:
         left = [run for run in job.runs if run not in finished and newest[run] == job.job]
         if job.in_queue or left:
-            say(_describe_job(job, left, folder))
+            say(_describe_job(job, left))
     say(*sorted({caveat for run in found.runs for caveat in run.caveats}))
 
 
@@ -76,31 +72,14 @@ def _table(runs: list[RunStatus]) -> list[str]:
     return align_columns(rows, terminal_width(), left=len(rows[0]), notes=notes)
 
 
-def _describe_job(job: JobStatus, left: list[str], folder: Path) -> str:
+def _describe_job(job: JobStatus, left: list[str]) -> str:
     """Return a job's state, its unfinished runs and its log."""
     reason = "" if job.reason in ("", "None") else f" ({job.reason})"
     where = f" on {job.nodes}" if job.nodes else reason
     again = f", restarts: {job.restarts}" if job.restarts else ""
     state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"
     names = ", ".join(Path(run).name for run in left[:SHOWN]) + (", ..." if len(left) > SHOWN else "")
-    said = _last_error(Path(job.log), folder) if job.state == "ended" else ""
-    return f"job {job.job}: {state}; not finished: {names or 'none'}{said}; log: {job.log}"
-
-
-def _last_error(log: Path, folder: Path) -> str:
-    """Return the error with which a job's last process ended; empty if there is none.
-
-    Logs outside of the folder are not read.
-    """
-    try:
-        if not log.resolve().is_relative_to(folder.resolve()):
-            return ""
-        with os.fdopen(open_regular(log, os.O_RDONLY), "rb") as file:
-            file.seek(max(os.fstat(file.fileno()).st_size - LOG_BYTES, 0))
-            lines = file.read(LOG_BYTES).decode(errors="replace").splitlines()[-10:]
-    except (OSError, ValueError):  # an invalid path
-        return ""
-    return next((f"; {line}" for line in reversed(lines) if line.startswith("error: ")), "")
+    return f"job {job.job}: {state}; not finished: {names or 'none'}; log: {job.log}"
 
 
 def _note(run: RunStatus) -> str:

@@ -18,7 +18,7 @@ from serving.gpu_check import CUDA, require_gpus
 from serving.model_config import ModelConfig
 from serving.model_configs import CHECKOUT, load_model_config
 from serving.options import ServiceOptions
-from serving.sizing import too_small
+from serving.sizing import fit
 from tests.bad_gpus import BAD_GPUS, BadGpus
 from tests.golden_tables import Golden, table
 from tests.stand_in_server import HEALTHY
@@ -115,22 +115,14 @@ def test_a_server_gets_the_gpus_of_all_its_replicas_on_this_node(smi: Smi, toolk
     assert [[gpu.id for gpu in share] for share in shares] == [["0", "1", "2"], ["3"], ["4"]]
 
 
-class TestTooSmall:
-    """By arithmetic: no weights are on this machine."""
-
-    def gpu(self, gib: int) -> Gpu:
-        return Gpu("0", "GPU-aaaa", "GPU", gib * 1024, 0, "580.65.06", (9, 0))
-
-    @pytest.mark.parametrize(
-        ("model", "gib"),
-        [("qwen3.5-27b", 80), ("qwen3.5-27b-2gpu", 80), ("qwen3.5-27b-4x48gb", 48), ("qwen3.5-9b", 48)],
-    )
-    def test_a_configuration_fits_the_gpus_it_is_for(self, model: str, gib: int) -> None:
-        model_config = load_model_config(model)
-        assert too_small(model_config, [self.gpu(gib)] * model_config.gpus) is None
-
-    def test_memory_that_is_not_reported_is_not_judged(self) -> None:
-        assert too_small(load_model_config("qwen3.5-27b"), [self.gpu(0)]) is None
+@pytest.mark.parametrize(
+    ("model", "gib"),
+    [("qwen3.5-27b", 80), ("qwen3.5-27b-2gpu", 80), ("qwen3.5-27b-4x48gb", 48), ("qwen3.5-9b", 48)],
+)
+def test_a_configuration_fits_the_gpus_it_is_for(model: str, gib: int) -> None:
+    model_config = load_model_config(model)
+    gpu = Gpu("0", "GPU-aaaa", "GPU", gib * 1024, 0, "580.65.06", (9, 0))
+    assert fit(model_config, [gpu] * model_config.gpus).context <= model_config.context
 
 
 def test_the_lock_has_the_cuda_that_the_driver_is_judged_by() -> None:

@@ -24,12 +24,8 @@ TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
 LOGS = "jobs"
 """The folder of jobs' logs, next to the runs."""
 
-PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
-"""Paths that sbatch reads literally without quotes."""
-
-UNQUOTABLE = re.compile(r"[\\\x00-\x08\x0a-\x1f\x7f]")
-"""Characters that quotes cannot protect. A backslash keeps sbatch from putting the job's number into a
-path."""
+PLAIN = re.compile(r"[\w@+=:,./ -]+")
+"""Paths that sbatch and the script's quotes take literally."""
 
 
 class Array(msgspec.Struct, frozen=True):
@@ -67,13 +63,13 @@ def arrays(
         name: name of the list of runs, which the jobs' name contains.
 
     Raises:
-        InvalidConfig: the cluster lacks the machines that a model needs, or sbatch would misread the folder's
+        InvalidConfig: the cluster lacks the machines that a model needs, or Slurm would misread the folder's
             name.
     """
-    if UNQUOTABLE.search(str(root.resolve())):
+    if not PLAIN.fullmatch(str(root.resolve())):
         raise InvalidConfig(
-            f"--dir {str(root)!r}: sbatch accepts no path with a backslash, a line break or another"
-            " control character; choose another folder"
+            f"--dir {str(root)!r}: Slurm needs a path of letters, digits, blanks and @ + = : , . / - _;"
+            " choose another folder"
         )
     alike: dict[tuple[int, int], list[int]] = {}
     for number in wanted:
@@ -103,11 +99,7 @@ def arrays(
 def script(
     cluster: Cluster, options: Sequence[str], nodes: int, of: int, sweep: Sequence[str], root: Path
 ) -> str:
-    """Return the batch script of an array of jobs, each of which plays one of `of` parts.
-
-    Raises:
-        InvalidConfig: a name in it is not UTF-8.
-    """
+    """Return the batch script of an array of jobs, each of which plays one of `of` parts."""
     own = shlex.join([sys.executable, "-P", "-m", "speedrunner"])  # works from any directory
     program = f"{cluster.container} speedrunner" if cluster.container else own
     environment = jinja2.Environment(
@@ -115,18 +107,13 @@ def script(
     )
     text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         options=[*options, *cluster.options],
-        log=_output(root),
+        log=f'"{root.resolve() / LOGS}/%A_%a.log"',
         setup=cluster.setup.strip(),
         folder=shlex.quote(str(Path.cwd())),
         scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
         nodes=nodes,
         command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
     )
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        names = [ascii(each) for each in (str(Path.cwd()), *sweep) if not each.isascii()]
-        raise InvalidConfig(f"a name must be UTF-8 for Slurm: {' or '.join(names)}") from None
     return text
 
 
@@ -193,12 +180,3 @@ def _nodes_and_gpus(part: Sequence[Member], cluster: Cluster) -> tuple[int, int]
         nodes = max(nodes, *(each.nodes for each in spread), 1)
         most_gpus = max(most_gpus, gpus)
     return nodes, most_gpus
-
-
-def _output(root: Path) -> str:
-    """Return the pattern of the logs' paths, quoted for sbatch in a script."""
-    folder, pattern = str(root.resolve() / LOGS), "%A_%a.log"
-    if PLAIN.fullmatch(folder):
-        return f"{folder}/{pattern}"
-    escaped = folder.replace('"', r"\"").replace("%", "%%")
-    return f'"{escaped}/{pattern}"'

@@ -97,9 +97,7 @@ async def test_start_waits_for_health_and_stop_leaves_nothing(server_of) -> None
 
 @pytest.mark.process
 @pytest.mark.parametrize(("gpus", "niceness"), [(0, COMPUTE_NICENESS), (1, 0)])
-async def test_on_a_cpu_the_server_gives_way(
-    server_of, gpus: int, niceness: int
-) -> None:
+async def test_on_a_cpu_the_server_gives_way(server_of, gpus: int, niceness: int) -> None:
     server = server_of(STUBBORN)
     server.model_config = msgspec.structs.replace(server.model_config, gpus=gpus)
     await server.start()
