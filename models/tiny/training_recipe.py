@@ -12,8 +12,6 @@ from speedrunner.config.schema import AtLeastOne
 WORLDS = range(WORLD_SEEDS.stop, 100 * WORLD_SEEDS.stop)
 """World seeds of the corpus. They include no world of either split."""
 
-SOURCES = ("snapshots", "plain", "skilled", "sleeps")
-
 WARM_UP = 100
 """Warm-up steps until a stage reaches its learning rate."""
 
@@ -90,11 +88,6 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     corpus: dict[str, AtLeastOne]
     network: Network
     stages: list[Stage]
-
-    def __post_init__(self) -> None:
-        mixed = {name for stage in self.stages for name in stage.mix}
-        if {*self.corpus} != {*SOURCES} or not mixed <= {*SOURCES}:
-            raise ValueError(f"corpus must have {', '.join(SOURCES)}, and mixes must be of these")
 
     @classmethod
     def read(cls) -> Recipe:

@@ -36,7 +36,7 @@ from typing import Any, Literal
 STRUCK = "struck"
 """Name of a file next to a log, which is there once an effect has happened."""
 
-Effect = Literal["kill", "kill_after", "torn", "stop", "jump", "ENOSPC", "EDQUOT", "EIO", "EROFS", "EACCES"]
+Effect = Literal["kill", "kill_after", "torn", "stop", "jump", "ENOSPC", "EDQUOT", "EIO", "EROFS"]
 
 Kind = Literal["change", "sync", "read"]
 

@@ -18,7 +18,7 @@ from serving.model_configs import load_model_config
 from speedrunner.cli.bench_command import cache, rollout
 from tests.engine.conftest import ShortModelConfig
 
-BLOCKS = 256
+BLOCKS = 192
 """Blocks of a cache for about half of eight conversations."""
 
 app = typer.Typer()

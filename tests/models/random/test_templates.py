@@ -54,137 +54,14 @@ class Template(NamedTuple):
     opening: str
 
 
+GOLDEN = Path(__file__).parents[2] / "golden" / "templates"
+
 DENSE = Template(
-    conversation({"steps": 2}, '{"steps": 1}'),
-    """\
-<|im_start|>system
-Play the game.
-
-# Tools
-
-You can call these functions; their signatures stand between <tools> and </tools>, one on each line:
-<tools>
-{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
-{"type": "function", "function": {"name": "go", "description": "Walk – straight on.", "parameters": \
-{"type": "object", "properties": {"steps": {"type": "integer"}}, "required": ["steps"]}}}
-</tools>
-
-To call one, write its name and its arguments as one JSON object between <tool_call> and </tool_call>:
-<tool_call>
-{"name": <name>, "arguments": <arguments>}
-</tool_call><|im_end|>
-<|im_start|>user
-Find the red ball.<|im_end|>
-<|im_start|>assistant
-<think>
-Look first.
-</think>
-
-<tool_call>
-{"name": "look", "arguments": {}}
-</tool_call><|im_end|>
-<|im_start|>user
-<tool_response>
-a wall
-</tool_response><|im_end|>
-<|im_start|>assistant
-Walking.
-<tool_call>
-{"name": "go", "arguments": {"steps": 2}}
-</tool_call>
-<tool_call>
-{"name": "go", "arguments": {"steps": 1}}
-</tool_call><|im_end|>
-<|im_start|>user
-<tool_response>
-blocked
-</tool_response>
-<tool_response>
-a red ball
-</tool_response><|im_end|>
-<|im_start|>assistant
-Found.<|im_end|>
-""",
-    "",
+    conversation({"steps": 2}, '{"steps": 1}'), (GOLDEN / "dense.txt").read_text(encoding="utf-8"), ""
 )
 HYBRID = Template(
     conversation({"steps": 2, "how": "slow\nly"}, {"path": [["é", 1.5], {"x": True}]}),
-    """\
-<|im_start|>system
-# Tools
-
-You can call these functions; their signatures stand between <tools> and </tools>, one on each line:
-<tools>
-{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
-{"type": "function", "function": {"name": "go", "description": "Walk – straight on.", "parameters": \
-{"type": "object", "properties": {"steps": {"type": "integer"}}, "required": ["steps"]}}}
-</tools>
-
-To call one, write its name, and each argument under the name of its parameter, in this form:
-<tool_call>
-<function=NAME>
-<parameter=NAME_OF_A_PARAMETER>
-its value, on
-one line or several
-</parameter>
-</function>
-</tool_call>
-
-Play the game.<|im_end|>
-<|im_start|>user
-Find the red ball.<|im_end|>
-<|im_start|>assistant
-<think>
-Look first.
-</think>
-
-<tool_call>
-<function=look>
-</function>
-</tool_call><|im_end|>
-<|im_start|>user
-<tool_response>
-a wall
-</tool_response><|im_end|>
-<|im_start|>assistant
-<think>
-
-</think>
-
-Walking.
-
-<tool_call>
-<function=go>
-<parameter=steps>
-2
-</parameter>
-<parameter=how>
-slow
-ly
-</parameter>
-</function>
-</tool_call>
-<tool_call>
-<function=go>
-<parameter=path>
-[["é", 1.5], {"x": true}]
-</parameter>
-</function>
-</tool_call><|im_end|>
-<|im_start|>user
-<tool_response>
-blocked
-</tool_response>
-<tool_response>
-a red ball
-</tool_response><|im_end|>
-<|im_start|>assistant
-<think>
-
-</think>
-
-Found.<|im_end|>
-""",
+    (GOLDEN / "hybrid.txt").read_text(encoding="utf-8"),
     "<think>\n",
 )
 
