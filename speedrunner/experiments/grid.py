@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import cache, partial
+from functools import cache
 from itertools import chain
 from pathlib import Path
 
@@ -40,8 +40,7 @@ class GridRun(msgspec.Struct, frozen=True):
         overrides: the overrides that define it, without its directory.
         after: the directory of another run of the grid; this run starts with its newest policy.
         asked: whether it was requested; otherwise other runs need it as a start.
-        place: where it is defined, for errors: `runs.yaml, run 3: `. Empty if the command line sets something
-            for all runs, as an error is then most likely there, and its text names the setting.
+        place: where it is defined, for errors: `runs.yaml, run 3: `.
     """
 
     config: Config
@@ -72,7 +71,6 @@ class Grid:
         self.file = file
         self.name = f"experiment={file.stem}" if file.parent == CONFIGS / "experiment" else str(file)
         self.root = root
-        self._again = partial(Grid, file, scale=scale, root=root)
         self._forced: Cell = read_mapping(group_file("scale", scale))
         self._cells = list(enumerate(read_cells(file), start=1))
         self._composed = cache(compose)
@@ -88,7 +86,7 @@ class Grid:
         """
         found: dict[str, GridRun] = {}
         for number, cell in self._cells:
-            with self._name_cell(number, cell):
+            with self._name_cell(number):
                 for run in self._laid_out(number, cell):
                     path = run.config.run.dir
                     if (other := found.get(path)) is None:
@@ -170,30 +168,19 @@ class Grid:
         return [*before, GridRun(config, overrides, after, asked, self._place(number))]
 
     def _place(self, number: int) -> str:
-        return "" if self._given else f"{self.name}, run {number}: "
+        return f"{self.name}, run {number}: "
 
     def _placed_in_root(self, config: Config) -> Config:
         """Return a configuration with the directory of its name."""
         return config.with_run(dir=str(self.root / run_name(config)))
 
     @contextmanager
-    def _name_cell(self, number: int, cell: Cell) -> Iterator[None]:
-        """Name the run in errors, except in those of the command line's settings."""
+    def _name_cell(self, number: int) -> Iterator[None]:
+        """Name the run in errors."""
         try:
             yield
         except InvalidConfig as error:
-            if self._given and self._is_valid(number, cell):
-                raise
-            own = " ".join(f"{key}={value}" for key, value in cell.items())
-            raise InvalidConfig(f"{self.name}, run {number} ({own}): {error}") from None
-
-    def _is_valid(self, number: int, cell: Cell) -> bool:
-        """Return whether a run is valid without the command line's settings."""
-        try:
-            self._again()._laid_out(number, cell)
-        except InvalidConfig:
-            return False
-        return True
+            raise InvalidConfig(f"{self._place(number)}{error}") from None
 
 
 def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import fmean
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from serving.usage import Usage
 from speedrunner.config.optional import optional
@@ -100,16 +100,6 @@ def _mean(name: str, values: Iterable[float | None]) -> dict[str, float]:
     return {name: fmean(known)} if known else {}
 
 
-class Tracker(Protocol):
-    """A target for metrics."""
-
-    def log(self, rollouts: int, values: Mapping[str, float]) -> None:
-        """Add values after this number of training rollouts."""
-
-    def close(self) -> None:
-        """Write buffered values."""
-
-
 class TensorBoard:
     """An event file in `RUN/tensorboard`, written without TensorFlow."""
 
@@ -182,7 +172,7 @@ def track(
     Args:
         say: called with a line if a tracker fails.
     """
-    trackers: dict[str, Tracker] = {}
+    trackers: dict[str, TensorBoard | WeightsAndBiases] = {}
 
     def attempt(name: str, work: Callable[[], Any]) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +18,7 @@ from serving.options import check_keys, running_endpoint
 from serving.probes.start_check import StartCheck
 from serving.reconciliation import Reconciliation
 from serving.sizing import size_model
+from serving.usage import Prices, Usage
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
 from speedrunner.runs.continuation import check_configuration, with_recorded_contexts
@@ -28,7 +29,6 @@ from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Shutdown
-from speedrunner.runs.spending import spent_usd
 from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
@@ -206,7 +206,7 @@ class OpenRun:
         setup, directory = self.setup, self.directory
         is_capped = setup.config.serving.spending_cap_usd is not None
         # Reading the ledger takes seconds.
-        spent = spent_usd(directory.read().iterate_ledger(), setup.prices) if is_capped else 0.0
+        spent = _spent_usd(directory.read().iterate_ledger(), setup.prices) if is_capped else 0.0
         async with engines.models(setup, directory.append_request, spent) as (model, others):
             await engines.check(model, others)
             model.note_tools = others.note_tools = directory.append_tools
@@ -227,6 +227,17 @@ class OpenRun:
             )
             with track(setup.config, directory, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
+
+
+def _spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:
+    """Return the cost of requests in USD; a request with unknown usage costs its maximum.
+
+    Args:
+        prices: by model. A model without prices (its model config was renamed) costs as much as the most
+            expensive one.
+    """
+    dearest = max(prices.values(), key=lambda list_: list_.output)
+    return sum(prices.get(row.model, dearest).cost(row.usage or row.at_most or Usage()) for row in rows)
 
 
 async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:

@@ -119,8 +119,7 @@ class RunData:
     @cached_property
     def state(self) -> State:
         """Return the finished steps and the run's secret."""
-        with as_run_directory_error(self.path):
-            return self.files.read_state()
+        return self.files.read_state()
 
     @property
     def digest(self) -> str:
@@ -154,15 +153,13 @@ class RunData:
             every_attempt: also yield older attempts at an episode that was repeated after an infrastructure
                 error.
         """
-        with as_run_directory_error(self.path):
-            for each in self.files.numbers(phase) if number is None else [number]:
-                file = self._episode_file(phase, each)
-                yield from file.read(file.attempts if every_attempt else file.newest)
+        for each in self.files.numbers(phase) if number is None else [number]:
+            file = self._episode_file(phase, each)
+            yield from file.read(file.attempts if every_attempt else file.newest)
 
     def count(self, phase: Phase) -> int:
         """Return the number of finished episodes of a phase, without decoding their texts."""
-        with as_run_directory_error(self.path):
-            return sum(len(self._episode_file(phase, each).newest) for each in self.files.numbers(phase))
+        return sum(len(self._episode_file(phase, each).newest) for each in self.files.numbers(phase))
 
     def lines(self, phase: Phase) -> Iterator[tuple[str, bytes]]:
         """Yield the key and the JSON line of every attempt at the episodes of a phase."""
@@ -187,7 +184,7 @@ class RunData:
     @cached_property
     def written_rows(self) -> list[EpisodeRow]:
         """Return the rows of `episodes.jsonl`, one for every attempt that ended."""
-        return self._read(self.files.episodes, EpisodeRow)
+        return json_lines.read_records(self.files.episodes, EpisodeRow)
 
     @cached_property
     def missing_rows(self) -> list[EpisodeRow]:
@@ -195,14 +192,13 @@ class RunData:
         written = {(row.episode, row.attempt) for row in self.written_rows}
         missing: list[EpisodeRow] = []
         played = 0
-        with as_run_directory_error(self.path):
-            for phase in get_args(Phase):
-                for number in self.files.numbers(phase):
-                    file = self._episode_file(phase, number)
-                    lost = [each for each in file.attempts if (each.episode, each.attempt) not in written]
-                    point = played if phase == "train" else number
-                    missing += [summarize_episode(each, phase, point) for each in file.read(lost)]
-                    played += len(file.newest)
+        for phase in get_args(Phase):
+            for number in self.files.numbers(phase):
+                file = self._episode_file(phase, number)
+                lost = [each for each in file.attempts if (each.episode, each.attempt) not in written]
+                point = played if phase == "train" else number
+                missing += [summarize_episode(each, phase, point) for each in file.read(lost)]
+                played += len(file.newest)
         return missing
 
     @cached_property
@@ -212,24 +208,17 @@ class RunData:
 
     def iterate_sleeps(self) -> Iterator[SleepRecord]:
         """Yield the finished sleeps, ascending, one at a time in memory."""
-        with as_run_directory_error(self.path):
-            for number in self.files.numbers("sleep"):
-                yield json_records.read_record(self.files.numbered("sleep", number), SleepRecord)
+        for number in self.files.numbers("sleep"):
+            yield json_records.read_record(self.files.numbered("sleep", number), SleepRecord)
 
     @cached_property
     def ledger(self) -> list[LedgerRow]:
-        """Return the ledger as written; rows of an episode share their labels."""
-        found = list(self.iterate_ledger())
-        shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
-        for row in found:
-            labels = shared.setdefault(tuple(row.labels.items()), row.labels)
-            msgspec.structs.force_setattr(row, "labels", labels)
-        return found
+        """Return the ledger as written."""
+        return list(self.iterate_ledger())
 
     def iterate_ledger(self) -> Iterator[LedgerRow]:
         """Yield the ledger as written, one row at a time in memory."""
-        with as_run_directory_error(self.path):
-            yield from json_lines.iterate_records(self.files.requests, LedgerRow)
+        yield from json_lines.iterate_records(self.files.requests, LedgerRow)
 
     @cached_property
     def requests(self) -> list[LedgerRow]:
@@ -254,12 +243,12 @@ class RunData:
     @cached_property
     def tools(self) -> list[OfferedTools]:
         """Return the tools that each role was offered; empty for runs of earlier versions."""
-        return self._read(self.files.tools, OfferedTools)
+        return json_lines.read_records(self.files.tools, OfferedTools)
 
     @cached_property
     def processes(self) -> list[Process]:
         """Return the processes that worked on the run, each with everything that determined its results."""
-        return self._read(self.files.processes, Process)
+        return json_lines.read_records(self.files.processes, Process)
 
     @cached_property
     def reconciliations(self) -> list[Reconciliation]:
@@ -268,7 +257,7 @@ class RunData:
         """
         from serving.reconciliation import Reconciliation  # a late import: the module imports an HTTP client
 
-        return self._read(self.files.reconciliations, Reconciliation) + self.reading
+        return json_lines.read_records(self.files.reconciliations, Reconciliation) + self.reading
 
     @cached_property
     def reading(self) -> list[Reconciliation]:
@@ -277,9 +266,8 @@ class RunData:
 
         if not self.files.reading.exists():
             return []
-        with as_run_directory_error(self.path):
-            found: list[Reconciliation] = json_records.read_json(self.files.reading, list[Reconciliation])
-            return found
+        found: list[Reconciliation] = json_records.read_json(self.files.reading, list[Reconciliation])
+        return found
 
     @property
     def prices(self) -> dict[str, Prices]:
@@ -310,15 +298,10 @@ class RunData:
 
     def find(self, row: EpisodeRow) -> Trajectory | None:
         """Return the newest attempt at the episode of a row, without decoding others."""
-        numbers = [row.checkpoint]
-        if row.phase == "train":
-            before = {each.checkpoint for each in self.rows if each.phase == "train"}
-            likely = sum(each < row.checkpoint for each in before)
-            numbers = sorted(self.batches(), key=lambda batch: abs(batch - likely))
-        with as_run_directory_error(self.path):
-            for file in (self._episode_file(row.phase, number) for number in numbers):
-                if found := [each for each in file.newest if each.episode == row.episode]:
-                    return next(file.read(found), None)
+        numbers = self.batches() if row.phase == "train" else [row.checkpoint]
+        for file in (self._episode_file(row.phase, number) for number in numbers):
+            if found := [each for each in file.newest if each.episode == row.episode]:
+                return next(file.read(found), None)
         return None
 
     def sleep(self, number: int) -> SleepRecord:
@@ -333,10 +316,6 @@ class RunData:
     def _episode_file(self, phase: Phase, number: int) -> EpisodeFile:
         path = self.files.numbered(phase, number)
         return self._episode_files.setdefault((phase, number), EpisodeFile(path))
-
-    def _read(self, path: Path, type_: type[json_records.Record]) -> list[json_records.Record]:
-        with as_run_directory_error(self.path):
-            return json_lines.read_records(path, type_)
 
 
 def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:

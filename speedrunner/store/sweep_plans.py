@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -51,29 +49,12 @@ def note_sweep(root: Path, plan: SweepPlan) -> None:
 
 
 def noted_sweeps(folder: Path) -> list[SweepPlan]:
-    """Return the sweeps started in a folder or its subfolders, oldest first.
-
-    Raises:
-        StorageError: a file cannot be read or contains an invalid path.
-    """
-    found = []
-    for file in find_files(folder, PLANS):
-        for plan in json_lines.read_records(file, SweepPlan):
-            if any("\0" in text for run in plan.runs for text in (run.dir, run.after or "")):
-                raise files.StorageError(f"{file} has an impossible folder name: remove the file")
-            found.append(
-                replace(_convert_paths(plan, file.parent.joinpath), command=_quote_words(plan.command))
-            )
-    return found
-
-
-def _quote_words(command: str) -> str:
-    """Quote each word of a stored command for the shell."""
-    with suppress(ValueError):
-        words = shlex.split(command)
-        if words[:2] == ["speedrunner", "sweep"]:
-            return shlex.join(words)
-    return "speedrunner sweep ..."
+    """Return the sweeps started in a folder or its subfolders, oldest first. Raises `StorageError`."""
+    return [
+        _convert_paths(plan, file.parent.joinpath)
+        for file in find_files(folder, PLANS)
+        for plan in json_lines.read_records(file, SweepPlan)
+    ]
 
 
 def _convert_paths(plan: SweepPlan, place: Callable[[Path], Path]) -> SweepPlan:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cache, partial
@@ -189,7 +188,6 @@ class TestSelectingMethods:
 
 class TestRefusals:
     def test_a_list_names_its_file_and_the_run(self, tmp_path: Path, golden: Golden) -> None:
-        os.mkfifo(tmp_path / "pipe")
         axes = ", ".join(f"env.k{number}: {[*range(10)]}" for number in range(6))
         texts = {
             "no text": "",
@@ -204,7 +202,6 @@ class TestRefusals:
             "an unknown method": "- method=react\n- method=nope\n",
             "a mapping as a value": "- {method: {a: 1}}",
             "an unknown method to start from": "- {run.start_from: {method: nope}}",
-            "a run that starts from itself": "- &a\n  method: asi\n  run.start_from: *a\n",
             "a text that sets a key twice": "- env=babyai run.seed=1 run.seed=2",
             "lists that make a million runs": f"- {{method: react, {axes}}}",
             "an empty list": "- {env: babyai, method: []}",
@@ -216,7 +213,6 @@ class TestRefusals:
                 listed, tmp_path, "- method=nope\n", "run.rollouts=3"
             ),
             "a value that no run has": partial(listed, tmp_path, SEEDS, "method=react,voyager"),
-            "a pipe": partial(Grid, tmp_path / "pipe"),
         }
         golden("lists/refused_lists.txt", refusals(tries, InvalidConfig, HERE=tmp_path))
 

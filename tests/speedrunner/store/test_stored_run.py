@@ -4,16 +4,13 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import pytest
-from msgspec.structs import replace
 
 from speedrunner.store.files import StorageError
-from speedrunner.store.run_data import RunData, load
+from speedrunner.store.run_data import load
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.golden_tables import Golden, refusals
@@ -137,18 +134,3 @@ class TestLinksAndSpecialFiles:
         run = load(path)
         run.trajectories(0), run.episodes, run.requests, run.reconciliations, run.sleeps
         run.policies.load(0)
-
-
-class TestLedger:
-    @staticmethod
-    def write(path: Path, rows: int, labels: Callable[[int], dict[str, str]]) -> RunData:
-        play(path)
-        (row, *_) = load(path).ledger
-        lines = (msgspec.json.encode(replace(row, labels=labels(number))) for number in range(rows))
-        (path / "requests.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-        return load(path)
-
-    def test_rows_of_an_episode_share_their_labels(self, path):
-        rows = self.write(path, 3, lambda number: {"episode": f"train/{number // 2:04d}"}).ledger
-        assert rows[0].labels is rows[1].labels
-        assert [row.labels["episode"] for row in rows] == ["train/0000", "train/0000", "train/0001"]
