@@ -170,16 +170,8 @@ def _contradictions(model_config: ModelConfig) -> Iterator[str]:
         yield f"`id: {model_config.id}` needs a `revision` (a commit of its hub repository)"
     if model_config.id is None and model_config.revision is not None:
         yield "`revision` goes with `id` alone"
-    if odd := [name for name in model_config.server.env if not name or "=" in name]:
-        yield f"server.env: {odd[0]!r} is no name of an environment variable"
-    if model_config.recipe is not None and model_config.path is None:
-        yield "`recipe` goes with `path` alone"
     if model_config.hosted and model_config.api == "completions":
         yield "`base_url` (a hosted model) needs `api: chat`"
-    if model_config.hosted and (names := _set_in_vain(model_config)):
-        yield f"`base_url` (a hosted model) allows no {names}: nothing is started for it"
-    if not model_config.hosted and model_config.api_key_env is not None:
-        yield "`api_key_env` goes with `base_url` alone: a server started here makes its own key"
     if model_config.api == "completions" and model_config.tool_format is None and not model_config.hosted:
         yield f"`api: completions` needs a `tool_format`: {' or '.join(get_args(ToolFormatName))}"
     answers = dict[str, int]()
@@ -192,10 +184,6 @@ def _contradictions(model_config: ModelConfig) -> Iterator[str]:
             f"{' and '.join(full)}: thinking_tokens + string_tokens must be below the context of"
             f" {model_config.context} tokens"
         )
-    if model_config.thinking_closing and (
-        model_config.api != "completions" or model_config.thinking == "none"
-    ):
-        yield "`thinking_closing` needs `api: completions`, and `thinking: generated` or `thinking: prompted`"
     if model_config.load_format == "dummy" and model_config.shape is None:
         yield "`load_format: dummy` needs a `shape` (models/shapes/build_shapes.py lists them)"
     flags = model_config.server.flags
@@ -211,8 +199,6 @@ def _contradictions(model_config: ModelConfig) -> Iterator[str]:
     if model_config.nodes > 1 and model_config.replicas > 1:
         yield "`nodes` above 1 needs `replicas: 1`; submit several jobs instead, each with its own server"
     for flag in flags:
-        if flag.startswith("-"):
-            yield f"server.flags.{flag}: write the flag without its leading dashes"
         if flag in OWN_FLAGS:
             yield f"server.flags.{flag}: not here, it is set from the model config's other fields"
 
@@ -232,10 +218,3 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
         yield "thinking_tokens must be 0 with `thinking: none`"
     if not model_config.hosted and role.reasoning_effort is not None:
         yield "reasoning_effort is for hosted models; use thinking_tokens for others"
-
-
-def _set_in_vain(model_config: ModelConfig) -> str:
-    """Return the fields of a hosted model's config that only apply to our own server."""
-    ours = ("cache", "gpus", "nodes", "replicas", "load_format", "shape", "server")
-    defaults = {field.name: field.default for field in msgspec.structs.fields(ModelConfig)}
-    return ", ".join(f"`{name}`" for name in ours if getattr(model_config, name) != defaults[name])

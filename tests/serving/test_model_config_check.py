@@ -17,11 +17,10 @@ MISTAKES: list[dict[str, Any]] = [
     *({**HOSTED, "roles__inducer": None}, {**HOSTED, "prices": None}),
     *({"path": None}, {"id": "Qwen/Q", "revision": COMMIT}, {"path": None, "id": "Qwen/Q"}),
     *({"path": None, "id": "Qwen/Q", "revision": "main"}, {"revision": COMMIT}),
-    {"path": None, "id": "Q", "revision": COMMIT, "recipe": "r.py"},
     *({"path": None, "base_url": "https://h/v1"}, {"api": "tokens"}, {"api": ["chat", "completions"]}),
     {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
-    *({"api_key_env": "KEY"}, {"tool_format": None}, {"roles__actor__thinking_tokens": 64}),
-    *({"server__flags": {flag: 2}} for flag in ("--seed", "port", "data-parallel-size", "nnodes")),
+    *({"tool_format": None}, {"roles__actor__thinking_tokens": 64}),
+    *({"server__flags": {flag: 2}} for flag in ("port", "data-parallel-size", "nnodes")),
     *(
         {"server__flags": {"seed": [1]}},
         {"server__flags": {"prefix-match-unit": 16}},
@@ -29,12 +28,8 @@ MISTAKES: list[dict[str, Any]] = [
     ),
     *({"gpus": 2}, {"nodes": 2}, {"load_format": "dummy"}),
     {"nodes": 2, "replicas": 2, "server__flags": {"pipeline-parallel-size": 2}},
-    {"thinking": "none", "thinking_closing": "Time is up."},
     {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
     {"tool_format": None, "path": None, "id": "Qwen/Q", "server__flags": {"port": 80, "uds": "x"}},
-    {**HOSTED, "gpus": 1, "replicas": 2},
-    *({**HOSTED, **own} for own in ({"replicas": 2}, {"nodes": 2}, {"gpus": 1}, {"shape": "s"})),
-    {**HOSTED, "server__env": {"A": 1}},
 ]
 
 

@@ -14,7 +14,7 @@ from serving.model_configs import CHECKOUT, adapt, load_model_config
 from serving.usage import Prices
 from serving.weights import model_path
 from tests.golden_tables import Golden, refusals
-from tests.serving.model_config_samples import COMMIT, HOSTED, write
+from tests.serving.model_config_samples import COMMIT, write
 
 
 def test_a_served_model_s_file_may_leave_out_roles_prices_note_and_server(tmp_path: Path) -> None:
@@ -62,10 +62,10 @@ def test_without_weights_the_shape_stands_for_the_model_and_no_revision_is_named
 
 
 def test_what_a_model_config_does_not_allow_is_told(tmp_path: Path, golden: Golden) -> None:
-    plain, hosted = load_model_config(write(tmp_path)), load_model_config(write(tmp_path, **HOSTED))
+    plain = load_model_config(write(tmp_path))
     given: list[tuple[ModelConfig, dict[str, Any]]] = [
         *((plain, {"load_format": kind}) for kind in ("dummy", "gguf")),
-        *((plain, {"replicas": 0}), (hosted, {"replicas": 2})),
+        (plain, {"replicas": 0}),
     ]
     tries = [
         (f"{model_config.base_url} {changes}", partial(adapt, model_config, **changes))

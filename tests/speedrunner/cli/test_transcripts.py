@@ -16,7 +16,6 @@ from typer import rich_utils
 
 from serving.model_configs import CHECKOUT
 from tests.scripted_runs import in_process
-from tests.skill_modules import MODULES
 from tests.speedrunner.results import small_runs
 from tests.speedrunner.results.small_runs import SmallRun
 
@@ -51,9 +50,6 @@ def template(tmp_path_factory: pytest.TempPathFactory, tiny_folder: str) -> Path
     small_runs.one_sleep(folder / "runs/b", [0.5, 0.0], [1.0, None], **asi)
     SmallRun(folder / "runs/c", run={"dir": "runs/c"}, env={"num_dists": 4}).policy(0, {})
     (folder / "runs/b/policies/v0001/notes.md").write_text("Walls \x1b[2Jhurt.")
-    for name, text in MODULES.items():
-        (folder / name).write_text(text)
-    (folder / "binary.py").write_bytes(b"\xff")
     (folder / "plan.yaml").write_text(PLAN)
     for name in ("empty", "folder"):
         (folder / name).mkdir()
