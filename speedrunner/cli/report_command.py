@@ -58,7 +58,7 @@ def report(
         found.problems.extend(damaged)
         made = figures(found.conditions)
         status("drawing figures")
-        files = [*divide(draw_files, made, least=2)]
+        files = [*divide(draw_files, made)]
         out = out or _own_folder(folders)
         images = [content[f"figures/{figure.name}.svg"] for figure, content in zip(made, files, strict=True)]
         text = page(

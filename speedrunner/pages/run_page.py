@@ -62,7 +62,6 @@ COLUMNS = {
     "public skills": "public",
     "skills": "skills",
     "without a request": "silent",
-    "unreported requests": "unreported",
 }
 """Columns of the table of checkpoints by their headings; a column without a value is left out."""
 

@@ -64,20 +64,6 @@ def estimate_difference(first: Condition, second: Condition, points: Points, col
     return bootstrap_seeds({seed: subtract_values(*runs, points, column) for seed, runs in pairs.items()})
 
 
-def compare_last(a: Condition, b: Condition, metric: str) -> tuple[int, Differences] | None:
-    """Return the last checkpoint that a seed of both has finished, and the differences a minus b there."""
-    pairs = {seed: (b.runs[seed], run) for seed, run in a.runs.items() if seed in b.runs}
-    common = {seed: {*one.points}.intersection(other.points) for seed, (one, other) in pairs.items()}
-    if not any(common.values()):
-        return None
-    last = max(point for points in common.values() for point in points)
-    return last, {
-        seed: subtract_values(*pairs[seed], (last, last), metric)
-        for seed, points in common.items()
-        if last in points
-    }
-
-
 class Compared(msgspec.Struct, frozen=True):
     """One run at one checkpoint.
 
@@ -265,24 +251,32 @@ def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[T
 
 
 def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, Any], Differences]]:
-    """Yield the identifying columns of each comparison with its differences; pooled ones follow their
-    families."""
+    """Yield the identifying columns of each comparison with its differences a minus b; pooled ones follow
+    their families. A comparison is at the last checkpoint that a seed of both methods has finished."""
     found: dict[tuple[str, str, str, str], dict[str, tuple[int, Differences]]] = {}
     for a, b in _pair_methods(conditions):
-        env, model = a.condition_name.env, a.condition_name.model
-        methods = {"a": a.condition_name.method, "b": b.condition_name.method}
+        pairs = [(seed, b.runs[seed], run) for seed, run in a.runs.items() if seed in b.runs]
+        common = {seed: {*one.points}.intersection(other.points) for seed, one, other in pairs}
+        if not any(common.values()):
+            continue
+        last = max(point for points in common.values() for point in points)
+        model, methods = a.condition_name.model, (a.condition_name.method, b.condition_name.method)
         for metric in TESTED:
-            compared = compare_last(a, b, metric)
-            if compared is not None:
-                names = {"env": env, "model": model, "metric": metric, **methods}
-                yield {**names, "checkpoint": compared[0]}, compared[1]
-                found.setdefault((model, metric, methods["a"], methods["b"]), {})[env] = compared
-    for (model, metric, a_name, b_name), by_env in found.items():
+            differences = {
+                seed: subtract_values(one, other, (last, last), metric)
+                for seed, one, other in pairs
+                if last in common[seed]
+            }
+            yield _name(a.condition_name.env, model, metric, *methods, last), differences
+            found.setdefault((model, metric, *methods), {})[a.condition_name.env] = last, differences
+    for names, by_env in found.items():
         if all(family in by_env for family in FAMILIES):
-            parts = [by_env[family] for family in FAMILIES]
-            point = min(point for point, _ in parts)
-            names = {"env": POOLED, "model": model, "metric": metric, "a": a_name, "b": b_name}
-            yield {**names, "checkpoint": point}, _pool([own for _, own in parts])
+            points, parts = zip(*(by_env[family] for family in FAMILIES), strict=True)
+            yield _name(POOLED, *names, min(points)), _pool(parts)
+
+
+def _name(env: str, model: str, metric: str, a: str, b: str, checkpoint: int) -> dict[str, Any]:
+    return {"env": env, "model": model, "metric": metric, "a": a, "b": b, "checkpoint": checkpoint}
 
 
 def _pool(parts: Sequence[Mapping[int, list[float]]]) -> Differences:

@@ -22,16 +22,10 @@ Given = TypeVar("Given")
 Made = TypeVar("Made")
 
 
-def divide(work: Callable[[Given], Made], given: Sequence[Given], *, least: int) -> Iterator[Made]:
-    """Yield the result for each item, in order.
-
-    Args:
-        least: number of items below which this process works alone.
-
-    Raises `StorageError` if one of the processes is killed.
-    """
+def divide(work: Callable[[Given], Made], given: Sequence[Given]) -> Iterator[Made]:
+    """Yield the result for each item, in order. Raises `StorageError` if one of the processes is killed."""
     count = min(PROCESSES, os.cpu_count() or 1, len(given))
-    if len(given) < least or count == 1:
+    if count < 2:
         yield from map(work, given)
         return
     with ProcessPoolExecutor(count, get_context("fork"), _end_with_parent) as pool:

@@ -30,9 +30,6 @@ from speedrunner.store.run_data import RunData, load
 LIBRARY = LibraryStatistics.__struct_fields__
 """Columns of a checkpoint that describe its library."""
 
-WORTHWHILE = 8
-"""Minimum number of runs for which processes are started."""
-
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class RunResult:
@@ -153,7 +150,7 @@ def read_results(paths: Sequence[Path], prices: str | None) -> Iterator[RunResul
 
     Raises `StorageError` if a reading process is killed.
     """
-    return divide(partial(_read_or_describe, prices=prices), paths, least=WORTHWHILE)
+    return divide(partial(_read_or_describe, prices=prices), paths)
 
 
 def _read_or_describe(path: Path, prices: str | None) -> RunResult | str:
