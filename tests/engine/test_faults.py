@@ -115,7 +115,7 @@ def test_an_engine_that_hangs_is_ended_and_started_again_and_the_run_finishes(
     core(run).suspend()  # the API goes on answering
     done = run.end()
     assert (done.returncode, done.stderr) == (0, "")
-    assert "the engine hangs: requests run, and it showed no progress for 40 s" in done.stdout
+    assert "the engine hangs: requests run, and it shows no progress" in done.stdout
     assert done.stdout.count("; restarting it") == 1
     check_finished(run.run, PLANNED, sleeps=1)
     cut = [row for row in load(run.run).requests if row.wasted]
