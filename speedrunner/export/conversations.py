@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
-from serving.usage import MAX_TIMESTAMP, Usage
+from serving.usage import Usage
 from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
@@ -43,8 +43,8 @@ def run_names(runs: Sequence[Path]) -> list[str]:
 
 
 def timestamp(seconds: float) -> str:
-    """Return Unix seconds in ISO 8601. Times outside the calendar become the nearest one within it."""
-    return datetime.fromtimestamp(min(max(seconds, 0.0), MAX_TIMESTAMP), UTC).isoformat()
+    """Return Unix seconds in ISO 8601."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 Split = Literal[Phase, "sleep"]

@@ -69,7 +69,7 @@ class ModelRuns:
         """Return the curve of one condition; without points if it was not played, or has no price."""
         found = curve(self.groups, envs, method, self.model, measure)
         if measure in (USD, SPEND) and not any(value.mean for value in found.points.values()):
-            return Curve({}, found.runs)
+            return Curve({})
         return found
 
 

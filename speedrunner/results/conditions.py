@@ -207,11 +207,9 @@ class Curve(msgspec.Struct, frozen=True):
 
     Attributes:
         points: by rollouts before the checkpoint.
-        runs: paths of the runs behind it.
     """
 
     points: dict[int, Spread]
-    runs: list[str]
 
     @property
     def last(self) -> Spread | None:
@@ -249,12 +247,11 @@ def curve(
     """
     wanted = [(env, method, model) for env in envs]
     found = [condition for names in wanted for condition in conditions if condition.names == names]
-    runs = [run.path for condition in found for run in condition.runs.values()]
     if len(found) < len(envs):
-        return Curve({}, runs)
+        return Curve({})
     parts = [condition.spread(measure) for condition in found]
     common = sorted(set.intersection(*map(set, parts)))
-    return Curve({point: average([part[point] for part in parts]) for point in common}, runs)
+    return Curve({point: average([part[point] for part in parts]) for point in common})
 
 
 def frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -126,7 +126,6 @@ class CacheEffect(msgspec.Struct, frozen=True):
     Attributes:
         with_cache, without_cache: over the seeds that have both.
         ratio: the value with cache divided by the value without.
-        runs: paths of the evaluated runs and of the evaluations.
     """
 
     condition_name: ConditionName
@@ -135,7 +134,6 @@ class CacheEffect(msgspec.Struct, frozen=True):
     with_cache: Spread | None
     without_cache: Spread | None
     ratio: float | None
-    runs: list[str]
 
 
 def cache_effects(conditions: Sequence[Condition]) -> Iterator[CacheEffect]:
@@ -152,11 +150,10 @@ def cache_effects(conditions: Sequence[Condition]) -> Iterator[CacheEffect]:
 def _compare_caches(cached: Condition, uncached: Condition) -> Iterator[CacheEffect]:
     pairs = [(run, uncached.runs[seed]) for seed, run in cached.runs.items() if seed in uncached.runs]
     whole = [pair for pair in pairs if all(run.points for run in pair)]
-    runs = [run.path for pair in pairs for run in pair]
     for name in ("score", "uncached", "cached", "output", "actor_usd"):
         with_, without = (spread(pair[side].checkpoints[name].iloc[-1] for pair in whole) for side in (0, 1))
         ratio = with_.mean / without.mean if with_ and without and without.mean else None
-        yield CacheEffect(cached.condition_name, name, len(whole), with_, without, ratio, runs)
+        yield CacheEffect(cached.condition_name, name, len(whole), with_, without, ratio)
 
 
 def _cache(conditions: Sequence[Condition]) -> Table:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import csv
-import json
 import os
-import re
 import shutil
 import subprocess
 from collections import Counter
@@ -14,7 +12,6 @@ from typing import NamedTuple
 
 import pytest
 
-from speedrunner.pages.collected import collect
 from speedrunner.store.run_data import load
 from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.golden_tables import Golden, table
@@ -74,11 +71,6 @@ def troubled(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> Troubled:
     named = (str(folder), str(here / "h100"), str(here / "none"))
     done = in_process("report", *named, "--prices", "zero", "--holm")
     return Troubled(folder, done, (folder / "report" / "report.html").read_text())
-
-
-def problems(folder: Path) -> list[str]:
-    """What the command says of damage in a folder, without drawing its figures."""
-    return collect([folder], None, lambda step: None, corrected=False).problems
 
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -150,13 +142,6 @@ def test_runs_of_other_versions_stand_apart(troubled: Troubled) -> None:
     assert "<dd>vllm 2.0\n" in troubled.text
 
 
-def test_prices_and_the_correction_reach_the_tables(troubled: Troubled) -> None:
-    tables = troubled.folder / "report" / "tables"
-    with (tables / "performance.csv").open(newline="") as file:
-        assert {float(row["cost_usd"]) for row in csv.DictReader(file)} == {0.0}
-    assert "Holm" in (tables / "ttests.tex").read_text()
-
-
 def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     react, speedrunner = sorted(copied.iterdir())
     shutil.rmtree(speedrunner)
@@ -209,39 +194,3 @@ def test_what_is_printed(
     assert not (tmp_path / "out").exists()
     places = {"SWEEP": reported[0].parent, "TROUBLED": troubled.folder.parent, "HERE": tmp_path}
     golden("printed_reports.txt", table(printed, **places))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("step", "problem"),
-    [
-        ({"figures": [{"name": "f", "value": 1.0, "form": "999999999.1f"}]}, "is not a number format"),
-        (
-            {"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"a": "a:>999999999"}}]},
-            "is not a number format",
-        ),
-        ({"tables": [{"name": "t", "rows": []}]}, "index out of range"),
-        ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"b": "b"}}]}, "cannot be read: 'b'"),
-        (None, None),
-    ],
-)
-def test_a_damaged_record_hides_no_run(
-    step: dict[str, object] | None, problem: str | None, copied: Path, tmp_path: Path
-) -> None:
-    write_record(tmp_path / "h100")
-    for file in (tmp_path / "h100").glob("step-*"):
-        file.unlink()
-    measured = None if step is None else {"title": "a step", **step}
-    content = {"step": "capacity", "began": 1.0, "measured": measured}
-    (tmp_path / "h100/step-capacity.json").write_text(json.dumps(content))
-    done = in_process("report", str(copied), str(tmp_path / "h100"))
-    assert (done.returncode, problem or "") == (int(problem is not None), problem or done.stderr)
-    assert (problem or "") in done.stderr
-    assert "Performance and cost over training" in (copied / "report" / "report.html").read_text()
-
-
-def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
-    bad = min(copied.glob("*/processes.jsonl"))
-    bad.write_text(re.sub(r'"started":[0-9.]+', '"started":1e15', bad.read_text()))
-    (problem,) = problems(copied)
-    assert f"{bad}, line 1, is not a valid Process" in problem

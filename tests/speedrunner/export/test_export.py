@@ -16,7 +16,7 @@ from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.export_command import Format
 from speedrunner.config import optional as optional_packages
-from speedrunner.export.conversations import of_episode, timestamp
+from speedrunner.export.conversations import of_episode
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Termination, Trajectory
 from speedrunner.store.run_data import RunData, load
@@ -276,8 +276,3 @@ def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
     done = in_process("export", str(tmp_path), "--to", "dataset", "--out", str(tmp_path / "out"))
     assert complaint(done).endswith(f"no run found in {tmp_path}")
-
-
-@pytest.mark.parametrize("seconds", [-1e15, 1e15])
-def test_a_moment_that_no_calendar_has_is_the_nearest_one(seconds: float) -> None:
-    assert timestamp(seconds) in ("1970-01-01T00:00:00+00:00", "4147-08-20T07:32:16+00:00")
