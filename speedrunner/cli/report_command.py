@@ -31,9 +31,6 @@ def report(
         typer.Option(metavar="OUT", help="Folder to write. Default: DIR/report.", show_default=False),
     ] = None,
     prices: PriceList = None,
-    holm: Annotated[
-        bool, typer.Option("--holm", help="Correct p-values by Holm's procedure, per metric and table.")
-    ] = False,
 ) -> None:
     """Write results of runs: report.html, tables (CSV, LaTeX), figures.
 
@@ -50,7 +47,7 @@ def report(
             f"{measured[0]} is a record of `bench gpu`; its tables are in its record.md. Name runs as well"
         )
     with waiting_line() as status:
-        found = collect(folders, prices, status, corrected=holm)
+        found = collect(folders, prices, status)
         try:
             records, damaged = readable(measured, record_tables)
         except StorageError as error:

@@ -19,7 +19,6 @@ import msgspec
 
 from serving.usage import Prices, Usage
 from speedrunner.config.names import condition_name
-from speedrunner.config.optional import optional
 from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names, timestamp
 from speedrunner.store.files import StorageError, explain_errors
 from speedrunner.store.records import CallNode, Turn
@@ -37,11 +36,9 @@ def write_trajectories(paths: Sequence[Path], folder: Path, with_ids: bool = Fal
         with_ids: whether steps have the token ids of their requests, if the run recorded them.
 
     Raises:
-        NotInstalled: the package `atif` is missing.
         StorageError: a run cannot be read, has no token ids, or the folder cannot be written.
         InvalidConfig: a run's configuration cannot be read.
     """
-    atif = optional("atif", "atif", "an ATIF trajectory")
     count = 0
     with explain_errors(folder, "written"):
         for name, path in zip(run_names(paths), paths, strict=True):
@@ -52,7 +49,6 @@ def write_trajectories(paths: Sequence[Path], folder: Path, with_ids: bool = Fal
                 )
             (folder / name).mkdir(parents=True, exist_ok=True)
             for key, document in _documents(run, name, with_ids):
-                atif.Trajectory.model_validate(document)
                 (folder / name / f"{key}.json").write_bytes(msgspec.json.encode(document))
                 count += 1
     return count

@@ -56,13 +56,12 @@ class Collected:
     problems: list[str]
 
 
-def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corrected: bool) -> Collected:
+def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Collected:
     """Read all runs below some folders, and create the tables.
 
     Args:
         prices: a file of `configs/prices/`; `None`: each run's own list.
         status: shows which run is being read.
-        corrected: whether p-values are corrected by Holm's procedure.
 
     Raises:
         InvalidConfig: the price list does not exist.
@@ -80,7 +79,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     status("judging the paper's claims")
     judged = judge_claims(list_claims(), conditions, options)
     made = [
-        *make_tables(conditions, prices=names, corrected=corrected),
+        *make_tables(conditions, names),
         *claim_tables(judged),
         *paper_tables(rows),
     ]

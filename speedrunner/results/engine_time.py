@@ -1,4 +1,4 @@
-"""Attribute an engine's seconds to requests and runs, and compare ledgers with stored reconciliations.
+"""Attribute an engine's seconds to requests and runs.
 
 A second with requests in flight is split evenly among those requests. A second without requests is split
 evenly among the active runs. All times come from ledgers: a request is in flight in `[time - seconds, time]`.
@@ -9,18 +9,11 @@ stop are in no ledger and are not included.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from serving.meter import READINESS, LedgerRow
-from serving.reconciliation import Reconciliation
-from serving.usage import Counters, Usage
-from speedrunner.store.run_data import RunData
 
 if TYPE_CHECKING:
     from numpy import ndarray
@@ -108,82 +101,3 @@ def _split(runs: Sequence[Sequence[LedgerRow]]) -> list[tuple[ndarray, ndarray]]
     idle = numpy.where(requests, 0.0, passed)
     waited = share(passed, requests, flights)
     return list(zip(waited, share(idle, count_concurrent(active), active), strict=True))
-
-
-class StoredReconciliation(msgspec.Struct, frozen=True):
-    """One stored reconciliation compared with its ledgers.
-
-    Attributes:
-        ledger: sums of the rows of its process (for a sweep: of all given runs).
-        stored: the same sums, as stored by the process.
-        equal: whether they are the same.
-        engine: differences of the engine's counters.
-        agrees: whether the process found that ledger and engine agree.
-        time: in Unix seconds.
-    """
-
-    ledger: Counters
-    stored: Counters
-    equal: bool
-    engine: Counters
-    agrees: bool
-    time: float
-
-
-class StoredReconciliations(msgspec.Struct, frozen=True):
-    """All stored reconciliations of some runs.
-
-    Attributes:
-        without: uses of an engine without a stored reconciliation, by killed processes and a running one.
-        reconciliations: one for each process and each engine that it used: at its end or, if it was killed,
-            the last interim one with the ledger of that time.
-    """
-
-    without: int
-    reconciliations: list[StoredReconciliation]
-
-
-def stored_reconciliations(runs: Sequence[RunData]) -> StoredReconciliations:
-    """Compare the ledgers of runs that shared their engines, or of one run, with the stored
-    reconciliations."""
-    newest: dict[tuple[str, float], Reconciliation] = {}
-    for each in sorted((each for run in runs for each in run.reconciliations), key=lambda each: each.time):
-        newest[each.model, each.since] = each
-    usage: dict[Reconciliation, Usage] = {}
-    without = 0
-    for run in runs:
-        for rows, own in _find_reconciliations(run):
-            if own is None:
-                without += 1
-                continue
-            # A sweep stores one reconciliation in all its runs, unless a kill intervenes; after a restart it
-            # covers the time since then.
-            own = newest[own.model, own.since] if own.in_passing else own
-            covered = (row.usage for row in rows if row.usage and own.since <= row.time <= own.time)
-            usage[own] = sum(covered, usage.get(own, Usage()))
-    found = []
-    for own, tokens in usage.items():
-        ledger = Counters.of(tokens)
-        equal = ledger == own.ledger
-        found.append(StoredReconciliation(ledger, own.ledger, equal, own.engine, own.agrees, own.time))
-    return StoredReconciliations(without, found)
-
-
-def _find_reconciliations(run: RunData) -> Iterator[tuple[list[LedgerRow], Reconciliation | None]]:
-    """Yield the rows of each process of a run and each engine that it used, with its reconciliation."""
-    by_model: dict[str, list[LedgerRow]] = {}
-    for row in run.requests:
-        by_model.setdefault(row.model, []).append(row)
-    for model, rows in by_model.items():
-        stored = [each for each in run.reconciliations if each.model == model]
-        stored.sort(key=lambda each: each.time)
-        times = [each.time for each in stored]
-        for process, following in pairwise([*sessions(rows), []]):
-            # Its reconciliation is the first after its last row, or an interim one if it was killed later.
-            until = following[0].time if following else float("inf")
-            first, end = bisect_left(times, process[0].time), bisect_left(times, until)
-            last = max(first, bisect_left(times, process[-1].time))
-            if last < end:
-                yield process, stored[last]
-            else:
-                yield process, stored[end - 1] if first < end and stored[end - 1].in_passing else None

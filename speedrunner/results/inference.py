@@ -162,17 +162,3 @@ def paper_ttest(differences: Sequence[float]) -> Estimate | None:
     found = ttest_1samp(given, 0.0)
     low, high = found.confidence_interval(CONFIDENCE)
     return Estimate(mean, float(low), float(high), count, float(found.statistic), float(found.pvalue))
-
-
-def correct_holm(values: Sequence[float | None]) -> list[float | None]:
-    """Correct the p-values of one family by Holm's procedure; a missing one stays missing and does not count.
-
-    Holm, S. (1979), A simple sequentially rejective multiple test procedure.
-    """
-    known = sorted((value, place) for place, value in enumerate(values) if value is not None)
-    corrected: list[float | None] = [None] * len(values)
-    largest = 0.0
-    for rank, (value, place) in enumerate(known):
-        largest = max(largest, min(1.0, (len(known) - rank) * value))
-        corrected[place] = largest
-    return corrected

@@ -18,7 +18,6 @@ from speedrunner.results.inference import (
     Estimate,
     bootstrap_mean,
     bootstrap_seeds,
-    correct_holm,
     paper_ttest,
     ttest_seeds,
 )
@@ -205,12 +204,8 @@ def _by_size(each: TaskDifference) -> tuple[float, float, str, int]:
     return -abs(each.difference), -more, each.task.name, each.task.index
 
 
-def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[Table]:
-    """Return the tests that respect seeds, and the paper's.
-
-    Args:
-        corrected: whether p-values are corrected by Holm's procedure, per metric over the table.
-    """
+def make_test_tables(conditions: Sequence[Condition]) -> list[Table]:
+    """Return the tests that respect seeds, and the paper's."""
     rows, paper = [], []
     for names, found in _compare_all(conditions):
         test, around = ttest_seeds(found), bootstrap_seeds(found)
@@ -225,12 +220,6 @@ def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[T
         rows.append({**count, **cells, "boot_low": around.low, "boot_high": around.high})
         paper.append({**count, **independent_cells})
     note = "p is not corrected for the number of tests."
-    if corrected:
-        note = "p is corrected by Holm's procedure over the tests of one metric in this table."
-        for table, metric in product((rows, paper), TESTED):
-            own = [row for row in table if row["metric"] == metric]
-            for row, p in zip(own, correct_holm([row["p"] for row in own]), strict=True):
-                row["p"] = p
     columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs"]
     columns += ["difference", "low", "high", "t", "p"]
     text = (

@@ -23,12 +23,11 @@ UNPRICED = (
 """The end of a caption of USD."""
 
 
-def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool) -> list[Table]:
+def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
     """Return the tables of some runs.
 
     Args:
         prices: name of the price list, for captions.
-        corrected: whether p-values are corrected by Holm's procedure.
     """
     checkpoints = stack_frames(conditions, "checkpoints")
     return [
@@ -36,7 +35,7 @@ def make_tables(conditions: Sequence[Condition], *, prices: str, corrected: bool
         _seeds(checkpoints),
         _training(checkpoints, prices),
         _intervals(conditions),
-        *make_test_tables(conditions, corrected),
+        *make_test_tables(conditions),
         _cache_shares(checkpoints),
         _cache(conditions),
         _libraries(checkpoints),

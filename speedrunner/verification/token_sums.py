@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec.structs import astuple
 
 from serving.reconciliation import Reconciliation
 from serving.usage import Counters, Usage
 from speedrunner.config.findings import Finding
-from speedrunner.results.engine_time import StoredReconciliation, stored_reconciliations
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.labels import Labels
@@ -90,46 +89,40 @@ def _check_summaries(subject: Subject, found: Differences, is_finished: bool) ->
 
 def _check_stored_sums(run: RunData, found: Differences) -> str:
     """Check that the sums stored by each process are those of the ledger; return a summary."""
-    result = stored_reconciliations([run])
-    clients = {_key(each): each.clients for each in run.reconciliations}
-    alone = {(each.time, each.stored): each for each in result.reconciliations}
-    together: dict[tuple[float, Counters], StoredReconciliation] | None = None
     equal = agreed = 0
-    for key, one in alone.items():
-        if not one.equal and clients.get(key) != 1 and min(astuple(one.stored - one.ledger)) >= 0:
-            if together is None:
-                shared = stored_reconciliations([run, *_neighbours(run)]).reconciliations
-                together = {(each.time, each.stored): each for each in shared}
-            one = together.get(key, one)
-            if not one.equal:
+    for one in run.reconciliations:
+        ledger = _sum_rows([run], one)
+        if ledger != one.ledger and one.clients != 1 and min(astuple(one.ledger - ledger)) >= 0:
+            ledger = _sum_rows([run, *_neighbours(run, one)], one)
+            if ledger != one.ledger:
                 found.left_out[SHARED] += 1
                 continue
-        equal += one.equal
+        equal += ledger == one.ledger
         agreed += one.agrees
-        if not one.equal:
-            found.differs("reconciliation.jsonl", f"sums of the ledger: {contrast(one.stored, one.ledger)}")
-    for reconciliation in run.reconciliations:
-        if reconciliation.ours and not reconciliation.agrees:
-            counted = contrast(reconciliation.ledger, reconciliation.engine)
+        if ledger != one.ledger:
+            found.differs("reconciliation.jsonl", f"sums of the ledger: {contrast(one.ledger, ledger)}")
+        if one.ours and not one.agrees:
+            counted = contrast(one.ledger, one.engine)
             found.differs(
                 "reconciliation.jsonl", f"counters of the engine, which no one else used: {counted}"
             )
-    without = f"; {result.without} uses of an engine stored none" if result.without else ""
-    return f"{equal} stored reconciliations, {agreed} of them equal to the engine's counters{without}"
+    return f"{equal} stored reconciliations, {agreed} of them equal to the engine's counters"
 
 
-def _key(reconciliation: Reconciliation) -> tuple[float, object]:
-    return reconciliation.time, reconciliation.ledger
+def _sum_rows(runs: Sequence[RunData], one: Reconciliation) -> Counters:
+    """Return the sums of the rows that a reconciliation covers."""
+    rows = (row for run in runs for row in run.ledger if row.model == one.model)
+    used = (row.usage for row in rows if row.usage and one.since <= row.time <= one.time)
+    return Counters.of(sum(used, Usage()))
 
 
-def _neighbours(run: RunData) -> Iterator[RunData]:
-    """Yield the runs in the same folder that shared an engine with this one and stored its reconciliation."""
-    own = {(each.model, each.since) for each in run.reconciliations}
+def _neighbours(run: RunData, one: Reconciliation) -> Iterator[RunData]:
+    """Yield the other runs of the folder that stored a reconciliation of the same engine."""
     for folder in sorted(run.path.resolve().parent.iterdir()):
         if folder != run.path.resolve() and (folder / "reconciliation.jsonl").is_file():
             try:
                 other = load(folder)
-                if any((each.model, each.since) in own for each in other.reconciliations):
+                if any((each.model, each.since) == (one.model, one.since) for each in other.reconciliations):
                     yield other
             except DAMAGED:
                 continue

@@ -69,7 +69,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> Troubled:
     note_sweep(folder, SweepPlan("speedrunner sweep experiment=main scale=smoke '--dir=a b'", []))
     write_record(here / "h100")
     named = (str(folder), str(here / "h100"), str(here / "none"))
-    done = in_process("report", *named, "--prices", "zero", "--holm")
+    done = in_process("report", *named, "--prices", "zero")
     return Troubled(folder, done, (folder / "report" / "report.html").read_text())
 
 

@@ -233,9 +233,7 @@ def test_a_killed_export_leaves_no_folder_that_looks_complete(
     assert any(each.is_file() for each in out.rglob("*"))
 
 
-@pytest.mark.parametrize(
-    ("to", "package"), [("dataset", "pyarrow"), ("inspect", "inspect-ai"), ("atif", "atif")]
-)
+@pytest.mark.parametrize(("to", "package"), [("dataset", "pyarrow"), ("inspect", "inspect-ai")])
 def test_a_package_that_is_missing_is_named(
     to: str, package: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

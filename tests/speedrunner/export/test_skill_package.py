@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import msgspec
@@ -48,9 +47,6 @@ def test_its_page_shows_the_functions_and_the_model_s_caveat(package: Path) -> N
     assert "turn_left()\n    Turn left by 90 degrees" in body
 
 
-def test_its_module_can_be_checked_by_itself(package: Path) -> None:
-    done = in_process("library", "stats", str(package / "scripts/skills.py"), "--json")
-    assert json.loads(done.stdout)["functions"] == 10
 
 
 def test_hostile_texts_stay_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

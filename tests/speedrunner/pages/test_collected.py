@@ -47,6 +47,6 @@ def shorten(table: Table) -> str:
 
 def test_tables_have_these_columns_and_figures(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     write_runs(tmp_path)
-    found = collect([tmp_path], None, lambda _: None, corrected=False)
+    found = collect([tmp_path], None, lambda _: None)
     assert found.problems == []
     golden("tables.txt", "".join(map(shorten, found.tables)))

@@ -54,7 +54,7 @@ def whole(text: str = "Aside") -> str:
     ]
     groups, _ = group_runs(runs)
     tables = [
-        *make_tables(groups, prices=text, corrected=False),
+        *make_tables(groups, text),
         Table("some", text, (text,), [(text,)] * (ROWS + 1)),
     ]
     return page_of(*runs, tables=tables, text=text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from serving.meter import LedgerRow, Status
-from serving.reconciliation import Reconciliation
 from serving.usage import Prices, Usage
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.episode_summary import summarize_episode
@@ -46,15 +45,13 @@ ROWS = [
 ]
 
 
-def stored(path: Path, rows: list[LedgerRow], *reconciliations: Reconciliation) -> RunData:
-    """A run on the disk that has a ledger, and the accounts that its processes left."""
+def stored(path: Path, rows: list[LedgerRow]) -> RunData:
+    """A run on the disk that has a ledger."""
     with RunDirectory.open_for_writing(path) as run:
         run.write_config("run: {}\n")
         run.write_policy(Policy(version=0))
         for each in rows:
             run.append_request(each)
-        for reconciliation in reconciliations:
-            run.append_reconciliations([reconciliation])
     return load(path)
 
 

@@ -1,8 +1,6 @@
-"""Whose an engine's seconds are, and ledgers compared with stored reconciliations."""
+"""An engine's seconds, split among requests and runs."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from serving.meter import LedgerRow
-from serving.reconciliation import Reconciliation
-from serving.usage import Counters, Usage
-from speedrunner.results.engine_time import EngineTime, engine_time, stored_reconciliations
-from tests.speedrunner.results import ledgers
+from serving.usage import Usage
+from speedrunner.results.engine_time import EngineTime, engine_time
 
 
 def row(begin: float, end: float, role: str = "actor", retry: int = 0) -> LedgerRow:
@@ -103,59 +99,3 @@ def test_each_model_has_an_engine_of_its_own() -> None:
     assert list(alone.idle) == ["m"]
     assert both.requests == pytest.approx([0.0, 1.0, 0.0])
     assert set(both.idle) == {"m", "n"}
-
-
-def account(time: float, *counts: int, in_passing: bool = False) -> Reconciliation:
-    ledger = Counters(*counts)
-    return Reconciliation(
-        model="m",
-        ledger=ledger,
-        engine=ledger,
-        unreported=0,
-        at_most=Counters(),
-        ours=True,
-        since=0.0,
-        time=time,
-        in_passing=in_passing,
-    )
-
-
-def test_stored_accounts_are_compared_process_by_process(tmp_path: Path) -> None:
-    killed = [ledgers.row(1.0, Usage(1, 0, 1), "readiness"), ledgers.row(2.0, Usage(10, 5, 3))]
-    ended = [ledgers.row(11.0, Usage(1, 0, 1), "readiness"), ledgers.row(12.0, Usage(20, 5, 4))]
-    run = ledgers.stored(tmp_path / "run", killed + ended, account(13.0, 21, 5, 5))
-    found = stored_reconciliations([run])
-    assert ([each.equal for each in found.reconciliations], found.without) == ([True], 1)
-
-
-def test_of_a_killed_process_the_last_account_in_passing_is_that_of_the_ledger_until_then(
-    tmp_path: Path,
-) -> None:
-    killed = [
-        ledgers.row(1.0, Usage(1, 0, 1), "readiness"),
-        ledgers.row(2.0, Usage(10, 5, 3)),
-        ledgers.row(4.0, Usage(30, 5, 3)),
-    ]
-    early, late = (
-        account(time, *counts, in_passing=True) for time, counts in ((1.5, (1, 0, 1)), (3.0, (11, 5, 4)))
-    )
-    found = stored_reconciliations([ledgers.stored(tmp_path / "run", killed, early, late)])
-    assert [(each.equal, each.time) for each in found.reconciliations] == [(True, 3.0)]
-    assert found.without == 0
-    last = account(5.0, 41, 10, 7)
-    ended = stored_reconciliations([ledgers.stored(tmp_path / "ended", killed, early, late, last)])
-    assert [(each.equal, each.time) for each in ended.reconciliations] == [(True, 5.0)]
-
-
-def test_an_account_that_the_ledger_does_not_give_is_told(tmp_path: Path) -> None:
-    run = ledgers.stored(tmp_path / "run", ledgers.ROWS, account(7.0, 9, 9, 9))
-    found = stored_reconciliations([run])
-    assert [(each.ledger.prompt, each.stored.prompt) for each in found.reconciliations] == [(1801, 9)]
-
-
-def test_the_one_account_of_a_sweep_is_that_of_all_its_runs(tmp_path: Path) -> None:
-    reconciliation = account(9.0, 22, 10, 6)
-    rows = [ledgers.row(1.0, Usage(1, 0, 1), "readiness"), ledgers.row(2.0, Usage(10, 5, 2))]
-    runs = [ledgers.stored(tmp_path / name, rows, reconciliation) for name in ("one", "other")]
-    assert [each.equal for each in stored_reconciliations(runs).reconciliations] == [True]
-    assert [each.equal for each in stored_reconciliations(runs[:1]).reconciliations] == [False]

@@ -10,7 +10,6 @@ from speedrunner.results.inference import (
     Estimate,
     bootstrap_mean,
     bootstrap_seeds,
-    correct_holm,
     paper_ttest,
     ttest_seeds,
 )
@@ -42,11 +41,6 @@ def test_where_all_pairs_differ_by_the_same_there_is_nothing_to_test(value: floa
 def test_one_pair_has_no_interval_and_none_no_test() -> None:
     assert paper_ttest([0.5]) == Estimate(0.5, None, None, 1)
     assert paper_ttest([]) is None
-
-
-def test_holm_multiplies_the_smallest_by_all_and_never_falls() -> None:
-    assert correct_holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert correct_holm([0.5, 0.9]) == [1.0, 1.0]
 
 
 class TestSeeds:

@@ -9,17 +9,15 @@ import msgspec
 import pytest
 
 from speedrunner.results.conditions import group_runs
-from speedrunner.results.inference import bootstrap_seeds, correct_holm, paper_ttest, ttest_seeds
+from speedrunner.results.inference import bootstrap_seeds, paper_ttest, ttest_seeds
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
-def tables(*runs: RunResult, corrected: bool = False) -> dict[str, Table]:
-    return {
-        each.name: each for each in make_tables(group_runs(runs)[0], prices="a list", corrected=corrected)
-    }
+def tables(*runs: RunResult) -> dict[str, Table]:
+    return {each.name: each for each in make_tables(group_runs(runs)[0], "a list")}
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
@@ -85,21 +83,6 @@ class TestPairs:
         assert pairs(react, asi, opo) == [("asi", "opo"), ("asi", "react"), ("opo", "react")]
         ours = scores("speedrunner", 0, 0.5, 1.0)
         assert pairs(react, ours, asi) == [("speedrunner", "asi"), ("speedrunner", "react")]
-
-
-def test_holm_goes_by_metric_over_the_whole_table_and_is_said() -> None:
-    runs = [
-        scores(method, seed, values[seed])
-        for seed in range(3)
-        for method, values in (
-            ("speedrunner", (1.0, 0.8, 0.9)), ("react", (0.1, 0.2, 0.0)), ("asi", (0.5, 0.9, 0.7))
-        )
-    ]  # fmt: skip
-    plain, corrected = tables(*runs)["ttests"], tables(*runs, corrected=True)["ttests"]
-    ps = [row["p"] for row in rows(plain) if row["metric"] == "score"]
-    assert [row["p"] for row in rows(corrected) if row["metric"] == "score"] == correct_holm(ps) != ps
-    assert "Holm" in corrected.caption
-    assert "not corrected" in plain.caption
 
 
 def test_performance_says_over_how_many_seeds_and_episodes_it_is() -> None:
