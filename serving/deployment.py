@@ -148,17 +148,14 @@ class Deployment:
         if self.restarts:
             await self.restarts.close()
 
-    async def reconciliation(self, *, in_passing: bool = False) -> Reconciliation | None:
+    async def reconciliation(self) -> Reconciliation | None:
         """Compare the ledgers of all clients with the engine's counters; `None` if it has no counters.
 
-        A restarted server has lost its counters. The comparison then covers the time since the restart.
-
-        Args:
-            in_passing: requests may be in flight.
+        No request may be in flight. A restarted server has lost its counters. The comparison then covers the
+        time since the restart.
         """
         if self.model_config.hosted:
             return None
-        before = self._reconciliations.sums()
         restart = self.restarts.latest if self.restarts else None
         try:
             counters = await read_counters(self.endpoint)
@@ -166,7 +163,7 @@ class Deployment:
             return None
         if self.restarts and self.restarts.latest is not restart:
             return None
-        return self._reconciliations.reconciliation(counters, before, in_passing=in_passing)
+        return self._reconciliations.reconciliation(counters)
 
     @asynccontextmanager
     async def _engine(self, meter: Meter, recover: Recover | None) -> AsyncIterator[Engine]:

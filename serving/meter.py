@@ -20,9 +20,6 @@ READINESS = "readiness"
 """Role of each client's first request, which shows that the engine answers."""
 
 
-NOTHING = Usage()
-
-
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One try of one request.
 
@@ -106,10 +103,6 @@ class Meter:
         """Number of tries without a reported usage, although the engine may have worked on them."""
         self.at_most = Usage()
         """Upper bound of what the engine counted for these tries."""
-        self.begun = Usage()
-        """Upper bound of the usage of all started tries."""
-        self.ended = Usage()
-        """The same bound for tries that already have a row."""
         self._write = write
         self._spending = spending or Spending()
 
@@ -118,15 +111,10 @@ class Meter:
         """Cost of everything so far, in USD at the price list."""
         return self.prices.cost(self.total)
 
-    def record(self, row: LedgerRow, bound: Usage = NOTHING) -> None:
-        """Write a row and count it. A try without a reported usage counts at its upper bound.
-
-        Args:
-            bound: upper bound of the try's usage, as it was reserved.
-        """
+    def record(self, row: LedgerRow) -> None:
+        """Write a row and count it. A try without a reported usage counts at its upper bound."""
         self._write(row)
         self.requests += 1
-        self.ended += bound
         if row.usage is not None:
             self.total += row.usage
             self._spending.commit(self.prices.cost(row.usage))
@@ -139,5 +127,4 @@ class Meter:
         """Reserve the highest possible cost of a request, so that concurrent requests together stay below the
         cap. Raises `SpendingCapReached`."""
         worst = Usage(prompt=prompt_tokens, completion=answer_tokens)
-        self.begun += worst
         return self._spending.reservation(self.prices.cost(worst))

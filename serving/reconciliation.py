@@ -23,13 +23,12 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         ledger: sums of the rows that report a usage.
         engine: differences of the engine's counters.
         unreported: tries without a reported usage.
-        at_most: what the engine may have counted for those, and for requests in flight.
+        at_most: what the engine may have counted for those.
         ours: whether only we can have used the engine.
         since: start of the counts, in Unix seconds.
         time: end of the counts, in Unix seconds.
         clients: number of ledgers that it covers; 0 if not known.
-        in_passing: read while requests were in flight; for a process that was killed, this is the last known
-            state.
+        in_passing: only in runs of earlier versions: read while requests were in flight.
     """
 
     model: str
@@ -63,14 +62,12 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
 class Sums(NamedTuple):
     """The clients' sums at one time: tokens with a reported usage, the number of tries that report none, and
-    upper bounds for those tries, for all started tries and for all ended tries."""
+    the upper bound for those tries."""
 
     time: float
     ledger: Counters
     unreported: int
     at_most: Counters
-    begun: Counters
-    ended: Counters
 
 
 class TokenSums:
@@ -92,43 +89,35 @@ class TokenSums:
         """Restart the counts now, with the engine's counters at `engine`."""
         self._since = time.time()
         self._engine = engine
-        self._first = self.sums()
+        self._first = self._sums()
 
     def leave_out(self, usage: Usage) -> None:
         """Subtract from both sides a request that is in no run's ledger."""
         self._engine += Counters.of(usage)
         self._first = self._first._replace(ledger=self._first.ledger + Counters.of(usage))
 
-    def reconciliation(self, engine: Counters, before: Sums, *, in_passing: bool) -> Reconciliation:
-        """Compare the clients' sums `before` with the engine's counters `engine`, which were read after
-        them."""
-        now, first = self.sums(), self._first
-        in_flight = now.begun - before.ended
+    def reconciliation(self, engine: Counters) -> Reconciliation:
+        """Compare the clients' sums with the engine's counters; no request may be in flight."""
+        now, first = self._sums(), self._first
         return Reconciliation(
             model=self._model,
-            ledger=before.ledger - first.ledger,
+            ledger=now.ledger - first.ledger,
             engine=engine - self._engine,
             unreported=now.unreported - first.unreported,
-            at_most=now.at_most - first.at_most + in_flight,
+            at_most=now.at_most - first.at_most,
             ours=self._ours,
             since=self._since,
-            time=before.time,
+            time=now.time,
             clients=self._clients,
-            in_passing=in_passing,
         )
 
-    def sums(self) -> Sums:
-        """Return the clients' current sums."""
-        usages = {
-            name: sum((getattr(meter, name) for meter in self._meters), Usage())
-            for name in ("total", "at_most", "begun", "ended")
-        }
-        most = {name: Counters(each.prompt, each.prompt, each.completion) for name, each in usages.items()}
+    def _sums(self) -> Sums:
+        total, most = (
+            sum((getattr(meter, name) for meter in self._meters), Usage()) for name in ("total", "at_most")
+        )
         return Sums(
             time.time(),
-            Counters.of(usages["total"]),
+            Counters.of(total),
             sum(meter.unreported for meter in self._meters),
-            most["at_most"],
-            most["begun"],
-            most["ended"],
+            Counters(most.prompt, most.prompt, most.completion),
         )

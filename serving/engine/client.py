@@ -348,8 +348,7 @@ class Engine:
                 cacheable=cacheable,
                 at_most=most if usage is None else None,
                 thought_cut=thought_cut,
-            ),
-            most,
+            )
         )
 
 

@@ -160,16 +160,15 @@ class _RunsOfServer:
             engines = await stack.enter_async_context(deploy_models(self._server_setup, *logs, progress))
             self._engines.set_result(engines)
             try:
-                async with self._engines.result().read(self._active_runs):
-                    while self._active:
-                        ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
-                        for task in ended:
-                            await self._end(task)
-                        await self._begin_more()
+                while self._active:
+                    ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
+                    for task in ended:
+                        await self._end(task)
+                    await self._begin_more()
             finally:
                 self._drain.clean_up()
                 await self._cancel()
-                reconciliations = await self._engines.result().reconciliations()
+                reconciliations = await engines.reconciliations()
                 # A slow disk takes seconds for each run, and the end of a job may be near.
                 with ThreadPoolExecutor() as threads:
                     list(threads.map(lambda one: one.keep(reconciliations), self._begun.values()))
@@ -210,9 +209,6 @@ class _RunsOfServer:
             self._progress.begin(member.path, one.progress)
             held = member, one, directory
             self._active[asyncio.create_task(self._play(one, pool, workers), name=member.name)] = held
-
-    def _active_runs(self) -> list[OpenRun]:
-        return [one for _, one, _ in self._active.values()]
 
     def _next(self) -> Member | None:
         wanted = sum(member.setup.config.run.in_flight for member, *_ in self._active.values())

@@ -37,9 +37,6 @@ from speedrunner.store.run_data import RunData
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.worker_pool import WorkerPool
 
-READING_S = 10.0
-"""Seconds between two interim reconciliations; the last one is kept if the process is killed."""
-
 
 async def run(setup: Setup, console: Console, shutdown: Shutdown) -> list[Reconciliation]:
     """Start a run or resume it.
@@ -59,8 +56,7 @@ async def run(setup: Setup, console: Console, shutdown: Shutdown) -> list[Reconc
         logs = one.directory.files.server_log, one.directory.files.inducer_server_log
         async with one.workers() as pool, deploy_models(one.setup, *logs, one.progress) as engines:
             try:
-                async with engines.read(lambda: [one]):
-                    await one.play(engines, pool, shutdown)
+                await one.play(engines, pool, shutdown)
             finally:
                 shutdown.clean_up()
                 reconciliations = await engines.reconciliations()
@@ -109,34 +105,10 @@ class Engines:
         for engine, model in models.items():
             await self.checks[engine].require(model)
 
-    async def reconciliations(self, *, in_passing: bool = False) -> list[Reconciliation]:
-        """Return the reconciliation of each engine that exposes counters; `in_passing` while requests may be
-        in flight."""
-        engines = dict.fromkeys((self.actor, self.others))
-        found = [await engine.reconciliation(in_passing=in_passing) for engine in engines]
+    async def reconciliations(self) -> list[Reconciliation]:
+        """Return the reconciliation of each engine that exposes counters."""
+        found = [await engine.reconciliation() for engine in dict.fromkeys((self.actor, self.others))]
         return [reconciliation for reconciliation in found if reconciliation is not None]
-
-    @asynccontextmanager
-    async def read(self, runs: Callable[[], Iterable[OpenRun]]) -> AsyncIterator[None]:
-        """Write interim reconciliations to the directories of runs at intervals while the context lasts."""
-        over = asyncio.Event()
-
-        async def note() -> None:
-            while True:
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(over.wait(), READING_S)
-                    return
-                reconciliations = await self.reconciliations(in_passing=True)
-                for each in runs():
-                    with suppress(StorageError):  # the run itself will meet the same error
-                        await asyncio.to_thread(each.directory.write_reading, reconciliations)
-
-        noting = asyncio.create_task(note(), name="readings")
-        try:
-            yield
-        finally:
-            over.set()  # a write in progress ends before the last reconciliation
-            await asyncio.gather(noting, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -293,7 +265,6 @@ async def open_run(
         check_keys(setup.services)
         require_trackers(setup.config.logging)
         _claim(directory, setup, initial)
-        directory.keep_reading()
         # Reads the ledger, so a damaged one is reported before a server starts.
         tried = attempts(stored.iterate_ledger(), stored.episodes)
         episodes = sum(len(step.tasks) for step in steps)

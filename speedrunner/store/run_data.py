@@ -255,22 +255,13 @@ class RunData:
 
     @cached_property
     def reconciliations(self) -> list[Reconciliation]:
-        """Return the ledger compared with the engine's counters, one record per process: at its end, or
-        seconds before it was killed.
+        """Return the ledger compared with the engine's counters, one record per process and engine that it
+        stopped. A killed process leaves none.
         """
         from serving.reconciliation import Reconciliation  # a late import: the module imports an HTTP client
 
-        return json_lines.read_records(self.files.reconciliations, Reconciliation) + self.reading
-
-    @cached_property
-    def reading(self) -> list[Reconciliation]:
-        """Return the last interim reconciliation of the process that plays the run, or was killed."""
-        from serving.reconciliation import Reconciliation
-
-        if not self.files.reading.exists():
-            return []
-        found: list[Reconciliation] = json_records.read_json(self.files.reading, list[Reconciliation])
-        return found
+        stored = json_lines.read_records(self.files.reconciliations, Reconciliation)
+        return [each for each in stored if not each.in_passing]
 
     @property
     def prices(self) -> dict[str, Prices]:

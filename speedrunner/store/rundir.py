@@ -160,17 +160,6 @@ class RunDirectory:
         """Append a process's comparison of the ledger with the engine's counters."""
         for reconciliation in reconciliations:
             self._append(self.files.reconciliations, reconciliation, durable=False)
-        files.remove(self.files.reading)
-
-    def write_reading(self, reconciliations: Sequence[Reconciliation]) -> None:
-        """Write this process's interim reconciliation, in case it is killed."""
-        self._own()
-        files.write_atomic(self.files.reading, msgspec.json.encode(reconciliations))
-
-    def keep_reading(self) -> None:
-        """Append the last interim reconciliation of a process that was killed."""
-        if readings := self.read().reading:
-            self.append_reconciliations(readings)
 
     def sleep_journal(
         self, sleep: int, attempt: int, steps: Sequence[SleepStep], note: Callable[[], None]

@@ -14,7 +14,6 @@ episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
 tools.jsonl                    the tools that each role was offered, one row per policy and list
 reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process
-reading.json                   the same for the process that works on the run, seconds ago
 state.json                     finished steps, and the run's secret
 server.log, workers.log        for people
 inducer_server.log             for people: the log of the inducer's separate server
@@ -101,7 +100,6 @@ class RunFiles:
         self.requests = path / "requests.jsonl"
         self.tools = path / "tools.jsonl"
         self.reconciliations = path / "reconciliation.jsonl"
-        self.reading = path / "reading.json"
 
     def numbered(self, phase: Phase | Literal["sleep"], number: int) -> Path:
         """Return the file of a batch, an evaluation (by its checkpoint) or a sleep."""

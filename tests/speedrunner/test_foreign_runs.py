@@ -184,7 +184,6 @@ DAMAGED: dict[str, tuple[str, Callable[[str], str | int]]] = {
     "skills, no Python": ("policies/v0001/skills.py", lambda text: "def ("),
     "skills, huge": ("policies/v0001/skills.py", lambda text: "a=b;" * 500_000),
     "index, other skills": ("policies/v0001/library.json", lambda text: text.replace("name", "nmae")),
-    "reading, deep": ("reading.json", lambda text: "[" * DEEP),
 }
 """The file and its new text, or its new length."""
 
