@@ -18,7 +18,7 @@ from speedrunner.export.inspect_log import write_logs
 from speedrunner.export.skill_package import check_name, write_package
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.store.discovery import readable, runs_below
-from speedrunner.store.folders import check_new, output_folder
+from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder
 from speedrunner.store.policies import InvalidPolicy
 
 Format = Literal["dataset", "inspect", "atif", "skills"]
@@ -79,7 +79,7 @@ def export(
         raise InvalidConfig(f"no run found in {', '.join(map(str, runs))}")
     paths, problems = readable(paths, check)
     say_left_out(problems)
-    with output_folder(out, 0o777) as folder:
+    with whole_folder(out, OUTPUT_MODE) as folder:
         if to == "dataset":
             counts = write_dataset(paths, folder)
             what = ", ".join(f"{count} conversations in {split}" for split, count in counts.items())

@@ -23,7 +23,7 @@ from speedrunner.pages.view_parts import Context, NotFound, cap_text, turn_link
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.files import explain_errors
-from speedrunner.store.folders import check_new, output_folder
+from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder
 from speedrunner.store.run_data import RunData, load
 
 HTML, SCRIPT = "text/html; charset=utf-8", "text/javascript; charset=utf-8"
@@ -152,7 +152,7 @@ def write_pages(site: Site, out: Path, status: Callable[[str], None]) -> tuple[i
     """
     check_new(out, "--static")
     count, problems = 0, dict[str, str]()
-    with output_folder(out) as hidden:
+    with whole_folder(out, OUTPUT_MODE) as hidden:
         for path, answer in linked_pages(site):
             if answer.problem:
                 problems[path] = answer.problem

@@ -15,7 +15,7 @@ import shutil
 from pathlib import Path
 
 from speedrunner.store import files
-from speedrunner.store.folders import record_folder
+from speedrunner.store.folders import whole_folder
 from speedrunner.store.run_data import RunData
 
 CARRIED = "carried"
@@ -52,7 +52,7 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
     """
     earlier = [(each, next_start(each)) for each in carried_runs(run)]
     parts = [(each, end) for each, end in (*earlier, (run, version)) if end]
-    with record_folder(target) as hidden:
+    with whole_folder(target) as hidden:
         for number, (each, end) in enumerate(parts):
             _copy(each, end, hidden / f"{number:04d}")
 

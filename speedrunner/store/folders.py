@@ -20,6 +20,9 @@ from speedrunner.store.files import (
     temporary_name,
 )
 
+OUTPUT_MODE = 0o777
+"""Permissions of an output of a command, from which the umask is subtracted."""
+
 
 def check_new(folder: Path, option: str = "--out") -> None:
     """Raise `StorageError` if a folder that was named with an option is not missing or empty."""
@@ -29,43 +32,16 @@ def check_new(folder: Path, option: str = "--out") -> None:
 
 
 @contextmanager
-def record_folder(final: Path) -> Iterator[Path]:
-    """Yield a hidden folder for records to fill. At the end it survives a power cut and becomes `final`,
-    which must be missing or empty. It is for its owner only.
-
-    Raises:
-        StorageError: the disk refuses, or `final` has content, which is never changed.
-    """
-    with _filled(final, FOLDER_MODE) as hidden:
-        yield hidden
-        with explain_errors(final, "written"):
-            for path in (*hidden.rglob("*"), hidden):
-                if path.is_dir():
-                    sync_folder(path)
-                else:
-                    sync(path)
-    with explain_errors(final, "written"):
-        sync_folder(final.parent)
-
-
-@contextmanager
-def output_folder(folder: Path, mode: int = 0o777) -> Iterator[Path]:
-    """Yield a hidden folder for an output of a command, which can be made again. At the end it becomes
-    `folder`, which must be missing or empty, or a link to such a place.
+def whole_folder(final: Path, mode: int = FOLDER_MODE) -> Iterator[Path]:
+    """Yield a hidden folder to fill. At the end it survives a power cut and becomes `final`, which must be
+    missing or empty, and no link.
 
     Args:
         mode: its permissions, from which the umask is subtracted.
 
     Raises:
-        StorageError: the disk refuses, or the folder is neither missing nor empty.
+        StorageError: the disk refuses, or `final` has content, which is never changed.
     """
-    with _filled(folder.resolve(), mode) as hidden:
-        yield hidden
-
-
-@contextmanager
-def _filled(final: Path, mode: int) -> Iterator[Path]:
-    """Create a hidden folder; rename it at the end, and remove it after an error."""
     hidden = temporary_name(final)
     with explain_errors(final, "written"):
         final.parent.mkdir(parents=True, exist_ok=True)
@@ -75,8 +51,14 @@ def _filled(final: Path, mode: int) -> Iterator[Path]:
     try:
         yield hidden
         with explain_errors(final, "written"):
+            for path in (*hidden.rglob("*"), hidden):
+                if path.is_dir():
+                    sync_folder(path)
+                else:
+                    sync(path)
             if final.exists() and any(final.iterdir()):
                 raise FileExistsError(errno.EEXIST, "it already exists and is not empty")
             hidden.rename(final)
+            sync_folder(final.parent)
     finally:
         shutil.rmtree(hidden, ignore_errors=True)

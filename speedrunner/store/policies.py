@@ -19,7 +19,7 @@ import msgspec
 from msgspec.structs import replace
 
 from speedrunner.store import files, json_records
-from speedrunner.store.folders import record_folder
+from speedrunner.store.folders import whole_folder
 from speedrunner.store.records import FORMAT, Policy, Skill
 
 INDEX = "library.json"
@@ -79,7 +79,7 @@ class PolicyStore:
         final = self._path(policy.version)
         files.make_folder(self.folder)
         try:
-            with record_folder(final) as hidden:
+            with whole_folder(final) as hidden:
                 _write(hidden, policy)
                 if _read(hidden) != policy:
                     raise ValueError("it would not read back unchanged")

@@ -47,8 +47,6 @@ def test_its_page_shows_the_functions_and_the_model_s_caveat(package: Path) -> N
     assert "turn_left()\n    Turn left by 90 degrees" in body
 
 
-
-
 def test_hostile_texts_stay_texts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = SmallRun(tmp_path / "run")
     run.policy(0, {})
