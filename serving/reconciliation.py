@@ -28,7 +28,6 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         since: start of the counts, in Unix seconds.
         time: end of the counts, in Unix seconds.
         clients: number of ledgers that it covers; 0 if not known.
-        in_passing: only in runs of earlier versions: read while requests were in flight.
     """
 
     model: str
@@ -40,7 +39,6 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     since: Number
     time: Number
     clients: Integer = 0
-    in_passing: bool = False
     format: Integer = 1
 
     @property

@@ -260,8 +260,7 @@ class RunData:
         """
         from serving.reconciliation import Reconciliation  # a late import: the module imports an HTTP client
 
-        stored = json_lines.read_records(self.files.reconciliations, Reconciliation)
-        return [each for each in stored if not each.in_passing]
+        return json_lines.read_records(self.files.reconciliations, Reconciliation)
 
     @property
     def prices(self) -> dict[str, Prices]:

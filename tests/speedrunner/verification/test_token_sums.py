@@ -7,11 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 from rich.console import Console
 
-from serving.usage import Counters, Usage
 from speedrunner.config.findings import Finding
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import sweep
@@ -90,20 +88,6 @@ def test_a_stored_account(learnt: ScriptedRun, tmp_path: Path, side: str) -> Non
     found = told(checked(run))
     assert len(found) == (2 if side == "ledger" else 1)
     assert all(each.startswith("reconciliation.jsonl: ") for each in found)
-
-
-def test_an_account_in_passing_is_that_of_the_ledger_until_then(learnt: ScriptedRun, tmp_path: Path) -> None:
-    run = copy_of(learnt.dir, tmp_path)
-    rows = [row for row in learnt.data.ledger if row.usage]
-    early = rows[: len(rows) // 2]
-    counted = Counters.of(sum((row.usage for row in early if row.usage), Usage()))
-
-    def edit(account: Any) -> None:
-        account |= {"time": early[-1].time, "in_passing": True}
-        account |= dict.fromkeys(("ledger", "engine"), msgspec.to_builtins(counted))
-
-    change(run, "reconciliation.jsonl", edit)
-    assert told(checked(run)) == []
 
 
 async def test_an_account_of_a_shared_engine_is_that_of_all_runs_beside_it(
