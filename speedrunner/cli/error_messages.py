@@ -10,7 +10,7 @@ from serving.errors import ServingError
 from speedrunner.cli.init_command import NotWritten
 from speedrunner.config.optional import NotInstalled
 from speedrunner.config.slurm import SlurmRefused
-from speedrunner.pages.loopback import PortInUse
+from speedrunner.pages.view_server import PortInUse
 from speedrunner.results.pairing import CannotCompare
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import SETUP_ERRORS

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from speedrunner.cli.output import say, say_error, waiting_line
-from speedrunner.pages.loopback import ADDRESS, listen, new_token
 from speedrunner.pages.site import Site, write_pages
-from speedrunner.pages.view_server import serve
+from speedrunner.pages.view_server import ADDRESS, listen, serve
 from speedrunner.store.files import StorageError
 
 
@@ -51,7 +51,7 @@ def view(
         for path, problem in problems.items():
             say_error(f"error: {path} could not be written: {problem}")
         raise typer.Exit(1 if problems else 0)
-    listener, token = listen(port), new_token()
+    listener, token = listen(port), secrets.token_urlsafe(16)
     first = f"runs/{slugs[0]}/index.html" if len(slugs) == 1 else ""
     try:
         say_error("Press Ctrl-C to stop")

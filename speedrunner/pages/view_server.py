@@ -1,19 +1,18 @@
-"""Serve the viewer on this machine only."""
+"""Serve the viewer on the loopback address of this machine only."""
 
 from __future__ import annotations
 
 import hmac
+import os
 import socket
 from typing import TYPE_CHECKING
 
-from speedrunner.pages.loopback import find_refusal
 from speedrunner.pages.site import POLICY, Site
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
-"""All HTTP methods, so that refused ones are handled like everything else."""
+ADDRESS = "127.0.0.1"
 
 HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
@@ -25,32 +24,42 @@ HEADERS = {
 }
 
 
+class PortInUse(Exception):
+    """Another process uses the port."""
+
+
+def listen(port: int) -> socket.socket:
+    """Return a socket on the loopback address; `port` 0: any free port. Raises `PortInUse`."""
+    try:
+        return socket.create_server((ADDRESS, port))
+    except OSError as error:
+        reason = os.strerror(error.errno or 0).lower()
+        raise PortInUse(
+            f"port {port} is not available ({reason}): choose another --port, or 0 for a free one"
+        ) from error
+
+
 def application(site: Site, token: str) -> Starlette:
     """Return an application with the pages of a site below `/TOKEN/`. It refuses requests that lack the
-    token, name another host, or come from a page of another origin."""
+    token, and those by another name of this machine, which a page of another site may have sent."""
     from starlette.applications import Starlette
+    from starlette.middleware import Middleware
+    from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
-    from starlette.responses import RedirectResponse, Response
+    from starlette.responses import Response
     from starlette.routing import Route
 
-    def refused(status: int, why: str) -> Response:
-        return Response(why + "\n", status, HEADERS, "text/plain")
-
     async def answer(request: Request) -> Response:
-        foreign = find_refusal(request.headers.getlist("host"), request.headers.get("origin"))
-        if foreign is not None:
-            return refused(*foreign)
-        if request.method not in ("GET", "HEAD"):
-            return refused(405, "only reading pages is allowed")
-        given, slash, path = request.path_params["path"].partition("/")
-        if not hmac.compare_digest(given.encode(), token.encode()):
-            return refused(403, "the address lacks its token: use the one that `speedrunner view` printed")
-        if not slash:
-            return RedirectResponse(f"/{token}/", headers=HEADERS)
-        page = site.answer(path or "index.html")  # one person reads: no threads
+        if not hmac.compare_digest(request.path_params["token"].encode(), token.encode()):
+            why = "the address lacks its token: use the one that `speedrunner view` printed\n"
+            return Response(why, 403, HEADERS, "text/plain")
+        page = site.answer(request.path_params["path"] or "index.html")  # one person reads: no threads
         return Response(page.content, page.status, HEADERS, page.kind)
 
-    return Starlette(routes=[Route("/{path:path}", answer, methods=METHODS)])
+    return Starlette(
+        routes=[Route("/{token}/{path:path}", answer)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[ADDRESS, "localhost"])],
+    )
 
 
 def serve(site: Site, token: str, listener: socket.socket) -> None:

@@ -1,4 +1,4 @@
-"""A run's episodes and sleeps as data frames: the rows behind every mean.
+"""A run's episodes, sleeps and requests as data frames: the rows behind every mean.
 
 Unknown values are missing. `uncached`, `cached` and `output` are tokens, and `reasoning` is a part of
 `output`.
@@ -10,8 +10,12 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from serving.usage import Usage
 from speedrunner.results.ledger import Classes, RunCosts, Spend
+from speedrunner.results.pricing import PriceBook
+from speedrunner.store.labels import Labels
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import sleep_key
@@ -40,6 +44,20 @@ SLEEP_TYPES = {
     "error": "str",
 }
 """Columns of `frame_sleeps` with their types."""
+
+USAGE = Usage.__struct_fields__
+
+REQUEST_TYPES = {
+    **{"request": "str", "retry": "int64", "time": "float64"},
+    **{"labels_phase": "str", "labels_policy": "Int64", "labels_episode": "str"},
+    **{"labels_attempt": "Int64", "labels_role": "str", "labels_replica": "Int64"},
+    **{"model": "str", "status": "str", "wasted": "bool"},
+    **{f"usage_{name}": "Int64" for name in USAGE},
+    **{"seconds": "float64", "error": "str", "cacheable": "Int64"},
+    **{f"at_most_{name}": "Int64" for name in USAGE},
+    **{"thought_cut": "bool", "usd": "float64"},
+}
+"""Columns of `frame_requests` with their types."""
 
 
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
@@ -98,6 +116,35 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
             }
         )
     return make_frame(found, SLEEP_TYPES)
+
+
+def frame_requests(run: RunData, book: PriceBook) -> pandas.DataFrame:
+    """Return one row per request of the ledger, with the columns `REQUEST_TYPES`.
+
+    Args:
+        book: the prices.
+    """
+
+    def tokens(prefix: str, usage: Usage | None) -> dict[str, int]:
+        found = {} if usage is None else msgspec.structs.asdict(usage)
+        return {f"{prefix}_{name}": count for name, count in found.items()}
+
+    return make_frame(
+        (
+            {
+                **msgspec.structs.asdict(row),
+                **{
+                    f"labels_{name}": value
+                    for name, value in msgspec.structs.asdict(Labels.of(row.labels)).items()
+                },
+                **tokens("usage", row.usage),
+                **tokens("at_most", row.at_most),
+                "usd": book.by_tokens(row.model, row.usage),
+            }
+            for row in run.requests
+        ),
+        REQUEST_TYPES,
+    )
 
 
 def episode_amounts(row: EpisodeRow, costs: RunCosts | None = None) -> dict[str, float]:

@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args
 
 from speedrunner.config.names import condition_name
-from speedrunner.results.frames import frame_episodes, frame_sleeps
+from speedrunner.results.frames import frame_episodes, frame_requests, frame_sleeps
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book
-from speedrunner.results.record_frames import frame_records
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.run_data import RunData, open_as
 from speedrunner.store.stored_run import RunDirectoryError
@@ -19,7 +18,7 @@ from speedrunner.store.stored_run import RunDirectoryError
 if TYPE_CHECKING:
     import pandas
 
-TableName = Literal["episodes", "sleeps", "requests", "turns", "calls", "skills"]
+TableName = Literal["episodes", "sleeps", "requests"]
 """The tables of a run."""
 
 
@@ -41,11 +40,9 @@ class Run(RunData):
             return _flatten_tasks(frame_episodes(self.episodes, self._price_ledger(prices)))
         if table == "sleeps":
             return frame_sleeps(self, self._price_ledger(prices))
-        if table not in get_args(TableName):
-            raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(TableName))}")
-        unpriced = table in ("calls", "skills")
-        book = PriceBook(OWN, {}) if unpriced else self._find_prices(prices)
-        return frame_records(self, table, book)
+        if table == "requests":
+            return frame_requests(self, self._find_prices(prices))
+        raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(TableName))}")
 
     def _price_ledger(self, prices: str | None) -> RunCosts:
         (costs,) = run_costs([self], [self._find_prices(prices)])

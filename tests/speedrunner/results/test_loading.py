@@ -16,12 +16,11 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.results import TableName, load, load_all
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError, sleep_key
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
 TABLES: tuple[TableName, ...] = get_args(TableName)
-PRICED: tuple[TableName, ...] = ("episodes", "sleeps", "requests", "turns")
 
 
 @pytest.fixture
@@ -45,24 +44,25 @@ def test_an_empty_run_has_the_columns_of_a_full_one_and_their_types(
 
 
 @pytest.mark.parametrize("prices", [None, "gpt-5.4-mini"])
-def test_turns_add_up_to_their_episodes_and_sleeps(learnt: ScriptedRun, prices: str | None) -> None:
+def test_requests_add_up_to_their_episodes_and_sleeps(learnt: ScriptedRun, prices: str | None) -> None:
     data = learnt.data
-    turns = data.frame("turns", prices)
-    turns["uncached"] = turns["usage_prompt"] - turns["usage_cached"]
+    requests = data.frame("requests", prices)
+    requests["uncached"] = requests["usage_prompt"] - requests["usage_cached"]
     names = {"uncached": "uncached", "usage_cached": "cached", "usage_completion": "output"}
-    names |= {"usage_reasoning": "reasoning", "usd": "usd", "actions": "actions"}
-    by_key = turns.groupby("episode")
+    names |= {"usage_reasoning": "reasoning", "usd": "usd"}
+    by_key = requests[~requests["wasted"]].groupby("labels_episode")
     sums = by_key[[*names]].sum().rename(columns=names).assign(llm_calls=by_key.size())
     episodes = data.frame("episodes", prices).set_index("episode")
+    sleeps = data.frame("sleeps", prices)
+    sleeps = sleeps.set_index(sleeps["sleep"].map(sleep_key))
     assert episodes["usd"].min() > 0
     for name in sums:
-        assert sums.loc[episodes.index, name].tolist() == pytest.approx(episodes[name].tolist()), name
-    for name in ("phase", "checkpoint", "policy", "attempt"):
-        assert by_key[name].first()[episodes.index].tolist() == episodes[name].tolist(), name
-    sleeps = data.frame("sleeps", prices)
-    asleep = sums.loc[[f"sleep/{number:04d}" for number in sleeps["sleep"]]]
-    for name in asleep.drop(columns="actions"):
-        assert asleep[name].tolist() == pytest.approx(sleeps[name].tolist()), name
+        for frame in (episodes, sleeps):
+            assert sums.loc[frame.index, name].tolist() == pytest.approx(frame[name].tolist()), name
+    first = by_key[["labels_phase", "labels_policy", "labels_attempt"]].first()
+    assert first.loc[episodes.index].to_numpy().tolist() == (
+        episodes[["phase", "policy", "attempt"]].to_numpy().tolist()
+    )
 
 
 def test_without_prices_usd_are_missing_and_everything_else_stays(
@@ -70,7 +70,7 @@ def test_without_prices_usd_are_missing_and_everything_else_stays(
 ) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "processes.jsonl").unlink()
-    for table in PRICED:
+    for table in TABLES:
         without, usual = load(run).frame(table), learnt.data.frame(table)
         assert without["usd"].isna().all()
         pandas.testing.assert_frame_equal(without.drop(columns="usd"), usual.drop(columns="usd"))
