@@ -44,8 +44,8 @@ def check_environment(
 ) -> list[str]:
     """Check that an environment keeps the promises of `TextEnv`.
 
-    Two training tasks are played with random calls, first in this process, then in a new one with another
-    order of tasks and of sets (`PYTHONHASHSEED`), which must give the same texts. In a test:
+    Two training tasks are played with random calls. A new process repeats the calls with another order of
+    tasks and of sets (`PYTHONHASHSEED`), and must get the same texts. In a test:
 
         assert check_environment("my_env:MyEnv", {"width": 2}) == []
 
@@ -62,18 +62,7 @@ def check_environment(
     """
     options = dict(options or {})
     found, plays = check_here(make(name, **options), splits(name, **options), calls=calls)
-    if found:
-        return found
-    tasks = [*plays][::-1]
-    again = _play_in_new_process([name, options, tasks, calls])
-    if isinstance(again, str):
-        return [again]
-    differences = ((task, _difference(plays[task], play)) for task, play in zip(tasks, again, strict=True))
-    return [
-        f"determinism: {task}, replayed in another process and order, {difference}"
-        for task, difference in differences
-        if difference
-    ]
+    return found or _replay_findings(name, options, plays)
 
 
 def check_here(
@@ -89,19 +78,21 @@ def check_here(
     Returns:
         One line for each broken promise, and the play of each played task.
     """
-    found = [*_split_findings(env, split), *_attribute_findings(env)]
+    found = [*_split_findings(env, split), *_primitive_findings(env)]
     plays: dict[Task, list[Event]] = {}
     if found:
         return found, plays
     try:
-        found += _unstarted_findings(env)
+        if env.done or not _raises_over(env):
+            found.append("done, call: before the first reset, done must be false and EpisodeOver raised")
         for task in (split.train[0], split.train[-1]):
             plays[task] = [*_play(env, task, calls)]
-            found += dict.fromkeys(_play_findings(env, plays[task]))
-            if difference := _difference(plays[task], _replay(env, plays[task], task)):
-                found.append(f"determinism: {task}, replayed with fewer reads of its state, {difference}")
+            found += _play_findings(env, plays[task])
         found += _invalid_call_findings(env, split.train[0])
-        found += _unknown_task_findings(env, split.train[0])
+        for change in ({"env": "another environment"}, {"name": "no such task"}, {"index": -1}):
+            wrong = replace(split.train[0], **change)
+            if not _raises(UnknownTask, env.reset, wrong):
+                found.append(f"reset: must raise UnknownTask for {wrong}")
         env.close()
         env.close()
     except Exception as error:  # an environment under test may raise anything
@@ -110,7 +101,7 @@ def check_here(
 
 
 def _play(env: TextEnv, task: Task, calls: int) -> Iterator[Event]:
-    """Play at random, the same in each process."""
+    """Play at random."""
     rng = random.Random(0)
     opening = env.reset(task)
     words = [*opening.instruction.split(), *opening.observation.split()]
@@ -125,17 +116,6 @@ def _play(env: TextEnv, task: Task, calls: int) -> Iterator[Event]:
         words += str(text or "").split()
 
 
-def _replay(env: TextEnv, played: Sequence[Event], task: Task) -> list[Event]:
-    """Repeat a play as skills do: they read only the results of calls until they end."""
-    again: list[Event] = [{"opening": asdict(env.reset(task))}]
-    with suppress(EpisodeOver):
-        for event in played[1:]:
-            name, arguments = event["call"]
-            again.append({"text": env.call(name, **arguments)})
-    again[-1] |= _state(env)
-    return again
-
-
 def _state(env: TextEnv) -> Event:
     return {
         "done": env.done,
@@ -145,44 +125,58 @@ def _state(env: TextEnv) -> Event:
     }
 
 
-def _difference(play: Sequence[Event], again: Sequence[Event]) -> str | None:
-    """Return where the repetition of a play differs from it; `None` if it does not."""
-    for step, (event, repeated) in enumerate(zip(play, again, strict=False)):
-        if parts := ", ".join(part for part in repeated if repeated[part] != event.get(part)):
-            return f"differs in {parts} after {step} equal calls"
-    return None if len(play) == len(again) else f"ends after {len(again) - 1} calls"
-
-
-def _play_in_new_process(job: list[Any]) -> str | list[list[Event]]:
-    """Return the plays of a job's tasks, or the finding if they cannot be played."""
+def _replay_findings(name: str, options: Mapping[str, Any], plays: Mapping[Task, list[Event]]) -> list[str]:
+    """Repeat plays in a new process, and return where they differ."""
+    tasks = [*plays][::-1]
+    made = [[event["call"] for event in plays[task][1:]] for task in tasks]
     environment = {
         "PYTHONHASHSEED": "1",
         "PYTHONPATH": os.pathsep.join(each or os.curdir for each in sys.path),
     }
-    code = "from envs.environment_check import play_job; play_job()"
     done = subprocess.run(
-        [sys.executable, "-P", "-c", code],
-        input=msgspec.json.encode(job),
+        [sys.executable, "-P", "-c", "from envs.environment_check import replay_job; replay_job()"],
+        input=msgspec.json.encode([name, options, tasks, made]),
         env=os.environ | environment,
         capture_output=True,
         check=False,
     )
     if done.returncode:
         lines = done.stderr.decode(errors="replace").splitlines()
-        return f"in another process, it ended with status {done.returncode}: {lines[-1] if lines else ''}"
-    plays: list[list[Event]] = json.loads(done.stdout)
-    return plays
+        return [f"in another process, it ended with status {done.returncode}: {lines[-1] if lines else ''}"]
+    return [
+        f"determinism: {task}, replayed in another process and order, {difference}"
+        for task, again in zip(tasks, json.loads(done.stdout), strict=True)
+        if (difference := _difference(plays[task], again))
+    ]
 
 
-def play_job() -> None:
-    """Read a job from the standard input, play its tasks in order, and write the plays to the output."""
-    name, options, tasks, calls = json.load(sys.stdin)
+def replay_job() -> None:
+    """Read a job from the standard input, replay its tasks in order, and write the plays to the output."""
+    name, options, tasks, made = json.load(sys.stdin)
     with redirect_stdout(sys.stderr):
         REGISTRY.find(name).preload()
         env = make(name, **options)
-        plays = [[*_play(env, Task(**task), calls)] for task in tasks]
+        plays = [_replay(env, Task(**task), calls) for task, calls in zip(tasks, made, strict=True)]
         env.close()
     print(json.dumps(plays))
+
+
+def _replay(env: TextEnv, task: Task, calls: Sequence[tuple[str, dict[str, Any]]]) -> list[Event]:
+    """Repeat a play as skills do: they read only the results of calls until they end."""
+    again: list[Event] = [{"opening": asdict(env.reset(task))}]
+    with suppress(EpisodeOver):
+        for name, arguments in calls:
+            again.append({"text": env.call(name, **arguments)})
+    again[-1] |= _state(env)
+    return again
+
+
+def _difference(play: Sequence[Event], again: Sequence[Event]) -> str | None:
+    """Return where the repetition of a play differs from it; `None` if it does not."""
+    for step, (event, repeated) in enumerate(zip(play, again, strict=False)):
+        if parts := ", ".join(part for part in repeated if repeated[part] != event.get(part)):
+            return f"differs in {parts} after {step} equal calls"
+    return None if len(play) == len(again) else f"ends after {len(again) - 1} calls"
 
 
 def _split_findings(env: TextEnv, split: Split) -> Iterator[str]:
@@ -195,9 +189,7 @@ def _split_findings(env: TextEnv, split: Split) -> Iterator[str]:
         yield f"splits: Task.env is {env_name!r}, but the environment's name is {env.name!r}"
 
 
-def _attribute_findings(env: TextEnv) -> Iterator[str]:
-    if not env.description.strip():
-        yield "description: must be the rules as text"
+def _primitive_findings(env: TextEnv) -> Iterator[str]:
     names = [primitive.name for primitive in env.primitives]
     if not names or len(set(names)) != len(names):
         yield "primitives: there are none, or a name occurs twice"
@@ -220,52 +212,32 @@ def _attribute_findings(env: TextEnv) -> Iterator[str]:
             yield f"{where}: its signature's return type must be str, None or str | None"
 
 
-def _unstarted_findings(env: TextEnv) -> Iterator[str]:
-    if env.done:
-        yield "done: is true before the first reset"
-    if not _raises_over(env):
-        yield "call: must raise EpisodeOver before the first reset"
-
-
-def _unknown_task_findings(env: TextEnv, task: Task) -> Iterator[str]:
-    for wrong in (
-        replace(task, env="another environment"),
-        replace(task, name="no such task"),
-        replace(task, index=-1),
-    ):
-        if not _raises(UnknownTask, env.reset, wrong):
-            yield f"reset: must raise UnknownTask for {wrong}"
-
-
 def _invalid_call_findings(env: TextEnv, task: Task) -> Iterator[str]:
     env.reset(task)
     before = _state(env)
-    if _state(env) != before:
-        yield "state: two consecutive reads differ; reading must not change anything"
-        return
     wrong_calls: list[tuple[str, dict[str, Any]]] = [("no_such_primitive", {})]
     for primitive in env.primitives:
         arguments = _fake_arguments(primitive, [], random.Random(0))
-        wrong_calls.append((primitive.name, arguments | {"no_such_parameter": 1}))
-        wrong_calls += [
-            (primitive.name, arguments | {name: object()}) for name in primitive.signature.parameters
-        ]
+        for name in ("no_such_parameter", *primitive.signature.parameters):
+            wrong_calls.append((primitive.name, arguments | {name: object()}))
     for name, arguments in wrong_calls:
         given = f"{name}({', '.join(arguments)})"
         if not _raises(InvalidPrimitiveCall, env.call, name, **arguments):
             yield f"call: must raise InvalidPrimitiveCall for {given}, whose name or arguments are wrong"
         if _state(env) != before:
-            yield f"call: an invalid call changed the world: {given}"
+            yield f"call: an invalid call, or reading the state, changed the world: {given}"
             return
 
 
 def _play_findings(env: TextEnv, play: Sequence[Event]) -> Iterator[str]:
-    if not play[0]["opening"]["instruction"].strip():
-        yield "reset: the opening has no instruction"
-    if play[0]["done"]:
-        yield "done: is true right after reset"
+    if not play[0]["opening"]["instruction"].strip() or play[0]["done"]:
+        yield "reset: the opening has no instruction, or the episode is over at once"
     for event in play:
-        yield from _state_findings(event)
+        score, state = event["outcome"]["score"], [event["outcome"]["detail"], event["snapshot"]]
+        if not isinstance(score, (int, float)) or not 0 <= score <= 1:
+            yield f"outcome: score must be a number in [0, 1], not {score!r}"
+        if not _is_plain_json(state):
+            yield "outcome, snapshot: the detail and the snapshot must contain only plain JSON values"
     primitives = {each.name: each for each in env.primitives}
     for before, event in itertools.pairwise(play):
         (name, _), text = event["call"], event["text"]
@@ -277,19 +249,6 @@ def _play_findings(env: TextEnv, play: Sequence[Event]) -> Iterator[str]:
             yield f"call: {name} changed the world although it does not advance"
     if env.done and not _raises_over(env):
         yield "call: must raise EpisodeOver after the end"
-
-
-def _state_findings(event: Event) -> Iterator[str]:
-    outcome = event["outcome"]
-    if not isinstance(outcome["score"], (int, float)) or not 0 <= outcome["score"] <= 1:
-        yield f"outcome: score must be a number in [0, 1], not {outcome['score']!r}"
-    if type(outcome["success"]) is not bool or type(event["done"]) is not bool:
-        yield "outcome, done: success and done must be booleans"
-    for part, value in (("outcome: detail", outcome["detail"]), ("snapshot:", event["snapshot"])):
-        if not _is_plain_json(value):
-            yield f"{part} must contain only plain JSON values"
-    if event["free_observation"] is not None and not isinstance(event["free_observation"], str):
-        yield "free observation: must be text or None"
 
 
 def _fake_arguments(primitive: Primitive, words: list[str], rng: random.Random) -> dict[str, Any]:

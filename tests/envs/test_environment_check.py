@@ -41,6 +41,10 @@ class Elevator(TextEnv):
         self.goal: int | None = None
         self.floor = self.time = 0
 
+    @classmethod
+    def splits(cls, *_: Any, **options: Any) -> Split:
+        return elevator_split(cls.name)
+
     def reset(self, task: Task) -> Opening:
         self.check_task(task, ["default"])
         self.goal, self.floor, self.time = task.index, 0, 0
@@ -193,9 +197,9 @@ class Crashes(Elevator):
 
 
 BROKEN = (
-    *(ForgetsToReset, DrawsFromTheGlobalGenerator, PlaysOnAfterTheEnd, StartsWithoutReset, TakesAnyTask),
-    *(TakesAnyArgument, MovesOnAnInvalidCall, ScoresInPercent, HasASetInItsOutcome, ReturnsNothing),
-    *(MovesWhenRead, ClosesOnce, MovesWhenScored, TicksWhenScored, Crashes),
+    *(PlaysOnAfterTheEnd, StartsWithoutReset, TakesAnyTask, TakesAnyArgument, MovesOnAnInvalidCall),
+    *(ScoresInPercent, HasASetInItsOutcome, ReturnsNothing, MovesWhenRead, ClosesOnce, MovesWhenScored),
+    Crashes,
 )
 
 
@@ -232,7 +236,6 @@ def with_parameter(name: str, kind: Any = inspect.Parameter.KEYWORD_ONLY, annota
 
 
 MISDESCRIBED = {
-    "no rules": altered(description=" "),
     "no primitive": altered(primitives=()),
     "a name twice": altered(primitives=Elevator().primitives[:1] * 2),
     "a name of two words": first_primitive(name="go up"),
@@ -287,6 +290,9 @@ class CannotBeLoaded(Corridor):
 @pytest.mark.parametrize(
     ("kind", "finding"),
     [
+        (ForgetsToReset, "in another process and order, differs in"),
+        (DrawsFromTheGlobalGenerator, "differs in opening after 0 equal calls"),
+        (TicksWhenScored, "differs in text after 1 equal calls"),
         (ShowsAHash, "replayed in another process and order, differs in opening after 0 equal calls"),
         (EndsItsProcess, "in another process, it ended with status 7"),
         (CannotBeLoaded, "in another process, it ended with status 1: RuntimeError: no mortar"),
@@ -296,7 +302,7 @@ def test_another_process_must_play_alike(
     kind: type[TextEnv], finding: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("CHECKING_PROCESS", str(os.getpid()))
-    found, *_ = check_environment(kind.name, calls=20)
+    found, *_ = check_environment(kind.name, calls=30)
     assert finding in found
 
 

@@ -14,7 +14,7 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from envs import EnvironmentFault, java_process
+from envs import EnvironmentFault
 from envs.java_process import NoJava, SimulatorFailed
 from envs.scienceworld_jvm import Simulator
 from tests.processes import HANGS_S, all_end, words
@@ -128,18 +128,15 @@ class TestErrors:
         assert simulator.resident_bytes() == 0
 
     @pytest.mark.parametrize(
-        ("script", "limit_s", "said"),
+        ("script", "said"),
         [
-            ("", 0.5, r"no answer within 0\.5 s"),
-            ("echo 25333", 0.5, r"no answer within 0\.5 s"),
-            ("echo Welcome to Java", HANGS_S, "no message"),
-            ("echo broken >&2; echo Welcome to Java", HANGS_S, "broken"),
+            ("echo Welcome to Java", "no message"),
+            ("echo broken >&2; echo Welcome to Java", "broken"),
         ],
     )
     def test_a_program_that_stays_and_is_no_java_is_ended(
-        self, script: str, limit_s: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, script: str, said: str, tmp_path: Path
     ) -> None:
-        monkeypatch.setattr(java_process, "START_LIMIT_S", limit_s)
         mark = f"1000.{os.getpid()}"
         java = tmp_path / "java"
         java.write_text(f"#!/bin/sh\n{script}\nsleep {mark}\n")
