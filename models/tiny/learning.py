@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import msgspec
 import numpy as np
 
 from models.tiny.actor_examples import Example
@@ -80,8 +79,6 @@ def new_model(recipe: Recipe, tokenizer: ChatTokenizer) -> PreTrainedModel:
     import torch
     from transformers import Qwen3Config, Qwen3ForCausalLM
 
-    shape = msgspec.structs.asdict(recipe.network)
-    deviation, gain = shape.pop("embedding_deviation"), shape.pop("attention_gain")
     own = tokenizer.huggingface
     torch.manual_seed(recipe.seed)
     model = Qwen3ForCausalLM(
@@ -92,14 +89,14 @@ def new_model(recipe: Recipe, tokenizer: ChatTokenizer) -> PreTrainedModel:
             bos_token_id=None,
             eos_token_id=own.eos_token_id,
             pad_token_id=own.pad_token_id,
-            **shape,
+            **recipe.network,
         )
     )
     with torch.no_grad():
-        model.model.embed_tokens.weight.normal_(0, deviation)
+        model.model.embed_tokens.weight.normal_(0, recipe.embedding_deviation)
         for name, weight in model.named_parameters():
             if "q_norm" in name or "k_norm" in name:
-                weight.fill_(gain)
+                weight.fill_(recipe.attention_gain)
     return model
 
 

@@ -30,25 +30,6 @@ class Vocabulary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     words: int
 
 
-class Network(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fields of Qwen3's configuration, and the initial values of two kinds of weights.
-
-    Attributes:
-        embedding_deviation: initial standard deviation of the embeddings.
-        attention_gain: initial weights of the query and key norms.
-    """
-
-    hidden_size: int
-    intermediate_size: int
-    num_hidden_layers: int
-    num_attention_heads: int
-    num_key_value_heads: int
-    head_dim: int
-    rope_theta: float
-    embedding_deviation: float
-    attention_gain: float
-
-
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One stage of the training.
 
@@ -79,6 +60,9 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         context: the model's context length in tokens.
         threads: CPU threads of a step; more than one gains nothing at this size.
         corpus: number of examples by source; for `sleeps`, number of recorded runs.
+        network: fields of Qwen3's configuration.
+        embedding_deviation: initial standard deviation of the embeddings.
+        attention_gain: initial weights of the query and key norms.
     """
 
     seed: int
@@ -86,7 +70,9 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     threads: int
     vocabulary: Vocabulary
     corpus: dict[str, AtLeastOne]
-    network: Network
+    network: dict[str, int | float]
+    embedding_deviation: float
+    attention_gain: float
     stages: list[Stage]
 
     @classmethod

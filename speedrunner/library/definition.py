@@ -20,8 +20,6 @@ HEADER = "from __future__ import annotations"
 """First line of every library module: annotations are documentation there and are never evaluated."""
 
 _GAP = "\n\n\n"
-_CUT = re.compile(rf"{_GAP}(?=def |class |@)")
-"""Possible boundaries between definitions of a module; a match may also be inside a text."""
 
 
 class Names(NamedTuple):
@@ -144,13 +142,10 @@ def read_text(source: str) -> list[Definition]:
     return [each for statement in body for each in _definitions(statement, lines)]
 
 
-def read_module(source: str) -> list[Definition]:
-    """Parse the output of `module_text`. Raises `InvalidSkill` if it is not valid Python, or too large."""
-    check_size(source)
-    try:  # piece by piece: this takes little memory, and little time if most pieces are known
-        return [each for piece in _CUT.split(source) for each in _read_piece(piece)]
-    except InvalidSkill:
-        return read_text(source)
+@lru_cache(maxsize=64)
+def read_module(source: str) -> tuple[Definition, ...]:
+    """Return the definitions of a policy's module. Raises the same as `read_text`."""
+    return tuple(read_text(source))
 
 
 def function_names(source: str) -> list[str]:
@@ -194,11 +189,6 @@ def arrange_definitions(definitions: Sequence[Definition]) -> tuple[Definition, 
         classes = list(TopologicalSorter(needs).static_order())
     imports.sort(key=lambda each: each.source)
     return (*imports, *constants, *classes, *functions)
-
-
-@lru_cache(maxsize=8192)
-def _read_piece(source: str) -> list[Definition]:
-    return read_text(source)
 
 
 def _definitions(statement: ast.stmt, lines: list[str]) -> Iterator[Definition]:

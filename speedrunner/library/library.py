@@ -80,7 +80,7 @@ class Library:
         """
         names = [each.name for each in policy.skills]
         try:
-            definitions = tuple(read_module(policy.module))
+            definitions = read_module(policy.module)
             library = replace(self, definitions=definitions, skills=policy.skills)
             if sorted(each.name for each in definitions if each.kind == "function") != sorted(names):
                 raise InvalidSkill(f"its module should define {', '.join(names) or 'nothing'}")
@@ -250,7 +250,6 @@ class Library:
         *,
         sleep: int,
         public: bool | Collection[str] | None = None,
-        limit: int = SOURCE_LIMIT,
     ) -> Library:
         """Add functions, or replace those with the same names.
 
@@ -260,9 +259,8 @@ class Library:
             sleep: number of the sleep that edits.
             public: whether the actor may call them, or the names of those that it may call. By default it may
                 call those with names that do not start with an underscore.
-            limit: maximum characters of the source.
         """
-        text = _read(source, limit)
+        text = _read(source)
         functions = [each.name for each in text if each.kind == "function"]
         if not functions:
             raise InvalidSkill("the source must define a function at the top level")
@@ -282,7 +280,7 @@ class Library:
         if name not in self.named:
             raise InvalidSkill(f"there is no skill {name}{suggestion(name, self.named)}")
         is_shared = name in self.shared
-        text = _read(_replace_once(name, self.named[name].source, old, new), SOURCE_LIMIT)
+        text = _read(_replace_once(name, self.named[name].source, old, new))
         made = [each.name for each in text if is_shared or each.kind == "function"]
         if made != [name]:
             advice = "" if is_shared else "; rename it instead"
@@ -424,10 +422,10 @@ class Library:
         return Types({each.name: each for each in heads if isinstance(each, ast.ClassDef)})
 
 
-def _read(source: str, limit: int) -> list[Definition]:
+def _read(source: str) -> list[Definition]:
     """Parse a text of an author. Raises `InvalidSkill`."""
-    if len(source) > limit:
-        raise InvalidSkill(f"the source has {len(source)} characters; {limit} are allowed")
+    if len(source) > SOURCE_LIMIT:
+        raise InvalidSkill(f"the source has {len(source)} characters; {SOURCE_LIMIT} are allowed")
     compile_source(tidy_source(source))
     return read_text(source)
 

@@ -60,13 +60,12 @@ class WorkerFault(WorkerError):
 class WorkerDied(WorkerError):
     """The worker's process ended, or sent an invalid reply, in the middle of a request.
 
-    Attributes:
+    Args:
         cause: how it ended, in words, if known.
     """
 
     def __init__(self, what: str, cause: str = "", log: Path | None = None) -> None:
         super().__init__(what + (f": {cause}" if cause else "") + (f"; see {log}" if log else ""))
-        self.cause = cause
 
 
 class WorkerTimedOut(WorkerDied):

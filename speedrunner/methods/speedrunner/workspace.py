@@ -8,13 +8,11 @@ only, with what the inducer may see of them (`speedrunner.store.history`).
 
 from __future__ import annotations
 
-import gc
 import json
 import linecache
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, NamedTuple, overload
@@ -81,19 +79,6 @@ class Trajectories(Sequence[dict[str, Any]]):
         return f"<{len(self)} recorded episodes>"
 
 
-@contextmanager
-def _pause_collector() -> Iterator[None]:
-    """Pause the garbage collector. It searches all objects again and again while many new ones are made."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
-
-
-@_pause_collector()
 def _read(place: _Place) -> dict[str, Any]:
     with place.file.open("rb") as file:
         file.seek(place.begin)
@@ -153,7 +138,6 @@ def sleeps() -> list[dict[str, Any]]:
     return sorted(told, key=lambda each: each["sleep"])
 
 
-@_pause_collector()
 def skill_stats() -> list[dict[str, Any]]:
     """Return a row for each skill and each library version in which it was called.
 

@@ -22,9 +22,7 @@ STAGES = [
 SMALL = msgspec.structs.replace(
     Recipe.read(),
     stages=STAGES,
-    network=msgspec.structs.replace(
-        Recipe.read().network, hidden_size=16, intermediate_size=32, num_hidden_layers=2
-    ),
+    network={**Recipe.read().network, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2},
 )
 
 

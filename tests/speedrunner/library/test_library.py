@@ -15,7 +15,6 @@ from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import CLASS_LIMIT
 from speedrunner.library.library import Library
 from speedrunner.library.rules import (
-    MODULE_BYTES,
     SOURCE_LIMIT,
     InvalidSkill,
 )
@@ -53,7 +52,7 @@ def write(library: Library, source: str, public: bool | None = True, sleep: int 
 
 
 def of_module(library: Library, source: str) -> Library:
-    return library.write(source, sleep=0, limit=MODULE_BYTES)
+    return library.write(source, sleep=0)
 
 
 def texts(library: Library) -> list[str]:
