@@ -40,11 +40,6 @@ ROW = Rollout(
     queued=0,
     preemptions=0,
     client_ms=3.14,
-    server_ms=1.5,
-    server_mb=5120.0,
-    gpu_mib=74_000.0,
-    watts=610.0,
-    joules=762.5,
 )
 
 
@@ -70,7 +65,7 @@ def write_record(folder: Path) -> Record:
     """Two starts, two rollouts and a failed step; every value is invented."""
     folder.mkdir(parents=True, exist_ok=True)
     record = open_record(folder, SUBJECT)
-    wide = replace(ROW, in_flight=64, ratio=0.97, watts=None, joules=None)
+    wide = replace(ROW, in_flight=64, ratio=0.97)
     for step in (
         StepRecord(step="tools", reason="no | room", began=NOON, seconds=300.0),
         start_step("cold", 312.4, NOON),

@@ -34,11 +34,6 @@ ROLLOUT_COLUMNS = {
     "cached share of prompt tokens": "hit_rate:.1%",
     "cached tokens, share of the maximum": "of_maximum:.2%",
     "client: CPU ms per turn": "client_ms:.2f",
-    "server: CPU ms per output token": "server_ms:.3f",
-    "server: host memory, MB": "server_mb:.0f",
-    "GPU memory, MiB": "gpu_mib:.0f",
-    "GPU power, W": "watts:.0f",
-    "GPU energy per 1,000 output tokens, J": "joules:.0f",
 }
 
 

@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -28,7 +27,6 @@ from serving.model import Model
 from serving.options import REQUEST_TIMEOUT_S
 from speedrunner.agents.actor import Actor
 from speedrunner.bench.bare_replay import BareClient, TokenStream
-from speedrunner.bench.resources import Resources
 from speedrunner.config.console import Status
 from speedrunner.config.schema import to_yaml
 from speedrunner.results.ledger import token_line
@@ -59,11 +57,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         queued: requests before which the episode was queued.
         preemptions: requests that the engine stopped for lack of blocks, and computed again.
         client_ms: CPU ms of this process per turn; environments run in other processes.
-        server_ms: CPU ms of the server's process tree per output token.
-        server_mb: memory of the server's process tree, in MB.
-        gpu_mib: most memory used on its GPUs, in MiB.
-        watts: average power of its GPUs.
-        joules: energy of its GPUs per 1,000 output tokens.
     """
 
     in_flight: int
@@ -83,11 +76,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     queued: int
     preemptions: int
     client_ms: float
-    server_ms: float | None = None
-    server_mb: float | None = None
-    gpu_mib: float | None = None
-    watts: float | None = None
-    joules: float | None = None
 
 
 @dataclass
@@ -150,32 +138,25 @@ class Player:
             RunStopped: an episode ended by an infrastructure error.
             ServingError, WorkerError, StorageError: the engine, the workers or the disk failed.
         """
-        deployment, owned = self.deployment, self.deployment.server
         prefix = await self._warm()
         await self.pool.ready()
         before = await self._preemptions()
-        gpus = deployment.model_config.gpus_of_a_node if owned else 0
-        async with Resources(owned.pid if owned else None, gpus) as used:
-            played, talks = await self._play_episodes(episodes, status)
+        began, cpu_began = time.monotonic(), time.process_time()
+        played, talks = await self._play_episodes(episodes, status)
+        seconds, cpu_s = time.monotonic() - began, time.process_time() - cpu_began
         preemptions = await self._preemptions() - before
         line = token_line(row for each in played for row in self.run.rows[each.episode])
         prompt, cached = int(line.tokens.cached + line.tokens.computed), int(line.tokens.cached)
         turns = [turn for each in played for turn in each.turns]
         output = sum(each.usage.completion for each in played)
-        measured: dict[str, Any] = {"server_mb": used.server_mb, "gpu_mib": used.gpu_mib}
-        if used.server_cpu_s is not None:
-            measured["server_ms"] = 1000 * used.server_cpu_s / output
-        if used.watts is not None:
-            measured |= {"watts": used.watts, "joules": 1000 * used.watts * used.seconds / output}
-        output_per_s = output / used.seconds
+        output_per_s, replay_per_s = output / seconds, None
         if replayed:
             status(f"{output_per_s:.0f} output tokens/s; its bare replay")
             streams = [TokenStream.of(each.turns, talk) for each, talk in zip(played, talks, strict=True)]
-            bare = BareClient(deployment, self.http)
+            bare = BareClient(self.deployment, self.http)
             await bare.warm(streams, prefix)
             began = time.monotonic()
             replay_per_s = await bare.play(streams) / (time.monotonic() - began)
-            measured |= {"replay_per_s": replay_per_s, "ratio": output_per_s / replay_per_s}
         return Rollout(
             in_flight=self.in_flight,
             episodes=len(played),
@@ -183,16 +164,17 @@ class Player:
             turns=len(turns),
             prompt=prompt,
             output=output,
-            seconds=used.seconds,
+            seconds=seconds,
             output_per_s=output_per_s,
+            replay_per_s=replay_per_s,
+            ratio=output_per_s / replay_per_s if replay_per_s else None,
             cached=cached,
             cacheable=line.cacheable,
             of_maximum=line.cache_share or 0.0,
             hit_rate=cached / prompt,
             queued=sum(turn.queued_s > 0 for turn in turns),
             preemptions=preemptions,
-            client_ms=1000 * used.client_cpu_s / len(turns),
-            **measured,
+            client_ms=1000 * cpu_s / len(turns),
         )
 
     async def _warm(self) -> list[int]:

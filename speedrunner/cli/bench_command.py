@@ -62,8 +62,8 @@ def rollout(
 ) -> None:
     """Compare rollouts with a bare replay of their requests.
 
-    CPU time, memory and power are shown, too. The target is 0.90 (on a GPU 0.95) of the output tokens per
-    second of the replay.
+    The target is 0.90 (on a GPU 0.95) of the output tokens per second of the replay. The client's CPU time is
+    shown, too.
 
     Example: speedrunner bench rollout model=tiny-random --pairs 3
     """

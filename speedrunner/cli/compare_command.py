@@ -14,7 +14,7 @@ from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results import pairing
-from speedrunner.results.cost_text import checkpoint_lines, limit_text, price_text
+from speedrunner.results.cost_text import checkpoint_lines, price_text
 from speedrunner.results.frames import frame_sleeps
 from speedrunner.results.inference import CONFIDENCE, Estimate
 from speedrunner.results.ledger import run_costs
@@ -68,8 +68,7 @@ def compare(
         return
     say(*checkpoint_lines(points, terminal_width()))
     if len(loaded) == 1:
-        (only,) = points.values()
-        say(*filter(None, [limit_text(only).strip()]), *caveats(loaded[0].processes))
+        say(*caveats(loaded[0].processes))
         return
     found = pairing.compare(framed)
     names = {side.path: letter for side, letter in zip(framed, ascii_uppercase, strict=False)}

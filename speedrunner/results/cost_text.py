@@ -12,7 +12,6 @@ from serving.reconciliation import Reconciliation
 from serving.usage import Counters
 from speedrunner.config.console import align_columns
 from speedrunner.results.ledger import Classes, RunCosts, Spend
-from speedrunner.results.measures import LIMITS
 from speedrunner.results.pricing import PriceBook
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD", "engine s")
@@ -128,7 +127,6 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         left_out = f" {unscored} test episodes (-n) ended by an infrastructure error and have no score."
     if silent:
         left_out += f" {silent} sent no request: their score counts, their calls, tokens and USD do not."
-    left_out += limit_text(rows)
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
         " test episodes. USD per episode includes a rollout's share of the sleeps since the previous"
@@ -137,21 +135,6 @@ def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
         f" their share of the sleeps. Skills: public/all, or notes if there are none. Prices:"
         f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."
     )
-
-
-def limit_text(rows: Sequence[Row]) -> str:
-    """Return a sentence, after a space, with the number of test episodes that each limit ended, by rollouts
-    before the checkpoint; empty if no limit ended one."""
-    parts = []
-    for name in LIMITS:
-        ended = [
-            f"{row[name] * row['episodes']:.0f} of {row['episodes']} after {row['checkpoint']}"
-            for row in rows
-            if row[name]
-        ]
-        if ended:
-            parts.append(f"by {name} {', '.join(ended)} rollouts")
-    return f" Ended by a limit: {'; '.join(parts)}." if parts else ""
 
 
 def price_text(book: PriceBook) -> str:

@@ -36,7 +36,6 @@ def make_tables(conditions: Sequence[Condition], prices: str) -> list[Table]:
         _training(checkpoints, prices),
         _intervals(conditions),
         *make_test_tables(conditions),
-        _cache_shares(checkpoints),
         _cache(conditions),
         _libraries(checkpoints),
         _terminations(stack_frames(conditions, "episodes")),
@@ -103,20 +102,6 @@ def _intervals(conditions: Sequence[Condition]) -> Table:
     )
     columns = [*KEYS, "checkpoint", "metric", "seeds", "episodes", "mean", "low", "high"]
     return table_of("intervals", text, pandas.DataFrame(rows, columns=columns))
-
-
-def _cache_shares(checkpoints: pandas.DataFrame) -> Table:
-    last = checkpoints.groupby([*KEYS, "seed"]).tail(1)
-    share = last["cached"] / (last["cached"] + last["uncached"])
-    by = last.assign(cached_share=share).groupby([*KEYS])
-    found = by["cached_share"].agg(seeds="count", cached_share="mean", cached_share_std="std")
-    found[["cached", "uncached"]] = by[["cached", "uncached"]].mean()
-    columns = ["seeds", "cached", "uncached", "cached_share", "cached_share_std"]
-    text = (
-        "Prompt tokens per test episode at the last checkpoint that the engine took from its prefix cache and"
-        " that it had to compute, and the cached ones as a share of both: means over seeds."
-    )
-    return table_of("cache_shares", text, found.loc[found["seeds"] > 0, columns].reset_index())
 
 
 class CacheEffect(msgspec.Struct, frozen=True):

@@ -48,7 +48,6 @@ def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(
     )
     row = record.steps["rollout-8"].measured.tables[0].rows[0]  # type: ignore[union-attr]
     assert row["hit_rate"] > 0.5
-    assert row["server_ms"] > 0
     assert set(psutil.Process().children(recursive=True)) <= before
 
 

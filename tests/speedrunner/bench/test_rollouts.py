@@ -52,7 +52,6 @@ async def test_the_replay_sends_what_the_rollout_sent_with_its_own_answers(corri
         assert mine == bare
     assert len({each.body["cache_salt"] for each in replayed}) == 1
     assert pair.ratio == pytest.approx(pair.output_per_s / pair.replay_per_s)
-    assert pair.server_ms is None  # the engine is not ours
 
 
 def _by_prompt(requests: list[Any]) -> list[dict[str, Any]]:
@@ -86,7 +85,6 @@ async def test_episodes_have_as_many_requests_as_fit_and_no_more_than_the_enviro
     assert row.output_per_s == pytest.approx(row.output / row.seconds)
     assert 0 < row.hit_rate < 1
     assert row.client_ms > 0
-    assert (row.server_mb, row.gpu_mib, row.watts, row.joules) == (None, None, None, None)
     assert found.figures[0].at_least == (None if calls == LEAST_CALLS else 0.90)
 
 

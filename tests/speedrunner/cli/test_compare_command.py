@@ -14,16 +14,6 @@ from speedrunner.results.pricing import price_book
 from tests.scripted_runs import ScriptedRun, in_process
 
 
-def test_a_run_alone_has_the_counts_of_each_limit(learnt: ScriptedRun, tmp_path: Path) -> None:
-    ended = shutil.copytree(learnt.dir, tmp_path / "ended")
-    rows = [json.loads(line) for line in (ended / "episodes.jsonl").read_text().splitlines()]
-    first = next(row for row in rows if row["episode"].startswith("test/0000/"))
-    first["termination"] = "call_limit"
-    (ended / "episodes.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    alone = in_process("compare", str(ended)).stdout
-    assert alone.endswith("Ended by a limit: by call_limit 1 of 2 after 0 rollouts.\n")
-
-
 @pytest.fixture
 def other(learnt: ScriptedRun, tmp_path: Path) -> Path:
     return shutil.copytree(learnt.dir, tmp_path / "other")

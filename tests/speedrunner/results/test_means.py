@@ -158,9 +158,6 @@ def test_each_limit_has_the_share_of_test_episodes_that_it_ended(run: RunDirecto
     first, _, last = rows(run)
     assert [last[name.value] for name in LIMITS] == pytest.approx([2 / 7] + [1 / 7] * 4)
     assert (first["limited"], last["limited"]) == (0.0, pytest.approx(6 / 7))
-    assert (
-        " Ended by a limit: by call_limit 2 of 7 after 4 rollouts; by action_limit 1 of 7 after 4 rollouts;"
-    ) in notes(rows(run), [BOOK])
 
 
 def test_thinking_closed_at_its_budget_is_a_share_of_the_answers_that_count(run: RunDirectory) -> None:
