@@ -16,6 +16,10 @@ class NotPlain(ValueError):
 class _Loader(yaml.CSafeLoader):
     """As in YAML 1.2, `on`, `off`, `yes`, `no` and dates are text, and 1e-3 is a number."""
 
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.deep_construct = True  # refuses a value that contains itself
+
 
 _Loader.yaml_implicit_resolvers = {}
 _SCALARS = {

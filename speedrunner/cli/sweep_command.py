@@ -14,7 +14,7 @@ from speedrunner.cli.command import DryRun, RunsFolder, carry_out, in_flight, ru
 from speedrunner.cli.output import SafeConsole, say, terminal_width
 from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_runs
 from speedrunner.cli.slurm_jobs import submit_jobs
-from speedrunner.config.console import align_columns, short_number
+from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
@@ -93,7 +93,7 @@ def sweep(
     configure_logging(setups[0].config)
     folder_option = [f"--dir={folder}"] if folder else []
     if dry_run:
-        say(*_describe(outline_conditions(runs), grid.root))
+        say(*_describe(outline_conditions(runs)))
         return
     command = ["speedrunner", "sweep", *what, *folder_option]
     if part is None:
@@ -110,19 +110,13 @@ def sweep(
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
 
 
-def _describe(outlines: Sequence[ConditionOutline], folder: Path) -> Iterator[str]:
+def _describe(outlines: Sequence[ConditionOutline]) -> Iterator[str]:
     """Yield a table with a row for each condition and their totals, then notes."""
-    has_estimates = any(each.estimate for each in outlines)
-    titles = ["", "runs", "episodes", "sleeps", "requests at most"]
-    rows = [titles + (["GPU-hours", "USD"] if has_estimates else [])]
+    rows = [["", "runs", "episodes", "sleeps", "requests at most"]]
     for each in outlines:
         name = "all" if each.condition is None else str(each.condition)
         counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
-        row = [name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"]
-        if has_estimates:
-            amounts = (each.estimate.gpu_hours, each.estimate.usd) if each.estimate else (None, None)
-            row += map(short_number, amounts)
-        rows.append(row)
+        rows.append([name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"])
     yield from align_columns(rows, terminal_width(), DROPPED)
     *_, together = outlines
     if together.finished:
@@ -130,7 +124,3 @@ def _describe(outlines: Sequence[ConditionOutline], folder: Path) -> Iterator[st
     if together.unlimited:
         yield f"+: and those of sleeps, which {' and '.join(together.unlimited)} does not limit."
     yield from together.notes
-    if sources := dict.fromkeys(name for each in outlines if each.estimate for name in each.estimate.sources):
-        yield f"GPU-hours and USD: scaled by episodes from {', '.join(sources)}."
-    elif together.runs:
-        yield f"GPU-hours and USD: unknown until {folder} has a finished run of the environment and model."

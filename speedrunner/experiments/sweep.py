@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 
 from rich.console import Console
@@ -22,7 +22,6 @@ from speedrunner.runs.run import Engines, OpenRun, deploy_models, open_run, size
 from speedrunner.runs.setup import SETUP_ERRORS, Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from speedrunner.store.files import StorageError
-from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.env_worker import WorkerError
 from speedrunner.workers.sandbox.settings import SandboxError
 from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
@@ -122,13 +121,12 @@ class _RunsOfServer:
         self._logs = logs
         self._slots = asyncio.Semaphore(at_once)
         self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
-        self._active: dict[asyncio.Task[None], tuple[Member, OpenRun, AsyncExitStack]] = {}
-        self._begun: dict[str, OpenRun] = {}
-        self._stopped: list[OpenRun] = []
+        self._active: dict[asyncio.Task[None], Member] = {}
+        self._begun: list[OpenRun] = []
         self._workers: list[AsyncExitStack] = []
         """Workers of all runs; closed when their run ends, at the latest with the server."""
         self._directories = AsyncExitStack()
-        """Held until all reconciliations are stored at the end, or until their run stops."""
+        """Held until all reconciliations are stored at the end."""
         self._is_crowded = False
         """Whether the next run waits for another run to free its memory."""
         self._defect: Exception | None = None
@@ -152,8 +150,7 @@ class _RunsOfServer:
         return reconciliations
 
     async def _play_on_a_server(self) -> list[Reconciliation]:
-        _, one, _ = next(iter(self._active.values()))
-        folder = one.directory.path.parent
+        folder = self._begun[0].directory.path.parent
         async with AsyncExitStack() as stack:
             progress = stack.enter_context(Progress(self._console, 1, 0, "sweep"))
             logs = folder / f"{self._logs}server.log", folder / f"{self._logs}inducer_server.log"
@@ -163,7 +160,7 @@ class _RunsOfServer:
                 while self._active:
                     ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
                     for task in ended:
-                        await self._end(task)
+                        self._end(task)
                     await self._begin_more()
             finally:
                 self._drain.clean_up()
@@ -171,11 +168,7 @@ class _RunsOfServer:
                 reconciliations = await engines.reconciliations()
                 # A slow disk takes seconds for each run, and the end of a job may be near.
                 with ThreadPoolExecutor() as threads:
-                    list(threads.map(lambda one: one.keep(reconciliations), self._begun.values()))
-                for each in self._stopped:
-                    path = each.directory.path
-                    with suppress(StorageError), RunDirectory.open_for_writing(path) as directory:
-                        replace(each, directory=directory).keep(reconciliations)
+                    list(threads.map(lambda one: one.keep(reconciliations), self._begun))
             return reconciliations
 
     async def _begin_more(self) -> None:
@@ -205,13 +198,12 @@ class _RunsOfServer:
                 continue
             self._directories.push_async_exit(directory)
             self._workers.append(workers)
-            self._begun[member.path] = one
+            self._begun.append(one)
             self._progress.begin(member.path, one.progress)
-            held = member, one, directory
-            self._active[asyncio.create_task(self._play(one, pool, workers), name=member.name)] = held
+            self._active[asyncio.create_task(self._play(one, pool, workers), name=member.name)] = member
 
     def _next(self) -> Member | None:
-        wanted = sum(member.setup.config.run.in_flight for member, *_ in self._active.values())
+        wanted = sum(member.setup.config.run.in_flight for member in self._active.values())
         if self._active and (self._is_crowded or wanted >= AHEAD * self._at_once):
             return None
         return next((each for each in self._queue if each.run.after not in self._unfinished), None)
@@ -230,8 +222,8 @@ class _RunsOfServer:
     def _say(self, line: str) -> None:
         self._console.print(visible(line), soft_wrap=True)
 
-    async def _end(self, task: asyncio.Task[None]) -> None:
-        member, _, directory = self._active.pop(task)
+    def _end(self, task: asyncio.Task[None]) -> None:
+        member = self._active.pop(task)
         self._is_crowded = False
         try:
             task.result()
@@ -239,9 +231,6 @@ class _RunsOfServer:
             pass
         except Exception as error:
             self._fail(member, error)
-            self._stopped.append(self._begun.pop(member.path))
-            with suppress(StorageError):  # it may be the error that stopped the run
-                await directory.aclose()
         else:
             self._unfinished.discard(member.path)
         self._progress.end(member.path, finished=member.path not in self._unfinished)

@@ -16,6 +16,8 @@ NOT_PLAIN: dict[str, str | bytes] = {
     "a zero byte": "\x00",
     "a text as a truth value": "a: !!bool x",
     "a list as a key": "[1]: 2",
+    "a list that contains itself": "&a [*a]",
+    "a mapping that contains itself": "a: &a {b: [*a]}",
     "an object of Python": "!!python/object/apply:os.system [ls]",
     "bytes that are not text": b"a: \xff",
 }
