@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from speedrunner.cli.command import DryRun, Overrides, Trust, carry_out
 from speedrunner.cli.output import SafeConsole, say
-from speedrunner.cli.run_summary import KEPT, configure_logging, print_runs
+from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, print_runs
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.experiments.grid import grid_of
 from speedrunner.runs import run as run_machinery
-from speedrunner.runs.outline import outline
+from speedrunner.runs.outline import outline_runs
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.stored_setup import evaluation_config
 
@@ -40,7 +40,7 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
         raise InvalidConfig("task.name and task.index work only with `episode`; a run plays its split")
     setup = set_up(config)
     if dry_run:
-        say(*outline(setup))
+        say(f"{config.run.dir}:", *describe_plan(outline_runs([(setup, None)])))
         return
     console = SafeConsole()
     reconciliations = carry_out(

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import logging
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from serving.reconciliation import Reconciliation
 from speedrunner.cli.output import SafeConsole, say, terminal_width
+from speedrunner.config.console import align_columns
 from speedrunner.config.schema import Config
 from speedrunner.results.cost_text import checkpoint_lines, limit_lines, notes, reconciliation_line
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
 from speedrunner.results.writing import list_rows
+from speedrunner.runs.outline import Outline
 from speedrunner.runs.setup import Setup
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import load
@@ -27,6 +29,22 @@ def configure_logging(config: Config) -> None:
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     for package in ("serving", "envs", "speedrunner"):
         logging.getLogger(package).setLevel(config.verbosity.upper())
+
+
+def describe_plan(outlines: Sequence[Outline]) -> Iterator[str]:
+    """Yield a table with a row for each condition and their totals, then notes."""
+    rows = [["", "runs", "episodes", "sleeps", "requests at most"]]
+    for each in outlines if len(outlines) > 2 else outlines[:1]:
+        name = "all" if each.condition is None else str(each.condition)
+        counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
+        rows.append([name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"])
+    yield from align_columns(rows, terminal_width(), ("sleeps",))
+    *_, together = outlines
+    if together.finished:
+        yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."
+    if together.unlimited:
+        yield f"+: and those of sleeps, which {' and '.join(together.unlimited)} does not limit."
+    yield from together.notes
 
 
 def has_processes(path: str) -> bool:

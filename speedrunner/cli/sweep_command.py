@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,21 +10,17 @@ import typer
 
 from serving.worker_node import serve_part
 from speedrunner.cli.command import DryRun, RunsFolder, carry_out, in_flight, run_list
-from speedrunner.cli.output import SafeConsole, say, terminal_width
-from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_runs
+from speedrunner.cli.output import SafeConsole, say
+from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, has_processes, print_runs
 from speedrunner.cli.slurm_jobs import submit_jobs
-from speedrunner.config.console import align_columns
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
 from speedrunner.experiments.sweep import AT_ONCE
 from speedrunner.experiments.sweep import sweep as play_all
 from speedrunner.experiments.sweep_members import members
-from speedrunner.experiments.sweep_outline import ConditionOutline, outline_conditions
 from speedrunner.runs.executor import RunStopped
-
-DROPPED = ("sleeps",)
-"""Columns that a narrow terminal loses first."""
+from speedrunner.runs.outline import outline_runs
 
 
 def sweep(
@@ -93,7 +88,7 @@ def sweep(
     configure_logging(setups[0].config)
     folder_option = [f"--dir={folder}"] if folder else []
     if dry_run:
-        say(*_describe(outline_conditions(runs)))
+        say(*describe_plan(outline_runs((each.setup, each.run.after) for each in runs)))
         return
     command = ["speedrunner", "sweep", *what, *folder_option]
     if part is None:
@@ -108,19 +103,3 @@ def sweep(
     if result.failures:
         lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
-
-
-def _describe(outlines: Sequence[ConditionOutline]) -> Iterator[str]:
-    """Yield a table with a row for each condition and their totals, then notes."""
-    rows = [["", "runs", "episodes", "sleeps", "requests at most"]]
-    for each in outlines:
-        name = "all" if each.condition is None else str(each.condition)
-        counts = [f"{count:,}" for count in (each.runs, each.episodes, each.sleeps)]
-        rows.append([name, *counts, f"{each.requests:,}{' +' if each.unlimited else ''}"])
-    yield from align_columns(rows, terminal_width(), DROPPED)
-    *_, together = outlines
-    if together.finished:
-        yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."
-    if together.unlimited:
-        yield f"+: and those of sleeps, which {' and '.join(together.unlimited)} does not limit."
-    yield from together.notes

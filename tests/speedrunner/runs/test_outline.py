@@ -1,4 +1,4 @@
-"""What a run would do, told before anything starts."""
+"""What runs would do, by condition: counts and limits."""
 
 from __future__ import annotations
 
@@ -7,53 +7,99 @@ from pathlib import Path
 import pytest
 
 from speedrunner.config.compose import compose
-from speedrunner.runs.outline import outline
+from speedrunner.experiments.grid import Grid
+from speedrunner.experiments.sweep_members import Member, members
+from speedrunner.runs.outline import Outline, outline_runs
 from speedrunner.runs.setup import set_up
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import refuse
-from tests.scripted_runs import CORRIDOR, Runs, script
+from tests.scripted_runs import CORRIDOR, Runs, in_process, script
 
-pytestmark = pytest.mark.process
-
-SMALL = ("env.train=8", "run.rollouts=8", "run.sleep_every=4", "run.eval_every=4", "run.test_episodes=2")
-
-
-def told(folder: Path, *more: str) -> list[str]:
-    settings = [f"env={CORRIDOR}", "model=tiny-random", f"run.dir={folder / 'run'}", *SMALL, *more]
-    return list(outline(set_up(compose(settings))))
+RUNS = """
+- {env: babyai, method: [react, speedrunner], model: tiny-random, run.seed: [0, 1, 2]}
+- {env: babyai, method: asi, model: tiny-random}
+"""
+SMALL = ("run.rollouts=20", "run.sleep_every=10", "run.eval_every=20", "run.test_episodes=5")
 
 
-def table(lines: list[str]) -> dict[str, list[str]]:
-    """Its rows, by their first word."""
-    rows = (line.split() for line in lines if line.split()[0] in ("wake", "evaluate", "sleep", "all"))
-    return {name: cells for name, *cells in rows}
+def planned(folder: Path, *given: str) -> list[Member]:
+    """Return the runs of the list; their folder is next to it."""
+    file = folder / "runs.yaml"
+    file.write_text(RUNS)
+    return members(Grid(file, [*SMALL, *given], root=folder / "runs").runs(), plays_here=False)
 
 
-def test_it_counts_steps_episodes_and_requests_and_makes_nothing(tmp_path: Path) -> None:
-    found = table(told(tmp_path, "method=speedrunner", "method.inducer_calls=5"))
-    each = int(found["wake"][2])
-    assert found == {
-        "wake": ["2", "8", f"{each}", f"{8 * each}"],
-        "evaluate": ["3", "6", f"{each}", f"{6 * each}"],
-        "sleep": ["2", "-", "5", "10"],
-        "all": ["7", f"{14 * each + 10}"],
-    }
+def outlines(folder: Path, *given: str) -> dict[str, Outline]:
+    """Return the outlines by method, and `all`."""
+    found = outline_runs((each.setup, each.run.after) for each in planned(folder, *given))
+    return {each.condition.method if each.condition else "all": each for each in found}
+
+
+def test_a_condition_has_one_row_with_the_sums_of_its_runs(tmp_path: Path) -> None:
+    found = outlines(tmp_path)
+    assert [*found] == ["react", "speedrunner", "asi", "all"]
+    assert (found["react"].runs, found["react"].episodes, found["react"].sleeps) == (3, 3 * 2 * 5, 0)
+    assert (found["speedrunner"].episodes, found["speedrunner"].sleeps) == (3 * (20 + 2 * 5), 3 * 2)
+    assert found["speedrunner"].requests == 3 * (30 * 30 + 2 * 6)
+
+
+def test_the_last_row_sums_up_all_conditions(tmp_path: Path) -> None:
+    *rows, together = outlines(tmp_path).values()
+    for number in ("runs", "episodes", "sleeps", "requests"):
+        assert getattr(together, number) == sum(getattr(row, number) for row in rows)
+
+
+def test_methods_whose_sleeps_have_no_limit_are_named(tmp_path: Path) -> None:
+    found = outlines(tmp_path)
+    assert (found["asi"].requests, found["asi"].unlimited) == (30 * 30, ["asi"])
+    assert (found["speedrunner"].unlimited, found["all"].unlimited) == ([], ["asi"])
+
+
+@pytest.mark.process
+def test_the_command_prints_a_row_for_each_condition_and_their_sum(tmp_path: Path) -> None:
+    planned(tmp_path)
+    command = ["sweep", str(tmp_path / "runs.yaml"), *SMALL, f"--dir={tmp_path / 'runs'}", "--dry-run"]
+    lines = in_process(*command).stdout.splitlines()
+    assert [line.split()[0] for line in lines[:5]] == ["runs", "babyai", "babyai", "babyai", "all"]
+    assert lines[4].split() == ["all", "7", "150", "8", "4,536", "+"]
+
+
+@pytest.mark.process
+def test_the_table_fits_a_narrow_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    planned(tmp_path)
+    command = ["sweep", str(tmp_path / "runs.yaml"), *SMALL, f"--dir={tmp_path / 'runs'}", "--dry-run"]
+    lines = in_process(*command).stdout.splitlines()
+    table = lines[: next(number for number, line in enumerate(lines) if line.startswith("+"))]
+    assert table[0].split()[-2:] == ["at", "most"]
+    assert all(len(line) <= 60 for line in table)
+
+
+def one(*settings: str) -> Outline:
+    return outline_runs([(set_up(compose(settings)), None)])[0]
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(("calls", "most"), [(5, 5), (100, 6)])
+def test_a_model_config_may_allow_fewer_calls_than_the_method(tmp_path: Path, calls: int, most: int) -> None:
+    small = (f"env={CORRIDOR}", "env.train=8", "run.rollouts=8", "run.sleep_every=4", "run.eval_every=4")
+    method = ("method=speedrunner", f"method.inducer_calls={calls}", "model=tiny-random")
+    found = one(*small, *method, "run.test_episodes=2", f"run.dir={tmp_path / 'run'}")
+    episodes = found.requests - 2 * most
+    assert (found.episodes, found.sleeps, episodes % found.episodes) == (14, 2, 0)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_config_may_allow_fewer_calls_than_the_method(tmp_path: Path) -> None:
-    assert table(told(tmp_path, "method=speedrunner"))["sleep"][2] == "6"  # of 100
-
-
-async def test_of_a_run_that_there_is_it_tells_what_is_left(corridor: Runs) -> None:
+@pytest.mark.process
+async def test_of_a_run_that_is_there_what_is_left_is_counted(corridor: Runs) -> None:
     run = corridor(script(lambda request: refuse(404, "no")), "run.rollouts=0")
     await run.play()
 
-    def left(*more: str) -> list[str]:
-        return list(outline(set_up(compose(run.overrides(*more)))))
+    def left(*more: str) -> tuple[int, int, int]:
+        found = one(*run.overrides(*more))
+        return found.runs, found.finished, found.episodes
 
-    assert left()[1] == "it exists; 1 of its 1 steps are finished; remaining:"
-    assert table(left())["evaluate"][:2] == ["0", "-"]
-    assert table(left("run.retry_faults=true"))["evaluate"][:2] == ["1", "2"]
+    assert left() == (0, 1, 0)
+    assert left("run.retry_faults=true") == (1, 0, 2)
     with pytest.raises(RunDirectoryError, match=r"another configuration: run\.seed"):
         left("run.seed=3")
