@@ -9,8 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,68 +24,62 @@ SEED = 0
 VOCABULARY = 2048
 CONTEXT = 32_768
 
+Write = Callable[[Path], str]
+"""Fills an empty folder, prints one line per step, and returns a description of the content."""
 
-@dataclass(frozen=True)
-class Recipe:
-    """The recipe of one model folder.
 
-    Attributes:
+def build(out: Path, write: Write, sources: Sequence[Path], shape: str = "") -> None:
+    """Create the folder `out`, by one rename when it is complete. An up-to-date folder is left as it is.
+
+    Args:
         sources: files that it depends on, in addition to those shared by all recipes.
-        write: fills an empty folder, prints one line per step, and returns a description of the content.
-        options: other values that it depends on.
+        shape: name of the shape that it has, if the recipe knows several.
+
+    Raises:
+        FileExistsError: `out` exists and was not built by a recipe.
     """
+    files = (*sources, HERE / "recipe.py", TOKENIZER)
+    digests = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    stamp = json.dumps({"shape": shape, **digests}, indent=2) + "\n"
 
-    sources: tuple[Path, ...]
-    write: Callable[[Path], str]
-    options: dict[str, str] = field(default_factory=dict)
+    def has_stamp() -> bool:
+        return (out / STAMP).is_file() and (out / STAMP).read_text(encoding="utf-8") == stamp
 
-    def stamp(self) -> dict[str, str]:
-        """Return the options, and the SHA-256 of each file that the folder depends on."""
-        files = (*self.sources, HERE / "recipe.py", TOKENIZER)
-        return self.options | {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
-
-    def up_to_date(self, out: Path) -> bool:
-        """Return whether `out` was built from the current recipe."""
-        stamp = out / STAMP
-        return stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == self.stamp()
-
-    def build(self, out: Path) -> None:
-        """Create the folder `out`, by one rename when it is complete. An up-to-date folder is left as it is.
-        Raises `FileExistsError` if `out` exists and was not built by a recipe."""
-        if self.up_to_date(out):
-            return
-        if out.exists() and not (out / STAMP).is_file():
-            raise FileExistsError(
-                f"{out} exists and was not built by this recipe: name another folder, or remove it"
-            )
-        out.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
-        try:
-            work.chmod(0o755)
-            holds = self.write(work)
-            (work / STAMP).write_text(json.dumps(self.stamp(), indent=2) + "\n", encoding="utf-8")
-            shutil.rmtree(out, ignore_errors=True)
-            work.rename(out)
-        except OSError:
-            if not self.up_to_date(out):  # otherwise another process has just built the same folder
-                raise
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
-        print(f"{out} is ready: {holds}", flush=True)
+    if has_stamp():
+        return
+    if out.exists() and not (out / STAMP).is_file():
+        raise FileExistsError(
+            f"{out} exists and was not built by this recipe: name another folder, or remove it"
+        )
+    out.parent.mkdir(parents=True, exist_ok=True)
+    work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
+    try:
+        work.chmod(0o755)
+        holds = write(work)
+        (work / STAMP).write_text(stamp, encoding="utf-8")
+        shutil.rmtree(out, ignore_errors=True)
+        work.rename(out)
+    except OSError:
+        if not has_stamp():  # otherwise another process has just built the same folder
+            raise
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    print(f"{out} is ready: {holds}", flush=True)
 
 
-def run(parser: argparse.ArgumentParser, recipe: Callable[[argparse.Namespace], Recipe]) -> None:
+def run(parser: argparse.ArgumentParser, recipe: Callable[..., tuple[Write, Sequence[Path]]]) -> None:
     """Run a recipe's command line: `--out DIR` and the options of `parser`.
 
     Args:
-        recipe: returns the recipe for the parsed options.
+        recipe: called with these options; returns the arguments of `build`.
     """
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the model folder to write")
-    given = parser.parse_args()
+    options = vars(parser.parse_args())
+    out = options.pop("out").absolute()
     # Exit by an exception, which removes the unfinished folder.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
     try:
-        recipe(given).build(given.out.absolute())
+        build(out, *recipe(**options), **options)
     except (OSError, ValueError) as error:
         sys.exit(f"error: {error}")
 
@@ -129,7 +122,7 @@ def run_bundled(script: str, template: str, architecture: str, **config: Any) ->
         return f"{model.num_parameters():,} parameters, untrained"
 
     parser = argparse.ArgumentParser(description="Build a bundled CPU model (untrained).")
-    run(parser, lambda given: Recipe((Path(script), HERE / template), write))
+    run(parser, lambda: (write, (Path(script), HERE / template)))
 
 
 def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:

@@ -23,7 +23,7 @@ HERE = Path(__file__).resolve().parent
 BUNDLED = HERE.parent / "random"
 sys.path.append(str(BUNDLED))
 
-from recipe import Recipe, build_tokenizer, run  # noqa: E402
+from recipe import Write, build_tokenizer, run  # noqa: E402
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -108,8 +108,8 @@ def build_wide_tokenizer(family: Family, size: int) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
-def recipe(shape: str) -> Recipe:
-    """Return the recipe of a shape's folder."""
+def recipe(shape: str) -> tuple[Write, tuple[Path, ...]]:
+    """Return what fills a shape's folder, and the files that it depends on."""
     config = shapes()[shape]
     family = FAMILIES[config["model_type"]]
 
@@ -129,10 +129,10 @@ def recipe(shape: str) -> Recipe:
         (folder / "config.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         return f"the shape of {shape}, no weights"
 
-    return Recipe((Path(__file__), HERE / "shapes.yaml", family.template), write, {"shape": shape})
+    return write, (Path(__file__), HERE / "shapes.yaml", family.template)
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="Write a published model's shape, without weights.")
     parser.add_argument("--shape", required=True, choices=shapes(), help="which model's")
-    run(parser, lambda given: recipe(given.shape))
+    run(parser, recipe)

@@ -68,11 +68,6 @@ class WorkerDied(WorkerError):
         super().__init__(what + (f": {cause}" if cause else "") + (f"; see {log}" if log else ""))
 
 
-class WorkerTimedOut(WorkerDied):
-    """The worker did not answer in time and was killed, because its environment hangs. No skill can cause
-    this."""
-
-
 class EnvWorker:
     """Plays one episode after another, in a child process of this one forked by the fork
     server. After any error it must be closed.
@@ -149,8 +144,7 @@ class EnvWorker:
 
         Raises:
             WorkerFault: the environment broke.
-            WorkerTimedOut: the environment hangs and the worker was killed.
-            WorkerDied: the process ended.
+            WorkerDied: the process ended, or the environment hangs and the worker was killed.
         """
         start_s = START_LIMIT_S if call.name in self._skills else 0.0
         limit_s = start_s + max(time_limit_s, 0.0) + GRACE_S
@@ -199,8 +193,8 @@ class EnvWorker:
 
         Raises:
             WorkerFault: the environment broke.
-            WorkerTimedOut: the worker did not answer in time and was killed.
-            WorkerDied: the process ended.
+            WorkerDied: the process ended, or did not answer in time and was killed. No skill can cause the
+                latter.
         """
         what = request.call.name if isinstance(request, Execute) else type(request).__name__.lower()
         if not self.usable:
@@ -213,7 +207,7 @@ class EnvWorker:
                 reply = await read_reply(self._reader)
         except TimeoutError:
             self.kill()
-            raise WorkerTimedOut(
+            raise WorkerDied(
                 f"the worker of {self._env} did not answer {what} within {limit_s:g} s and was killed"
             ) from None
         except (OSError, EOFError, msgspec.MsgspecError) as error:

@@ -28,7 +28,6 @@ from speedrunner.workers.env_worker import (
     EnvWorker,
     WorkerDied,
     WorkerError,
-    WorkerTimedOut,
     describe_exit,
 )
 from speedrunner.workers.sandbox.settings import Sandbox
@@ -85,7 +84,7 @@ class ForkServer:
                 told = await asyncio.get_running_loop().sock_recv(self._control, PID.size)
         except TimeoutError:
             self.end(0)
-            raise WorkerTimedOut(f"loading {self._env} took more than {START_LIMIT_S:g} s") from None
+            raise WorkerDied(f"loading {self._env} took more than {START_LIMIT_S:g} s") from None
         except BaseException:
             self.end(0)
             raise

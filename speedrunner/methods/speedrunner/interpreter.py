@@ -74,9 +74,6 @@ class Interpreter(CodeSession):
         draft = _SET_DRAFT.format(source=self._draft().source)
         taken = await self.execute(draft, DRAFT_WALL_S)
         notes = [taken.lost]
-        if taken.error and taken.lost:  # the process is gone, perhaps because of earlier code
-            taken = await self.execute(draft, DRAFT_WALL_S)
-            notes.append(taken.lost)
         if taken.error:
             notes.append(f"the draft cannot be imported: {taken.error}")
         said = await self.execute(code, self._wall_s)

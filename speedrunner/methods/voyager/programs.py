@@ -95,10 +95,8 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 
 def _rename_functions(definition: Definition, names: dict[str, str]) -> Definition:
-    """Return a definition with several functions renamed at once."""
-    mine = [name for name in names if definition.name == name or definition.mentions(name)]
-    words = set(re.findall(r"\w+", definition.source))
-    between = {name: _free(f"{name}_between", words) for name in mine}
-    for old, new in [*between.items(), *((between[name], names[name]) for name in mine)]:
-        definition = definition.renamed(old, new)
+    """Return a definition with several functions renamed, none to another one's old name."""
+    for old, new in names.items():
+        if definition.name == old or definition.mentions(old):
+            definition = definition.renamed(old, new)
     return definition

@@ -20,7 +20,7 @@ from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
 from speedrunner.store.records import CallNode, Termination
 from speedrunner.workers import env_worker as workers
-from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, WorkerTimedOut
+from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault
 from speedrunner.workers.worker_messages import Executed
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.golden_tables import Golden, table
@@ -373,7 +373,7 @@ class TestFaults:
             await worker.reset(Task(ENV, "endless_step", 10), skills().module(), None)
             await worker.execute(ToolCall("look", {}), HANGS_S)
             monkeypatch.setattr(workers, "GRACE_S", 0.05)
-            with pytest.raises(WorkerTimedOut, match=r"did not answer walk within 0\.1 s and was killed"):
+            with pytest.raises(WorkerDied, match=r"did not answer walk within 0\.1 s and was killed"):
                 await worker.execute(ToolCall("walk", {}), 0.05)
             monkeypatch.undo()
             assert not is_alive(worker.pid)

@@ -157,18 +157,6 @@ async def test_a_session_that_begins_anew_has_the_draft_again(folders: dict[str,
         assert await bench("library._step.__doc__, len(load_trajectories())") == "('Go.', 3)"
 
 
-async def test_a_draft_is_set_again_where_the_process_is_lost_meanwhile(bench: Bench) -> None:
-    forged = (
-        "import gc\nwire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')\n"
-        'wire.send(b\'["done",0,"",null]\')\nsum(range(10**7))'
-    )
-    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
-    await bench(forged)
-    note, value = (await bench("library._step.__doc__")).splitlines()
-    assert "all its variables are lost" in note
-    assert value == "'Go.'"
-
-
 async def test_a_draft_that_ends_the_process_is_told_and_the_code_runs(bench: Bench) -> None:
     termination = "import enum\nclass P:\n    x = enum.sys.modules['os']._exit(3)\n"
     source = f'{termination}def place() -> str:\n    """Go."""\n    return str(P())'
