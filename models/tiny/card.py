@@ -6,47 +6,18 @@
 from __future__ import annotations
 
 import hashlib
-import json
-from importlib.metadata import version
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import jinja2
 import msgspec
 
-from envs.babyai import BabyAI
-from models.tiny.actor_examples import episodes
-from models.tiny.training_corpus import reader_of_bytes
-from speedrunner.config.compose import compose
-from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
-from speedrunner.runs.identity import checkout
-from speedrunner.runs.setup import set_up
-
 HERE = Path(__file__).resolve().parent
 WEIGHTS = HERE / "weights"
 FACTS, TEXT = "facts.json", "README.md"
 
-NOT_SHOWN = ("method/asi_style",)
-"""Prompts that belong to method options the model was not trained with."""
-
-
-class Stamp(msgspec.Struct, frozen=True):
-    """What the corpus and the weights were made with, apart from the recipe.
-
-    Attributes:
-        seen: digests of the project's prompts, tools and texts in the corpus; see `digest_texts`.
-        versions: library versions by name.
-    """
-
-    seen: dict[str, str]
-    versions: dict[str, str]
-
-    @classmethod
-    def now(cls) -> Stamp:
-        """Return the stamp of the current code and libraries."""
-        libraries = ("torch", "transformers", "tokenizers", "accelerate")
-        return cls(digest_texts(), {name: version(name) for name in libraries})
+LIBRARIES = ("torch", "transformers", "tokenizers", "accelerate")
+"""Libraries that the corpus and the weights depend on."""
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -70,7 +41,7 @@ class Facts(msgspec.Struct, frozen=True):
 
     Attributes:
         trained: date on which training ended.
-        made_of: the stamp at the start of the corpus.
+        versions: versions of `LIBRARIES`.
         files: SHA-256 of tokenizer, template, configuration and weights.
         corpus: by source: number of examples, their tokens, tokens of the longest example.
         weights: number of parameters.
@@ -81,7 +52,7 @@ class Facts(msgspec.Struct, frozen=True):
     """
 
     trained: str
-    made_of: Stamp
+    versions: dict[str, str]
     files: dict[str, str]
     corpus: dict[str, tuple[int, int, int]]
     weights: int
@@ -90,23 +61,6 @@ class Facts(msgspec.Struct, frozen=True):
     losses: list[str]
     success_range: tuple[float, float] = (0.35, 0.99)
     measured: Measured | None = None
-
-
-def digest_texts() -> dict[str, str]:
-    """Return digests of the project's current prompts, tools and texts that the corpus shows the model."""
-    setup = set_up(compose(["env=babyai", "method=speedrunner", "model=tiny-random"]))
-    found = checkout(setup)
-    tools = json.dumps([tool.openai for tool in inducer_tools(BabyAI.primitives, interpreter=True)])
-    with TemporaryDirectory() as folder:
-        reader = reader_of_bytes(Path(folder), 1024)
-        played = [next(episodes(reader, -1, skilled)) for skilled in (0.0, 1.0)]
-    texts = "".join(reader.decode(each.ids) for each in played)
-    return {
-        **{f"env/{name}": text for name, text in found["env"].items() if name != "tasks"},
-        **{name: text for name, text in found["prompts"].items() if name not in NOT_SHOWN},
-        "method/tools": hashlib.sha256(tools.encode()).hexdigest()[:12],
-        "episodes": hashlib.sha256(texts.encode()).hexdigest()[:12],
-    }
 
 
 def files(folder: Path) -> dict[str, str]:

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import time
 from datetime import date
+from importlib.metadata import version
 from pathlib import Path
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -24,7 +25,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from models.tiny import card, training_corpus
-from models.tiny.card import Stamp
 from models.tiny.learning import train
 from models.tiny.teachers import recorded_sleeps
 from models.tiny.training_corpus import Examples
@@ -75,7 +75,6 @@ def report(line: str) -> None:
 def run(recipe: Recipe, work: Path) -> None:
     """Create the corpus, train, and replace the committed weights."""
     work.mkdir(parents=True, exist_ok=True)
-    stamp = Stamp.now()
     tokenizer, sources = make_corpus(recipe, work)
     began = time.monotonic()
     model, losses = train(recipe, tokenizer, sources, report)
@@ -84,7 +83,7 @@ def run(recipe: Recipe, work: Path) -> None:
     export(model, tokenizer, card.WEIGHTS)
     found = card.Facts(
         trained=date.today().isoformat(),
-        made_of=stamp,
+        versions={name: version(name) for name in card.LIBRARIES},
         files=card.files(card.WEIGHTS),
         corpus={name: (len(each), len(each.ids), each.longest) for name, each in sources.items()},
         weights=model.num_parameters(),

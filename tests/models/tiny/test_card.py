@@ -3,18 +3,13 @@
 from __future__ import annotations
 
 import json
-import warnings
 from pathlib import Path
-
-import pytest
 
 from models.tiny import card
 from models.tiny.teachers import recorded_sleeps
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
-
-WHY = "`make tiny` trains it anew, and measures it"
 
 
 def test_the_files_are_those_of_the_card() -> None:
@@ -23,13 +18,6 @@ def test_the_files_are_those_of_the_card() -> None:
 
 def test_the_card_in_words_says_what_the_facts_say() -> None:
     assert (card.WEIGHTS / card.TEXT).read_text("utf-8") == card.text(card.read(), card.WEIGHTS)
-
-
-@pytest.mark.process
-def test_a_model_that_was_shown_other_prompts_or_tools_is_told() -> None:
-    then, now = card.read().made_of.seen, card.digest_texts()
-    if changed := [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]:
-        warnings.warn(f"{', '.join(changed)} changed since the model was trained: {WHY}", stacklevel=1)
 
 
 def test_tokenizer_and_network_have_as_many_entries() -> None:
