@@ -1,17 +1,25 @@
-"""The table of commands, and the page that is made from it."""
+"""The table of commands."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from importlib import import_module
 from inspect import getdoc
 
 import pytest
 
 from speedrunner.cli.commands import COMMANDS, Command
-from speedrunner.cli.reference import PAGE, leaves, render_page
+
+
+def leaves(commands: Iterable[Command], before: str = "") -> Iterator[tuple[str, Command]]:
+    """Yield the commands of a group and of its groups, with the words that call each."""
+    for each in commands:
+        words = f"{before}{each.name}"
+        yield from leaves(each.commands, f"{words} ") if each.commands else [(words, each)]
+
 
 TOP = [each for commands in COMMANDS.values() for each in commands]
-ALL = {words.strip(): each for words, each in leaves(TOP, "")}
+ALL = dict(leaves(TOP))
 """Every command that runs something, by its words."""
 
 
@@ -35,7 +43,3 @@ def test_the_help_of_a_command_is_the_first_line_of_its_docstring(words: str) ->
 def test_each_line_of_the_list_of_commands_fits_into_80_columns(group: list[Command]) -> None:
     margin = 2 + max(len(each.name) for each in group) + 2 + 2
     assert [each.name for each in group if margin + len(each.help) > 80 or each.help[-1] != "."] == []
-
-
-def test_the_page_of_commands_is_current() -> None:
-    assert PAGE.read_text() == render_page(), "run: python -m speedrunner.cli.reference"
