@@ -253,7 +253,7 @@ def test_a_bundled_method_imports_from_other_modules_only_what_the_public_place_
 def test_the_recipe_of_the_bundled_model_plays_runs_by_their_entry_points() -> None:
     found = {each for file in (ROOT / "models/tiny").rglob("*.py") for each in imports(file)}
     playing = {each for each in found if each.startswith(("speedrunner.runs", "speedrunner.store"))}
-    assert playing == {"speedrunner.runs.direct", "speedrunner.runs.identity", "speedrunner.runs.setup"}
+    assert playing == {"speedrunner.runs.direct", "speedrunner.runs.setup"}
 
 
 def test_the_scaffold_s_tests_add_only_the_check_of_a_method() -> None:
