@@ -40,7 +40,7 @@ def show(run: RunPath, version: Version = None) -> None:
 
     Example: speedrunner library show runs/demo 2
     """
-    directory, found = _find(run, version)
+    directory, found = find_policy(str(run) if version is None else f"{run}:{version}")
     say(source_text(*load_library(directory, found)))
 
 
@@ -113,11 +113,6 @@ def _skill_cells(row: SkillRow) -> list[str]:
     saved = map(str, (row.actions, row.steps_saved))
     numbers = short_number(row.score), *saved, str(row.changed)
     return [row.skill if row.public else f"{row.skill} (private)", *counts, *numbers]
-
-
-def _find(run: Path, version: int | None) -> tuple[RunData, int]:
-    """Return a stored version. Raises `RunDirectoryError`."""
-    return find_policy(str(run) if version is None else f"{run}:{version}")
 
 
 def load_library(directory: RunData, version: int, trust: Sequence[str] | None = None) -> tuple[Library, str]:

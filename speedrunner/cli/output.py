@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import typer
 from rich.console import Console
@@ -16,9 +16,6 @@ from rich.text import Text
 
 from speedrunner.config.console import Status, json_text, visible
 from speedrunner.config.findings import Finding, Report
-
-if TYPE_CHECKING:
-    pass
 
 SILENT_S = 15.0
 """Maximum seconds without output on a standard error that is not a terminal."""

@@ -21,7 +21,7 @@ from speedrunner.library.library import Library
 from speedrunner.runs.machine import confinement, machine, versions
 from speedrunner.runs.setup import Setup
 from speedrunner.store.carried import carried_files
-from speedrunner.store.process_notes import ACCEPTABLE, REPORTED, changes
+from speedrunner.store.process_notes import ACCEPTABLE, changes
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.workers.sandbox.isolation import sandbox_limits
@@ -116,13 +116,13 @@ def accept_changes(path: Path, before: Process | None, after: Process, *, accept
         RunDirectoryError: the changes would make it another run, or they are not accepted.
     """
     found = [NOT_KNOWN] if before is None else changes(before, after)
-    refused = [each for each in found if not each.startswith((*ACCEPTABLE, *REPORTED, NOT_KNOWN))]
+    refused = [each for each in found if not each.startswith((*ACCEPTABLE, NOT_KNOWN))]
     if refused:
         raise RunDirectoryError(
             f"{path} was played with other inputs: {'; '.join(found)}; undo the change, or start"
             " another run with run.dir=NEW"
         )
-    if not accept and not all(each.startswith(REPORTED) for each in found):
+    if found and not accept:
         raise RunDirectoryError(
             f"{path} was played with other code: {'; '.join(found)}; check out that code, start another"
             " run with run.dir=NEW, or set run.accept_changes=true to continue, which the run records"

@@ -18,7 +18,7 @@ from speedrunner.methods import method_registry as methods
 from speedrunner.methods.method_base import Method, MethodBroke, UnfitEnvironment, check_returned
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.plan import InvalidPlan, Step, plan_run
-from speedrunner.runs.stored_policy import stored_policy
+from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy
 from speedrunner.store.stored_run import RunDirectoryError
@@ -91,7 +91,7 @@ class Setup:
             if part := self.config.library.settings():
                 raise InvalidConfig(f"{' '.join(part)} needs a stored library: set run.start_from=RUN")
             return check_returned(self.method, "initial", self.method.initial(), Policy)
-        policy = stored_policy(start_from)
+        policy = first_policy(*find_policy(start_from))
         try:
             spec = self.actor_spec(policy)
             spec.with_part(self.config.library)

@@ -33,12 +33,6 @@ def find_policy(name: str) -> tuple[RunData, int]:
     return run, version
 
 
-def stored_policy(name: str) -> Policy:
-    """Return the policy `RUN[:VERSION]` (by default the newest) as another run's first. Raises
-    `RunDirectoryError`."""
-    return first_policy(*find_policy(name))
-
-
 def first_policy(run: RunData, version: int) -> Policy:
     """Return a run's policy as another run's first. Raises `InvalidPolicy`."""
     policy = run.policies.load(version)

@@ -15,9 +15,6 @@ from speedrunner.store.records import Process
 ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
 """Changes that a run accepts on request: not of settings or texts, but results may differ."""
 
-REPORTED = ("prices.",)
-"""Changes that only affect costs: a run is shown at the prices of its newest process."""
-
 HARMLESS = ("tried", "caveat", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
 """Fields of a model config that do not affect outputs. The files at `path` are compared."""
 
@@ -32,10 +29,11 @@ def changes(before: Process, after: Process) -> list[str]:
     """Return the differences between two processes of one run, such as `actor.roles.actor.temperature: 0.7 ->
     1`.
 
-    Differences that cannot be accepted come first, then `ACCEPTABLE` ones, then `REPORTED` ones.
+    Differences that cannot be accepted come first. Prices are not compared: a run is shown at those of its
+    newest process.
     """
     found = shown_differences(_flatten_notes(before), _flatten_notes(after))
-    return sorted(found, key=lambda line: line.startswith(ACCEPTABLE) + 2 * line.startswith(REPORTED))
+    return sorted(found, key=lambda line: line.startswith(ACCEPTABLE))
 
 
 def caveats(processes: Iterable[Process]) -> list[str]:
@@ -78,6 +76,6 @@ def _flatten_notes(process: Process) -> dict[str, Any]:
             content[role]["base_url"] = urlsplit(url).hostname  # a port says nothing about the model
     if content["inducer"] == content["actor"]:  # one model: report its changes once
         del content["inducer"]
-    for name in ("started", "host", "pid", "machine", "sandbox", "changes", "format"):
+    for name in ("started", "host", "pid", "machine", "sandbox", "prices", "changes", "format"):
         content.pop(name, None)
     return flat(content)

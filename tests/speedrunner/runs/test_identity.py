@@ -116,17 +116,11 @@ def test_other_code_goes_on_when_that_is_accepted(
         _model_config(replicas=4, gpus=4, tried="on a Tuesday", path="elsewhere"),
         _flags(**{"max-num-seqs": 104, "max-num-batched-tokens": 16_384}),
         lambda p: changed(p, versions=p.versions | {"code": "another commit"}),
+        lambda p: changed(p, prices={"tiny-random": Prices(1, 2, 3)}),
     ],
 )
 def test_what_moves_no_result_is_no_change(process: Process, change: Callable[[Process], Process]) -> None:
     assert accept_changes(Path("runs/x"), process, change(process), accept=False).changes == []
-
-
-def test_other_prices_are_told_and_need_no_acceptance(process: Process) -> None:
-    dearer = changed(process, prices={"tiny-random": Prices(1, 2, 3)})
-    (line, *_) = accept_changes(Path("runs/x"), process, dearer, accept=False).changes
-    assert line.startswith("prices.tiny-random.uncached: ")
-    assert line.endswith(" -> 1")
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.run import run as carry_out
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.runs.shutdown import Shutdown
-from speedrunner.runs.stored_policy import stored_policy
+from speedrunner.runs.stored_policy import find_policy, first_policy
 from speedrunner.runs.stored_setup import evaluation_config
 from speedrunner.store.run_data import load
 from tests.scripted_engine import call
@@ -148,4 +148,4 @@ async def test_another_run_may_start_from_its_policy(learnt_copy: ScriptedRun) -
     other = replace(learnt_copy, name="other")
     await other.play(f"run.start_from={learnt_copy.dir}:1", "run.rollouts=2", "run.eval_every=2")
     assert [row.llm_calls for row in other.data.episodes] == [1] * 6
-    assert other.data.policies.load(0) == stored_policy(f"{learnt_copy.dir}:1")
+    assert other.data.policies.load(0) == first_policy(*find_policy(f"{learnt_copy.dir}:1"))
