@@ -54,7 +54,7 @@ def compare(
     if len(loaded) > len(ascii_uppercase):
         raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
     books = [price_book(run, prices) for run in loaded]
-    costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
+    costs = [run_costs(run, book) for run, book in zip(loaded, books, strict=True)]
     framed = [frame_run(run, priced) for run, priced in zip(loaded, costs, strict=True)]
     if as_json:
         say_json(pairing.compare(framed))

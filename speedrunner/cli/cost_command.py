@@ -11,6 +11,7 @@ import typer
 from speedrunner.cli.command import AsJson, PriceList
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.results import cost_text
+from speedrunner.results.engine_time import engine_seconds
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
@@ -26,17 +27,18 @@ def cost(
 ) -> None:
     """Price runs by role, class of tokens and checkpoint.
 
-    Runs may be unfinished. Name all runs that shared a server (a sweep) to split its time among them.
+    Runs may be unfinished. Name all runs that shared a server (a sweep) to count its time once.
 
     Example: speedrunner cost runs/demo --prices gpt-5.4-mini
     """
     loaded = [load(path) for path in dict.fromkeys(runs)]
-    costs = run_costs(loaded, [price_book(run, prices) for run in loaded])
+    costs = [run_costs(run, price_book(run, prices)) for run in loaded]
+    engine_s = engine_seconds(run.requests for run in loaded)
     found = [
         (run, one, list_rows(frame_checkpoints(run, one))) for run, one in zip(loaded, costs, strict=True)
     ]
     if as_json:
-        say_json({"runs": [_to_mapping(*each) for each in found]})
+        say_json({"runs": [_to_mapping(*each) for each in found], "engine_s": engine_s})
         return
     width = terminal_width()
     for run, one, points in found:
@@ -47,6 +49,7 @@ def cost(
         say(*process_lines(run.processes), "")
     if len(loaded) > 1:
         say(*cost_text.total_lines([str(run.path) for run in loaded], costs, width))
+        say(cost_text.engine_line(engine_s))
     say(*caveats(each for run in loaded for each in run.processes))
 
 
@@ -62,6 +65,7 @@ def _to_mapping(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]
             for (phase, policy), line in costs.checkpoints.items()
         ],
         "total": costs.total,
+        "engine_s": costs.engine_s,
         "cache_share": costs.total.cache_share,
         "checkpoints": checkpoints,
         "unpriced": costs.unpriced,

@@ -63,7 +63,7 @@ def print_runs(
         data = load(path)
         books.append(price_book(data))
         processes += data.processes
-        (costs,) = run_costs([data], books[-1:])
+        costs = run_costs(data, books[-1])
         rows[path] = own = list_rows(frame_checkpoints(data, costs))
         lines[path] = [*limit_lines(costs), *process_lines(data.processes)]
         if setup.prices != data.prices:

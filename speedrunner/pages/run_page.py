@@ -128,7 +128,7 @@ def run_page(run: RunData) -> Context:
     """Return a run's page. Reads its ledger, which takes seconds for a large run."""
     problem, prices = "", ""
     try:
-        (costs,) = run_costs([run], [price_book(run)])
+        costs = run_costs(run, price_book(run))
         episodes, sleeps = frame_episodes(run.rows, costs), frame_sleeps(run, costs)
         frame, prices = add_costs(run, episodes, sleeps), costs.book.name
     except DAMAGED as error:

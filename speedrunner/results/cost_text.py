@@ -14,8 +14,8 @@ from speedrunner.config.console import align_columns
 from speedrunner.results.ledger import Classes, RunCosts, Spend
 from speedrunner.results.pricing import PriceBook
 
-HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD", "engine s")
-DROPPED = ("engine s", "requests", "reasoning")
+HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD")
+DROPPED = ("requests", "reasoning")
 """Columns that a narrow terminal leaves out first."""
 
 NOT_MEASURED = "not measured"
@@ -63,10 +63,10 @@ def cost_lines(costs: RunCosts, width: float = inf) -> list[str]:
         *(_cells(role, line) for role, line in costs.roles.items()),
         _cells("all", total),
     ]
-    rows.append(_format_cells("wasted", "", total.wasted, total.wasted_usd, None))
+    rows.append(_format_cells("wasted", "", total.wasted, total.wasted_usd))
     if (usd := total.usd_by_class) is not None:
         each = (f"{amount:.6f}" for amount in astuple(usd))
-        rows.append(("USD", "", *each, f"{usd.total:.6f}", ""))
+        rows.append(("USD", "", *each, f"{usd.total:.6f}"))
     lines = [*align_columns(rows, width, DROPPED), *limit_lines(costs)]
     if costs.unpriced:
         lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
@@ -75,10 +75,14 @@ def cost_lines(costs: RunCosts, width: float = inf) -> list[str]:
         for (phase, policy), line in costs.checkpoints.items()
     }
     rows = [("phase, policy", *HEAD), *(_cells(name, line) for name, line in phases.items())]
-    lines += ["", *align_columns(rows, width, DROPPED), "", _cache(total)]
-    if total.engine_s is None:
-        lines.append(f"Engine time: {NOT_MEASURED} (no ledger shows when an engine of ours was ready).")
-    return lines
+    return [*lines, "", *align_columns(rows, width, DROPPED), "", _cache(total), engine_line(costs.engine_s)]
+
+
+def engine_line(seconds: float | None) -> str:
+    """Return the result of `engine_seconds` as text."""
+    if seconds is None:
+        return f"Engine time: {NOT_MEASURED} (no ledger shows when an engine of ours was ready)."
+    return f"Engine time: {seconds:.1f} s, from a process's first request to its last answer."
 
 
 def limit_lines(costs: RunCosts) -> list[str]:
@@ -177,14 +181,12 @@ def reconciliation_line(reconciliation: Reconciliation) -> str:
 
 
 def _cells(name: str, line: Spend) -> tuple[str, ...]:
-    return _format_cells(name, str(line.requests), line.tokens, line.usd, line.engine_s)
+    return _format_cells(name, str(line.requests), line.tokens, line.usd)
 
 
-def _format_cells(
-    name: str, requests: str, tokens: Classes, usd: float | None, engine_s: float | None
-) -> tuple[str, ...]:
+def _format_cells(name: str, requests: str, tokens: Classes, usd: float | None) -> tuple[str, ...]:
     classes = (f"{n:.0f}" for n in astuple(tokens))
-    return (name, requests, *classes, _or_dash(usd, 6), _or_dash(engine_s, 1))
+    return (name, requests, *classes, _or_dash(usd, 6))
 
 
 def _cache(total: Spend) -> str:

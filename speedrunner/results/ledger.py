@@ -15,7 +15,7 @@ from msgspec.structs import astuple
 
 from serving.meter import LedgerRow
 from serving.usage import Prices, Sums, Usage
-from speedrunner.results.engine_time import EngineTime, engine_time
+from speedrunner.results.engine_time import engine_seconds
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.labels import Labels
 from speedrunner.store.run_data import RunData
@@ -27,9 +27,6 @@ ACTOR = "actor"
 
 NONE = "(none)"
 """Stands for the missing role or phase of a request."""
-
-IDLE = "(idle)"
-"""The role or phase of engine time in which no request waited."""
 
 
 class Classes(Sums, frozen=True):
@@ -73,7 +70,6 @@ class Spend(msgspec.Struct, frozen=True):
         usd_by_class: cost of the tokens.
         usd: its sum.
         wasted_usd: the wasted part of `usd`.
-        engine_s: share of the engine's seconds; see `speedrunner.results.engine_time`.
         unreported: tries that the engine may have worked on without reporting a usage.
         cacheable: prompt tokens that an ideal prefix cache could have provided, if known.
         from_cache: prompt tokens that the engine's cache provided for the same requests.
@@ -87,7 +83,6 @@ class Spend(msgspec.Struct, frozen=True):
     usd_by_class: Classes | None = None
     usd: float | None = None
     wasted_usd: float | None = None
-    engine_s: float | None = None
     unreported: int = 0
     cacheable: int = 0
     from_cache: int = 0
@@ -125,29 +120,27 @@ class RunCosts:
     Attributes:
         book: the prices.
         lines: by purpose of the requests.
-        idle: engine time in which no request waited; `None` if no local engine was used.
         unpriced: models without a price.
+        engine_s: see `engine_seconds`.
     """
 
     book: PriceBook
     lines: dict[Labels, Spend]
-    idle: Spend | None
     unpriced: list[str]
+    engine_s: float | None
 
     @cached_property
     def roles(self) -> dict[str, Spend]:
-        """Return the lines by role, the busiest first; idle engine time comes last, as `IDLE`."""
+        """Return the lines by role, the busiest first."""
         roles = self._group_lines(lambda labels: labels.role or NONE)
-        ordered = dict(sorted(roles.items(), key=lambda item: -item[1].tokens.total))
-        return ordered if self.idle is None else ordered | {IDLE: self.idle}
+        return dict(sorted(roles.items(), key=lambda item: -item[1].tokens.total))
 
     @cached_property
     def checkpoints(self) -> dict[tuple[str, int | None], Spend]:
         """Return the lines by phase and policy, in the run's order; readiness checks and probes are under
         `NONE`."""
         found = self._group_lines(lambda labels: (labels.phase or NONE, labels.policy))
-        ordered = dict(sorted(found.items(), key=lambda item: _position(*item[0])))
-        return ordered if self.idle is None else ordered | {(IDLE, None): self.idle}
+        return dict(sorted(found.items(), key=lambda item: _position(*item[0])))
 
     @cached_property
     def episodes(self) -> dict[str, Spend]:
@@ -177,48 +170,30 @@ class RunCosts:
         return groups
 
 
-def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCosts]:
-    """Price the ledgers of runs that shared their engines, or of one run, each by its own book.
-
-    Raises `StorageError`, also if a ledger is missing.
-    """
-    ledgers = [ledger(run) for run in runs]
-    times = engine_time(ledgers)
-    return [_price_rows(rows, book, time) for rows, book, time in zip(ledgers, books, times, strict=True)]
-
-
-def ledger(run: RunData) -> list[LedgerRow]:
-    """Return a run's requests. Raises `StorageError`, also if the ledger is unexpectedly empty."""
+def run_costs(run: RunData, book: PriceBook) -> RunCosts:
+    """Price a run's ledger. Raises `StorageError`, also if the ledger is unexpectedly empty."""
     if run.episodes and not run.requests:
         raise RunDirectoryError(f"{run.path} has episodes but no ledger: is requests.jsonl missing?")
-    return run.requests
+    groups: dict[tuple[Any, ...], list[LedgerRow]] = {}  # an episode's rows share their labels
+    for row in run.requests:
+        groups.setdefault((row.model, row.wasted, id(row.labels)), []).append(row)
+    lines: dict[Labels, Spend] = {}
+    unpriced: dict[str, None] = {}
+    for rows in groups.values():
+        labels, model = Labels.of(rows[0].labels), rows[0].model
+        line = _line(rows, book.models.get(model))
+        lines[labels] = lines.get(labels, Spend()) + line
+        if line.usd is None:
+            unpriced[model] = None
+    return RunCosts(book, lines, list(unpriced), engine_seconds([run.requests]))
 
 
 def token_line(rows: Iterable[LedgerRow]) -> Spend:
     """Add up the rows of any ledger, without prices."""
-    return _line(list(rows), None, None)
+    return _line(list(rows), None)
 
 
-def _price_rows(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
-    groups: dict[tuple[Any, ...], list[int]] = {}  # rows with the same labels: an episode's rows share them
-    for place, row in enumerate(rows):
-        groups.setdefault((row.model, row.wasted, id(row.labels)), []).append(place)
-    lines: dict[Labels, Spend] = {}
-    unpriced: dict[str, None] = {}
-    for places in groups.values():
-        own = [rows[place] for place in places]
-        shares = [seconds for place in places if (seconds := time.requests[place]) is not None]
-        seconds, model = sum(shares) if shares else None, own[0].model
-        labels = Labels.of(own[0].labels)
-        line = _line(own, book.models.get(model), seconds)
-        lines[labels] = lines.get(labels, Spend()) + line
-        if line.usd is None:
-            unpriced[model] = None
-    idle = Spend(engine_s=sum(time.idle.values())) if time.idle else None
-    return RunCosts(book, lines, idle, list(unpriced))
-
-
-def _line(rows: Sequence[LedgerRow], prices: Prices | None, seconds: float | None) -> Spend:
+def _line(rows: Sequence[LedgerRow], prices: Prices | None) -> Spend:
     """Add up the rows of one model. If they have a price, either all or none of them were wasted."""
     tokens = _tokens(row.usage for row in rows)
     wasted = _tokens(row.usage for row in rows if row.wasted)
@@ -233,7 +208,6 @@ def _line(rows: Sequence[LedgerRow], prices: Prices | None, seconds: float | Non
         usd_by_class=by_class,
         usd=usd,
         wasted_usd=usd if usd is None or rows[0].wasted else 0.0,
-        engine_s=seconds,
         unreported=sum(row.usage is None and row.at_most is not None for row in rows),
         cacheable=sum(row.cacheable or 0 for row in known),
         from_cache=sum(row.usage.cached for row in known if row.usage),

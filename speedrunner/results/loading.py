@@ -45,8 +45,7 @@ class Run(RunData):
         raise ValueError(f"unknown table {table!r}; tables: {', '.join(get_args(TableName))}")
 
     def _price_ledger(self, prices: str | None) -> RunCosts:
-        (costs,) = run_costs([self], [self._find_prices(prices)])
-        return costs
+        return run_costs(self, self._find_prices(prices))
 
     def _find_prices(self, prices: str | None) -> PriceBook:
         """Return the price list of a run, which has none before its first process."""

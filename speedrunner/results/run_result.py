@@ -178,7 +178,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         costs, history, name = None, SkillHistory({}, [], []), prices or OWN
         episodes = frame_episodes([])
     else:
-        (costs,) = run_costs([run], [price_book(run, prices)])
+        costs = run_costs(run, price_book(run, prices))
         history, name = skill_history(run), costs.book.name
         episodes = frame_episodes(run.episodes, costs)
     skills, sleeps = frame_skills(list_skills(history)), frame_sleeps(run, costs)

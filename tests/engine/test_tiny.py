@@ -44,7 +44,7 @@ def test_without_skills_it_solves_what_its_model_config_says(demo: RunData) -> N
 
 
 def test_what_it_learns_saves_tokens_and_loses_nothing(demo: RunData) -> None:
-    (costs,) = run_costs([demo], [price_book(demo)])
+    costs = run_costs(demo, price_book(demo))
     checkpoints = frame_checkpoints(demo, costs)
     first, last = checkpoints.iloc[0], checkpoints.iloc[-1]
     assert last["output"] < first["output"] / 2

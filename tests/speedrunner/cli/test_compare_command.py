@@ -21,7 +21,7 @@ def other(learnt: ScriptedRun, tmp_path: Path) -> Path:
 
 def test_means_are_those_of_the_table_of_checkpoints(learnt: ScriptedRun, other: Path) -> None:
     data = learnt.data
-    (costs,) = run_costs([data], [price_book(data)])
+    costs = run_costs(data, price_book(data))
     table = frame_checkpoints(data, costs).to_dict("index")
     done = in_process("compare", str(learnt.dir), str(other), "--json")
     found = json.loads(done.stdout)

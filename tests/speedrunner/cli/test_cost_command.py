@@ -29,7 +29,7 @@ def printed(*arguments: str) -> str:
 
 def test_it_prints_roles_checkpoints_cache_and_accounts(learnt: ScriptedRun) -> None:
     text = printed(str(learnt.dir))
-    for part in ("\nactor ", "\ninducer ", "\nreadiness ", "\n(idle) ", "\nsleep v0 ", "\ntest v2 "):
+    for part in ("\nactor ", "\ninducer ", "\nreadiness ", "\nsleep v0 ", "\ntest v2 "):
         assert part in text, part
     assert "Prefix cache: " in text
     assert "not measured" not in text
@@ -62,12 +62,11 @@ def test_another_list_prices_the_checkpoints_too(learnt: ScriptedRun) -> None:
 def test_of_several_runs_it_tells_the_sum(learnt: ScriptedRun, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     shutil.copytree(learnt.dir, copy)
-    both = json.loads(printed(str(learnt.dir), str(copy), "--json"))["runs"]
-    alone = json.loads(printed(str(learnt.dir), "--json"))["runs"][0]
-    # The same intervals twice: each run has half of the engine.
-    for run in both:
-        assert run["total"]["engine_s"] == pytest.approx(alone["total"]["engine_s"] / 2)
-        assert run["total"]["tokens"] == alone["total"]["tokens"]
+    both = json.loads(printed(str(learnt.dir), str(copy), "--json"))
+    alone = json.loads(printed(str(learnt.dir), "--json"))
+    assert both["engine_s"] == alone["engine_s"] == alone["runs"][0]["engine_s"] > 0  # the same time
+    for run in both["runs"]:
+        assert run["total"]["tokens"] == alone["runs"][0]["total"]["tokens"]
     assert "\nall " in printed(str(learnt.dir), str(copy))
 
 

@@ -64,7 +64,7 @@ def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_numbe
 
 def test_costs_with_engine_time_and_cache(tmp_path: Path, golden: Callable[[str, str], None]) -> None:
     cached = row(7.0, Usage(300, 200, 9, 4), cacheable=250, phase="test", policy="1")
-    (costs,) = run_costs([stored(tmp_path / "run", [*ROWS, cached])], [BY_TOKEN])
+    costs = run_costs(stored(tmp_path / "run", [*ROWS, cached]), BY_TOKEN)
     narrow = total_lines(["a"], [costs], 40)
     golden("costs.txt", "\n".join([*cost_lines(costs), "", *total_lines(["a"], [costs]), "", *narrow, ""]))
 
@@ -94,8 +94,7 @@ def account(engine: Counters, at_most: Counters, ours: bool) -> str:
 
 def test_notes_tell_prices_and_what_is_left_out_or_not_measured(tmp_path: Path, golden: Golden) -> None:
     def costs(name: str, *rows: LedgerRow) -> RunCosts:
-        (found,) = run_costs([stored(tmp_path / name, [*rows])], [BY_TOKEN])
-        return found
+        return run_costs(stored(tmp_path / name, [*rows]), BY_TOKEN)
 
     cut = msgspec.structs.replace(row(7.0, Usage(5, 0, 5)), thought_cut=True)
     other = row(7.0, Usage(5, 0, 5), "inducer", model="other")

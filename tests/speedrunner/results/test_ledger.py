@@ -8,7 +8,7 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.results.ledger import IDLE, Classes, RunCosts, run_costs
+from speedrunner.results.ledger import Classes, RunCosts, run_costs
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.stored_run import sleep_key
 from tests.scripted_runs import ScriptedRun
@@ -17,8 +17,7 @@ from tests.speedrunner.run_samples import usage_of
 
 
 def priced(path: Path, book: PriceBook = BY_TOKEN, rows: list[LedgerRow] = ROWS) -> RunCosts:
-    (costs,) = run_costs([stored(path / "run", rows)], [book])
-    return costs
+    return run_costs(stored(path / "run", rows), book)
 
 
 def test_each_token_is_in_one_class_and_each_request_in_one_role(tmp_path: Path) -> None:
@@ -53,7 +52,6 @@ def test_checkpoints_are_phases_of_a_policy_in_the_order_of_the_run(tmp_path: Pa
         ("train", 0),
         ("sleep", 0),
         ("test", 1),
-        (IDLE, None),
     ]
 
 
@@ -90,7 +88,7 @@ def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> N
 
 
 def test_of_a_real_run_the_ledger_s_episodes_are_those_of_the_records(learnt: ScriptedRun) -> None:
-    (costs,) = run_costs([learnt.data], [BY_TOKEN])
+    costs = run_costs(learnt.data, BY_TOKEN)
     recorded = {each.episode: each.usage for each in learnt.data.episodes}
     recorded |= {sleep_key(each.sleep): usage_of(each) for each in learnt.data.sleeps}
     assert {key: line.useful for key, line in costs.episodes.items()} == {

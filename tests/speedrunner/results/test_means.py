@@ -73,12 +73,12 @@ def run(empty: RunDirectory) -> RunDirectory:
 
 def rows(run: RunDirectory, book: PriceBook = BOOK) -> list[dict[str, Any]]:
     data = load(run.path)
-    return list_rows(frame_checkpoints(data, *run_costs([data], [book])))
+    return list_rows(frame_checkpoints(data, run_costs(data, book)))
 
 
 def rollouts(run: RunDirectory) -> dict[str, float]:
     data = load(run.path)
-    (costs,) = run_costs([data], [BOOK])
+    costs = run_costs(data, BOOK)
     found = share_sleeps(frame_episodes(data.episodes, costs), frame_sleeps(data, costs))
     return dict(zip(found["episode"], found["usd"], strict=True))
 
@@ -181,7 +181,7 @@ def test_a_sleep_has_the_share_of_the_inducer_s_answers_without_those_of_trial_a
     second = row(3.0, Usage(10, 0, 1), "inducer", **labels)
     run.append_request(msgspec.structs.replace(second, thought_cut=True))
     data = load(run.path)
-    assert frame_sleeps(data, *run_costs([data], [BOOK]))["thought_cut"].tolist() == [0.5]
+    assert frame_sleeps(data, run_costs(data, BOOK))["thought_cut"].tolist() == [0.5]
 
 
 def close_thinking(run: RunDirectory, episode: str, answers: int) -> None:
@@ -243,7 +243,7 @@ def test_without_a_ledger_tokens_are_those_of_the_turns_and_usd_are_unknown(tmp_
     small.train(0, (None, None))
     small.sleep(1)
     data = load(small.path)
-    (costs,) = run_costs([data], [BOOK])
+    costs = run_costs(data, BOOK)
     pairs = [(frame_episodes(data.rows), frame_episodes(data.rows, costs))]
     pairs.append((frame_sleeps(data, None), frame_sleeps(data, costs)))
     for without, ledger in pairs:

@@ -65,7 +65,7 @@ def run(path: Path, scores: Scores, usage: Usage = USUAL, **changes: object) -> 
 
 
 def compared(*runs: RunData, book: PriceBook = BOOK) -> Comparison:
-    costs = [run_costs([each], [book])[0] for each in runs]
+    costs = [run_costs(each, book) for each in runs]
     return compare([frame_run(*each) for each in zip(runs, costs, strict=True)])
 
 

@@ -300,7 +300,7 @@ async def test_the_inducer_may_be_another_model(
     by_model = Counter((row.model, row.labels["role"]) for row in run.data.requests)
     assert by_model["large", "inducer"] == len(hosted.requests) == 4
     book = price_book(run.data)
-    (priced,) = run_costs([run.data], [book])
+    priced = run_costs(run.data, book)
     found = share_sleeps(frame_episodes(run.data.episodes, priced), frame_sleeps(run.data, priced))
     costs = dict(zip(found["episode"], found["usd"], strict=True))
     usage = usage_of(run.data.sleeps[0])

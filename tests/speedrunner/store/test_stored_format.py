@@ -56,7 +56,7 @@ def test_its_results_are_those_of_its_records() -> None:
     run = load(STORED)
     found = read_result(STORED, None)
     assert found.unfinished == []
-    (costs,) = run_costs([run], [price_book(run)])
+    costs = run_costs(run, price_book(run))
     tokens = costs.total.tokens
     assert tokens.computed + tokens.cached == run.reconciliations[0].ledger.prompt
     assert costs.total.requests == len(run.requests)
