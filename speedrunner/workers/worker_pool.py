@@ -174,9 +174,18 @@ class WorkerPool:
 
     async def _start(self, slot: int) -> EnvWorker:
         async with self._starting:
-            fork_server = await self._load_fork_server()
-            worker = self._workers[slot] = await fork_server.worker(self._options, self._sandbox)
+            try:
+                worker = await self._create()
+            except WorkerError:
+                if not self._workers:
+                    raise
+                worker = await self._create()  # the environment can start: others have
+            self._workers[slot] = worker
         return worker
+
+    async def _create(self) -> EnvWorker:
+        template = await self._load_fork_server()
+        return await template.worker(self._options, self._sandbox)
 
     async def _load_fork_server(self) -> ForkServer:
         """Return the fork server; a new one if it has died. The second failure in a row is final."""

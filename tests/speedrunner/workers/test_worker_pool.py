@@ -144,14 +144,34 @@ class StartsSometimes(Corridor):
         super().__init__()
 
 
-async def test_a_start_that_fails_is_tried_again_by_the_next_taker(tmp_path: Path) -> None:
-    options = {"starts": str(tmp_path / "starts"), "failing": "01"}
-    async with WorkerPool(1, StartsSometimes.name, options) as pool:
-        with pytest.raises(WorkerFault, match=r"could not start: .*start 1 took too long"):
-            async with pool.worker():
-                pass
-        async with pool.worker() as worker:
-            assert worker.usable
+class TestStarts:
+    @pytest.mark.parametrize(
+        ("failing", "starts"),
+        [
+            pytest.param("0", "012", id="the first taker tries again"),
+            pytest.param("1", "012", id="another worker has started before"),
+        ],
+    )
+    async def test_a_start_that_fails_once_is_tried_again(
+        self, failing: str, starts: str, tmp_path: Path
+    ) -> None:
+        tried = tmp_path / "starts"
+        options = {"starts": str(tried), "failing": failing}
+        async with WorkerPool(1, StartsSometimes.name, options) as pool:
+            async with pool.worker() as worker:
+                worker.kill()
+            async with pool.worker() as other:
+                assert other.usable
+        assert tried.read_text() == starts
+
+    async def test_one_that_fails_twice_is_told(self, tmp_path: Path) -> None:
+        options = {"starts": str(tmp_path / "starts"), "failing": "12"}
+        async with WorkerPool(1, StartsSometimes.name, options) as pool:
+            async with pool.worker() as worker:
+                worker.kill()
+            with pytest.raises(WorkerFault, match=r"could not start: .*start 2 took too long"):
+                async with pool.worker():
+                    pass
 
 
 class TestWaiting:
