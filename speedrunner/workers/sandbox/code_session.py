@@ -21,8 +21,8 @@ from speedrunner.workers.sandbox.channel import (
     Said,
 )
 from speedrunner.workers.sandbox.child.bounds import ERROR_CHARS
-from speedrunner.workers.sandbox.child_process import START_LIMIT_S, Child
-from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
+from speedrunner.workers.sandbox.child_process import START_LIMIT_S, START_PAUSES_S, Child
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
 BOOTSTRAP_LIMIT_S = 60.0
 """Seconds that the bootstrap code of a session may take."""
@@ -138,11 +138,18 @@ class CodeSession:
         return CodeResult(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
 
     async def _ensure_process(self) -> Child:
-        """Return the process, started if there is none."""
-        if self._child is None:
-            # Started in this thread, since the kernel ends it with the thread that started it.
-            child = self._child = Child(self._sandbox, "code", self._mounts)
-            await self._in_thread(child, self._prepare, child)
+        """Return the process, started if there is none. If the machine is full, the start is tried again."""
+        pauses_s = iter(START_PAUSES_S)
+        deadline = time.monotonic() + START_LIMIT_S
+        while self._child is None:
+            try:
+                # Started in this thread, since the kernel ends it with the thread that started it.
+                child = self._child = Child(self._sandbox, "code", self._mounts)
+                await self._in_thread(child, self._prepare, child, deadline)
+            except SandboxNotStarted:
+                if (pause_s := next(pauses_s)) is None:
+                    raise
+                await asyncio.sleep(pause_s)
         return self._child
 
     async def _restart(self, reason: str) -> str:
@@ -164,8 +171,8 @@ class CodeSession:
             self._end()
             raise
 
-    def _prepare(self, child: Child) -> None:
-        child.wait(time.monotonic() + START_LIMIT_S)
+    def _prepare(self, child: Child, deadline: float) -> None:
+        child.wait(deadline)
         deadline = time.monotonic() + BOOTSTRAP_LIMIT_S
         places = {name: child.place(name) for name in self._mounts}
         try:

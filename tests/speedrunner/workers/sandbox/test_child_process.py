@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from speedrunner.workers.sandbox import child_process, isolation
+from speedrunner.workers.sandbox import child_process, code_session, isolation
 from speedrunner.workers.sandbox.child_process import Child, ChildPool, require
 from speedrunner.workers.sandbox.code_session import CodeSession
 from speedrunner.workers.sandbox.settings import MIB, Level, Sandbox, SandboxError, SandboxUnavailable
@@ -114,7 +114,8 @@ def open_files() -> set[str]:
 @pytest.fixture
 def full_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Makes the next starts of processes fail, so many of them."""
-    monkeypatch.setattr(child_process, "START_PAUSES_S", (0.0, 0.0, None))
+    for module in (child_process, code_session):
+        monkeypatch.setattr(module, "START_PAUSES_S", (0.0, 0.0, None))
     start = subprocess.Popen
 
     def fill(times: int) -> None:
@@ -151,8 +152,11 @@ class TestWhereTheMachineIsFull:
         pool = ChildPool(Sandbox())
         pool.take().kill()
 
-    async def test_a_code_session_is_refused(self, full_machine: Callable[[int], None]) -> None:
-        full_machine(1)
+    async def test_a_code_session_too(self, full_machine: Callable[[int], None]) -> None:
+        full_machine(2)
+        async with CodeSession(Sandbox()) as session:
+            assert (await session.execute("1 + 1", 30.0)).text == "2"
+        full_machine(3)
         with pytest.raises(SandboxError, match="temporarily unavailable"):
             await CodeSession(Sandbox()).__aenter__()
 
