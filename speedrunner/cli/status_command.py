@@ -9,12 +9,11 @@ import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, Trust
-from speedrunner.cli.output import say, say_json, say_left_out, terminal_width
+from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns, describe_seconds
 from speedrunner.experiments.cluster.jobs import JobStatus, job_status
 from speedrunner.experiments.status import RunStatus
 from speedrunner.experiments.status import status as read_status
-from speedrunner.store.files import StorageError
 
 SHOWN = 4
 """Maximum number of runs named per job."""
@@ -34,12 +33,7 @@ def status(
     Example: speedrunner status runs/smoke
     """
     found = read_status(folder, trust or [])
-    say_left_out([found.problem] if found.problem else [])
-    try:
-        jobs = job_status(folder)
-    except StorageError as error:  # runs can be shown without their jobs
-        jobs = []
-        say_left_out([str(error)])
+    jobs = job_status(folder)
     if as_json:
         say_json({**msgspec.structs.asdict(found), "jobs": jobs})
         return

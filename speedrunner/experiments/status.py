@@ -17,7 +17,6 @@ from speedrunner.runs.plan import Evaluate, Sleep, Wake, unfinished_steps
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
-from speedrunner.store.files import StorageError
 from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import load
 from speedrunner.store.run_lock import owner_of
@@ -65,44 +64,29 @@ class SweepStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Status of everything in a folder; `problem` is why sweeps are missing, if they cannot be read."""
+    """Status of everything in a folder."""
 
     sweeps: list[SweepStatus]
     runs: list[RunStatus]
-    problem: str = ""
 
 
 def status(folder: Path, trust: Collection[str] = ()) -> Status:
-    """Return the status of all runs in a folder, started or planned. Raises `StorageError` if the folder does
-    not exist.
+    """Return the status of all runs in a folder, started or planned. Runs that a sweep plays elsewhere are
+    left out. Raises `StorageError` if the folder does not exist, or a record of its sweeps cannot be read.
 
     Args:
         trust: names of foreign classes and model configs that the runs may use.
     """
-    plans, problem = list[SweepPlan](), ""
-    try:
-        plans = noted_sweeps(folder)
-    except StorageError as error:  # affects no run
-        problem = str(error)
+    plans = noted_sweeps(folder)
     runs = [run_status(path, trust) for path in runs_below(folder)]
-    base = folder.resolve()
     known = {Path(run.dir).resolve() for run in runs}
-    for plan in plans:
-        for planned in plan.runs:
-            path = Path(planned.dir).resolve()
-            if path not in known:
-                known.add(path)
-                note = f"after {Path(planned.after).name}" if planned.after else ""
-                waits = RunStatus(dir=planned.dir, state="waiting", note=note)
-                if not path.is_relative_to(base):
-                    runs.append(
-                        replace(
-                            waits, state="unknown", note=f"outside of {folder}: name its folder to see it"
-                        )
-                    )
-                else:
-                    runs.append(run_status(path, trust) if (path / "config.yaml").exists() else waits)
-    return Status([_sweep(plan, runs) for plan in plans], runs, problem)
+    for planned in (each for plan in plans for each in plan.runs):
+        path = Path(planned.dir).resolve()
+        if path not in known and path.is_relative_to(folder.resolve()):
+            known.add(path)
+            note = f"after {Path(planned.after).name}" if planned.after else ""
+            runs.append(RunStatus(dir=planned.dir, state="waiting", note=note))
+    return Status([_sweep(plan, runs) for plan in plans], runs)
 
 
 def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
@@ -155,5 +139,6 @@ def _name(step: Wake | Sleep | Evaluate) -> str:
 
 def _sweep(plan: SweepPlan, runs: Sequence[RunStatus]) -> SweepStatus:
     states = {Path(run.dir).resolve(): run.state for run in runs}
-    own = [states[Path(planned.dir).resolve()] for planned in plan.runs]
+    paths = (Path(planned.dir).resolve() for planned in plan.runs)
+    own = [states[path] for path in paths if path in states]
     return SweepStatus(plan.command, {state: own.count(state) for state in dict.fromkeys(own)})

@@ -15,7 +15,6 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.status import RunStatus, Status
 from speedrunner.experiments.status import status as status_of
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.sweep_plans import PLANS, PlannedRun, SweepPlan, note_sweep
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import CORRIDOR, LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
@@ -131,21 +130,4 @@ def test_a_folder_without_runs_is_told_so(tmp_path: Path) -> None:
     )
     assert in_process("status", str(tmp_path / "none")).stderr == (
         f"error: {tmp_path / 'none'} could not be read: no such file or directory\n"
-    )
-
-
-def test_a_plan_that_cannot_be_read_is_told(played: Path, tmp_path: Path) -> None:
-    (tmp_path / PLANS).write_text("[]\n{}\n")
-    assert PLANS in in_process("status", str(tmp_path)).stderr
-
-
-def test_a_planned_run_elsewhere_is_not_read(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "config.yaml").write_text("no run")
-    note_sweep(tmp_path / "runs", SweepPlan("speedrunner sweep x", [PlannedRun(str(elsewhere))]))
-    (found,) = status(tmp_path / "runs").runs
-    assert (found.state, found.note) == (
-        "unknown",
-        f"outside of {tmp_path / 'runs'}: name its folder to see it",
     )

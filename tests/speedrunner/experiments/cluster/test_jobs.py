@@ -68,7 +68,8 @@ def test_where_no_job_was_submitted_slurm_is_not_asked(runs: Path) -> None:
 class TestTheCommand:
     @pytest.fixture(autouse=True)
     def planned(self, runs: Path) -> None:
-        note_sweep(runs, SweepPlan("speedrunner sweep list.yaml", [PlannedRun("one"), PlannedRun("two")]))
+        planned = [PlannedRun(str(runs / name)) for name in ("one", "two")]
+        note_sweep(runs, SweepPlan("speedrunner sweep list.yaml", planned))
 
     def test_says_a_line_for_each_job_of_an_unfinished_run(self, runs: Path, golden: Golden) -> None:
         def status(*lines: str) -> str:
