@@ -19,8 +19,10 @@ Change = Callable[[Any], None]
 
 
 def copy_of(run: Path, folder: Path) -> Path:
-    """A run to be changed."""
-    return Path(shutil.copytree(run, folder / "changed"))
+    """A run to be changed; whoever removes records removes the sizes of its files, too."""
+    copy = Path(shutil.copytree(run, folder / "changed"))
+    change(copy, "state.json", lambda state: state.pop("sizes", None))
+    return copy
 
 
 def change(run: Path, name: str, edit: Change, line: int = 0) -> None:

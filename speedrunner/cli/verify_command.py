@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import typer
-
 from speedrunner.cli.command import AsJson, RunPath, Trust, carry_out
 from speedrunner.cli.output import end_report, say_finding, waiting_line
 from speedrunner.verification.verify import verify as verify_run
@@ -14,26 +10,19 @@ from speedrunner.verification.verify import verify as verify_run
 def verify(
     run: RunPath,
     trust: Trust = None,
-    minutes: Annotated[
-        float, typer.Option("--minutes", min=0.0, help="Longest time in minutes. The rest is not checked.")
-    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Check a run's records by repeating every call, without a model.
 
     Checked are calls, prompts, token reconciliation, policies and the plan.
-    Exit status 1: something differs, or the time was over before everything was checked.
+    Exit status 1: something differs.
 
     Example: speedrunner verify runs/demo
     """
     with waiting_line() as status:
         found = carry_out(
             lambda drain: verify_run(
-                run,
-                status,
-                lambda each: None if as_json else say_finding(each),
-                trust or [],
-                minutes * 60,
+                run, status, lambda each: None if as_json else say_finding(each), trust or []
             )
         )
     end_report(found, as_json=as_json)

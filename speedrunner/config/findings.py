@@ -28,7 +28,6 @@ class Finding(msgspec.Struct, frozen=True):
         remedy: what to do; empty if nothing needs to be done.
         details: the first differences, each with its place.
         found: total number of differences.
-        is_late: whether the time was over before the check ended.
     """
 
     name: str
@@ -37,7 +36,6 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str = ""
     details: list[str] = []
     found: int = 0
-    is_late: bool = False
 
     def lines(self) -> list[str]:
         """Return the finding as text: one line, then one for each detail and for the remedy."""
@@ -56,7 +54,7 @@ class Report(msgspec.Struct, frozen=True):
 
     Attributes:
         subject: the run, or the machine.
-        passed: whether no finding failed or was late.
+        passed: whether no finding failed.
         notes: further information about the findings.
     """
 
@@ -74,7 +72,7 @@ class Report(msgspec.Struct, frozen=True):
 
 def report(subject: str, findings: Sequence[Finding], notes: Sequence[str] = ()) -> Report:
     """Return the report on findings."""
-    passed = not any(each.level == "failed" or each.is_late for each in findings)
+    passed = not any(each.level == "failed" for each in findings)
     return Report(subject, passed, list(findings), list(notes))
 
 

@@ -78,6 +78,7 @@ class RunDirectory:
             RunFiles(path).check()  # before anything is written into a folder of someone else
         with RunLock(path / "lock") as lock:
             with as_run_directory_error(path):
+                RunFiles(path).check_sizes()
                 for name in FOLDERS:
                     files.make_folder(path / name)
                 files.remove_leftovers(path)
@@ -103,9 +104,14 @@ class RunDirectory:
             self._write_state(secret=secrets.token_hex(32))
 
     def mark_finished(self, step: str) -> None:
-        """Mark a step as finished. Call this after all its records are written."""
+        """Mark a step as finished, with the sizes of all files. Call this after all its records are
+        written."""
         if step not in self.state.finished:
-            self._write_state(finished=[*self.state.finished, step])
+            sizes = {}
+            for path in self.files.appended():
+                files.sync(path)  # a power cut must not leave a size of lost records
+                sizes[str(path.relative_to(self.path))] = path.stat().st_size
+            self._write_state(finished=[*self.state.finished, step], sizes=sizes)
 
     def write_policy(self, policy: Policy) -> None:
         """Store a new policy version. Raises `InvalidPolicy` too."""

@@ -14,7 +14,7 @@ episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
 tools.jsonl                    the tools that each role was offered, one row per policy and list
 reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process
-state.json                     finished steps, and the run's secret
+state.json                     finished steps, lengths of the other files, and the run's secret
 server.log, workers.log        for people
 inducer_server.log             for people: the log of the inducer's separate server
 lock/                          names the process that owns the run
@@ -57,10 +57,12 @@ class State(msgspec.Struct):
     Attributes:
         finished: keys of the finished steps, in the order in which they finished.
         secret: random text, unique to this run; see `skill_seed`.
+        sizes: bytes of each appended file when the last step finished, by path in the directory.
     """
 
     finished: list[str] = []
     secret: str = ""
+    sizes: dict[str, int] = {}
     format: int = FORMAT
 
     def skill_seed(self, task: Task) -> str:
@@ -115,6 +117,23 @@ class RunFiles:
         with files.explain_errors(folder, "read"):
             matches = (re.fullmatch(pattern, path.name) for path in folder.iterdir())
             return sorted(int(match[1]) for match in matches if match)
+
+    def appended(self) -> list[Path]:
+        """Return the files of records that only grow."""
+        patterns = ("*.jsonl", "trajectories/*.jsonl", "evaluations/*.jsonl")
+        found = (path for pattern in patterns for path in self.path.glob(pattern))
+        return sorted(path for path in found if path != self.sleep_journal)
+
+    def check_sizes(self) -> None:
+        """Raise `RunDirectoryError` if a file has lost records that were there when a step finished."""
+        for name, size in self.read_state().sizes.items():
+            path = self.path / name
+            found = path.stat().st_size if path.is_file() else 0
+            if found < size:
+                raise RunDirectoryError(
+                    f"{path} has {found:,} bytes, and {self.state.name} recorded {size:,}: records are"
+                    " missing; copy the whole run again"
+                )
 
     def check(self) -> None:
         """Raise `StorageError` unless the folder is a run of this version's layout, or may become one."""

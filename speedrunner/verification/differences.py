@@ -14,9 +14,6 @@ SHOWN = 5
 CHARS = 60
 """Characters shown of a value, starting shortly before the first difference."""
 
-OUT_OF_TIME = "the time was over (--minutes allows more)"
-"""Message of a check that ran out of time."""
-
 
 class Differences:
     """Collects the differences found by one check."""
@@ -46,14 +43,12 @@ class Differences:
         if recorded != found:
             self.differs(where, f"{what}: {contrast(recorded, found)}")
 
-    def finding(self, summary: str, *, is_late: bool = False) -> Finding:
-        """Return the finding of the check, with what was checked and counted; a late one is incomplete."""
+    def finding(self, summary: str) -> Finding:
+        """Return the finding of the check, with what was checked and counted."""
         why = "; ".join(f"{count} left out: {reason}" for reason, count in sorted(self.left_out.items()))
         text = f"{summary}; {why}" if why else summary
-        if is_late:
-            text += f"; the rest is not checked: {OUT_OF_TIME}"
-        level: Level = "failed" if self._found else "not checked" if is_late else "ok"
-        return Finding(self._name, level, text, details=self._first, found=self._found, is_late=is_late)
+        level: Level = "failed" if self._found else "ok"
+        return Finding(self._name, level, text, details=self._first, found=self._found)
 
 
 def contrast(recorded: object, found: object) -> str:

@@ -19,7 +19,7 @@ from speedrunner.config.findings import Finding
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory, Turn
 from speedrunner.verification.differences import Differences, contrast, turn_of
-from speedrunner.verification.subject import OutOfTime, Played, Subject
+from speedrunner.verification.subject import Played, Subject
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
 from speedrunner.workers.worker_messages import Executed
 
@@ -65,12 +65,12 @@ class _LeftOut(Exception):
 
 
 async def replay(subject: Subject, status: Status) -> Finding:
-    """Replay all episodes, as many at once as there are cores, until the subject's deadline.
+    """Replay all episodes, as many at once as there are cores.
 
     Raises `WorkerError`, `StorageError`.
     """
     found, counts = Differences("replay"), Counter[str]()
-    cores, episodes, is_late = len(os.sched_getaffinity(0)), subject.episodes(), False
+    cores, episodes = len(os.sched_getaffinity(0)), subject.episodes()
 
     async def work() -> None:
         for played in episodes:  # shared: each task takes the next one
@@ -79,11 +79,8 @@ async def replay(subject: Subject, status: Status) -> Finding:
             found.left_out += Counter({BY_A_FAULT: sum(_is_lost(turn) for turn in episode.turns)})
             async with pool.worker() as worker:
                 try:
-                    async with asyncio.timeout_at(subject.deadline):
-                        async for _ in _replay_episode(subject, played, worker):
-                            counts["calls"] += 1
-                except TimeoutError:
-                    raise OutOfTime from None
+                    async for _ in _replay_episode(subject, played, worker):
+                        counts["calls"] += 1
                 except _Differs as error:
                     where = episode.episode
                     found.differs(where if error.turn is None else turn_of(where, error.turn), str(error))
@@ -96,11 +93,9 @@ async def replay(subject: Subject, status: Status) -> Finding:
             async with asyncio.TaskGroup() as group:
                 for _ in range(cores):
                     group.create_task(work())
-        except* OutOfTime:
-            is_late = True
         except* Exception as error:
             raise error.exceptions[0] from None
-    return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes", is_late=is_late)
+    return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes")
 
 
 async def _replay_episode(subject: Subject, played: Played, worker: EnvWorker) -> AsyncIterator[None]:

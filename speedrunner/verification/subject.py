@@ -2,28 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterator
 from functools import cache
-from math import inf
 from typing import Literal, get_args
 
 import msgspec
 
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.runs.stored_setup import reader_model_configs, set_up_stored
-from speedrunner.store.records import Phase, Policy, Trajectory
+from speedrunner.store.records import Phase, Trajectory
 from speedrunner.store.run_data import RunData
-
-
-class OutOfTime(Exception):
-    """The time for the verification is over."""
-
-
-def check_time(deadline: float) -> None:
-    """Raise `OutOfTime` after a moment of `time.monotonic`."""
-    if time.monotonic() >= deadline:
-        raise OutOfTime
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -41,8 +29,7 @@ class Subject:
         run: its records.
         process: the last process that played it, if recorded.
         setup: everything that its configuration names, with the recorded model configs.
-        deadline: when the verification has to end, in seconds of `time.monotonic`. After it, `episodes` and
-            `policy` raise `OutOfTime`.
+        policy: returns a version of the run's policy; raises `InvalidPolicy`.
         model_configs: the reader's own model configs, by model name; they locate the tokenizers.
 
     Raises:
@@ -52,30 +39,15 @@ class Subject:
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
-    def __init__(self, run: RunData, trust: Collection[str] = (), deadline: float = inf) -> None:
+    def __init__(self, run: RunData, trust: Collection[str] = ()) -> None:
         self.run = run
-        self.deadline = deadline
         self.process = next(reversed(run.processes), None)
         self.setup = set_up_stored(run, trust)
         self.model_configs = reader_model_configs(self.setup.config, trust)
-        self._policy = cache(run.policies.load)
+        self.policy = cache(run.policies.load)
 
     def episodes(self) -> Iterator[Played]:
         """Yield every finished attempt of all episodes: of batches, evaluations and sleeps."""
-        for played in self._episodes():
-            self.check_time()
-            yield played
-
-    def policy(self, version: int) -> Policy:
-        """Return a version of the run's policy. Raises `InvalidPolicy`."""
-        self.check_time()
-        return self._policy(version)
-
-    def check_time(self) -> None:
-        """Raise `OutOfTime` after the deadline."""
-        check_time(self.deadline)
-
-    def _episodes(self) -> Iterator[Played]:
         for phase in get_args(Phase):
             for number in self.run.files.numbers(phase):
                 for each in self.run.played(phase, number, every_attempt=True):

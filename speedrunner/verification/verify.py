@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
-from speedrunner.verification.differences import OUT_OF_TIME, Differences
+from speedrunner.verification.differences import Differences
 from speedrunner.verification.plan_check import Plan
 from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.prompt_check import check_prompts
 from speedrunner.verification.replay import replay
-from speedrunner.verification.subject import OutOfTime, Subject
+from speedrunner.verification.subject import Subject
 from speedrunner.verification.token_sums import check_reconciliations
 
 UNREADABLE = (
@@ -29,16 +28,11 @@ UNREADABLE = (
 """Errors of a run that was changed, or that was made elsewhere."""
 
 
-LIMIT_S = 3_600.0
-"""Maximum seconds of a verification by default."""
-
-
 async def verify(
     path: Path,
     status: Status,
     say: Callable[[Finding], None],
     trust: Collection[str] = (),
-    limit_s: float = LIMIT_S,
 ) -> Report:
     """Verify a run without changing it. The notes say why an unchanged run may differ.
 
@@ -48,7 +42,6 @@ async def verify(
         trust: names of foreign classes and model configs that the run may use.
         status: shows the current action.
         say: called with each finding at once.
-        limit_s: maximum seconds for all checks. The rest is then `not checked`.
 
     Raises:
         RunDirectoryError: the run does not exist, or cannot be read.
@@ -56,9 +49,8 @@ async def verify(
         does not exist here.
         SandboxError, WorkerError: its skills or its environment do not run here.
     """
-    deadline = time.monotonic() + limit_s
     run = load(path)
-    subject = Subject(run, trust, deadline)
+    subject = Subject(run, trust)
     plan = Plan(subject)
     checks: list[Finding] = []
 
@@ -67,8 +59,6 @@ async def verify(
         try:
             found = check()
             one = found if isinstance(found, Finding) else await found
-        except OutOfTime:
-            one = Finding(name, "not checked", OUT_OF_TIME, is_late=True)
         except UNREADABLE as error:
             broken_off = Differences(name)
             broken_off.differs(str(path), str(error))

@@ -49,4 +49,4 @@ def test_scripts_get_one_object(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found["passed"] is True
     assert {each["level"] for each in found["findings"]} <= {"ok", "warning"}
-    assert set(found["findings"][0]) == {"name", "level", "text", "remedy", "details", "found", "is_late"}
+    assert set(found["findings"][0]) == {"name", "level", "text", "remedy", "details", "found"}

@@ -137,6 +137,24 @@ class TestBadInput:
         assert "\n" not in str(error.value)
 
 
+def test_a_file_that_has_lost_records_since_a_step_ended_is_named_with_both_sizes(run):
+    run.append_request(request(1, usage=Usage(prompt=10)))
+    run.append_request(request(2, usage=Usage(prompt=10)))
+    run.mark_finished("train/0000")
+    run.append_request(request(3))  # a kill may lose what came later
+    ledger = run.files.requests
+    first, second, _ = ledger.read_bytes().splitlines(keepends=True)
+    ledger.write_bytes(first + second)
+    assert len(load(run.path).requests) == 2
+    ledger.write_bytes(first)
+    sizes = rf"requests\.jsonl has {len(first)} bytes, and state\.json recorded {len(first + second)}"
+    with pytest.raises(RunDirectoryError, match=sizes):
+        load(run.path)
+    ledger.unlink()
+    with pytest.raises(RunDirectoryError, match=r"requests\.jsonl has 0 bytes"):
+        load(run.path)
+
+
 class TestBrokenLines:
     """A line in the middle of a file is cut off."""
 

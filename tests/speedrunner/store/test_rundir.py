@@ -152,7 +152,7 @@ class TestOpeningAgain:
         play(path)
         file = path / "trajectories/batch_0000.jsonl"
         first, *rest = file.read_bytes().splitlines(keepends=True)
-        file.write_bytes(first[:-10] + b"\n" + b"".join(rest))
+        file.write_bytes(first[:-10] + b" " * 9 + b"\n" + b"".join(rest))
         before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
         with (
             pytest.raises(StorageError, match=r"batch_0000\.jsonl, line 1"),
