@@ -9,6 +9,10 @@ from typing import Any
 import yaml
 
 
+MOST_DEPTH = 50
+"""Most lists and mappings within each other."""
+
+
 class NotPlain(ValueError):
     """The text is not YAML, or more than plain data. The message is one line."""
 
@@ -58,7 +62,14 @@ def write_yaml(content: object) -> str:
 def read_yaml(text: str) -> Any:
     """Return the content of a YAML text. Raises `NotPlain`."""
     try:
+        depth = 0
+        for event in yaml.parse(text, Loader=_Loader):
+            depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+            if depth > MOST_DEPTH:  # the loader in C would end the process
+                raise NotPlain(f"it is nested more than {MOST_DEPTH} deep")
         return yaml.load(text, Loader=_Loader)
+    except NotPlain:
+        raise
     except Exception as error:  # a value that does not fit its tag may raise anything
         raise NotPlain(f"it is not valid YAML: {' '.join(str(error).split())}") from None
 

@@ -23,7 +23,9 @@ lock/                          names the process that owns the run
 from __future__ import annotations
 
 import hmac
+import os
 import re
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -128,10 +130,12 @@ class RunFiles:
         """Raise `RunDirectoryError` if a file has lost records that were there when a step finished."""
         for name, size in self.read_state().sizes.items():
             path = self.path / name
-            found = path.stat().st_size if path.is_file() else 0
-            if found < size:
+            found = path.lstat() if os.path.lexists(path) else None
+            if found is not None and not stat.S_ISREG(found.st_mode):
+                continue  # readers say what it is
+            if (bytes_left := found.st_size if found else 0) < size:
                 raise RunDirectoryError(
-                    f"{path} has {found:,} bytes, and {self.state.name} recorded {size:,}: records are"
+                    f"{path} has {bytes_left:,} bytes, and {self.state.name} recorded {size:,}: records are"
                     " missing; copy the whole run again"
                 )
 
