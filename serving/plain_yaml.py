@@ -8,7 +8,6 @@ from typing import Any
 
 import yaml
 
-
 MOST_DEPTH = 50
 """Most lists and mappings within each other."""
 

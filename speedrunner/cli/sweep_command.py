@@ -14,6 +14,7 @@ from speedrunner.cli.output import SafeConsole, say
 from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, has_processes, print_runs
 from speedrunner.cli.slurm_jobs import submit_jobs
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.experiments.estimate import estimate
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
 from speedrunner.experiments.sweep import AT_ONCE
@@ -88,7 +89,10 @@ def sweep(
     configure_logging(setups[0].config)
     folder_option = [f"--dir={folder}"] if folder else []
     if dry_run:
-        say(*describe_plan(outline_runs((each.setup, each.run.after) for each in runs)))
+        outlines = outline_runs((each.setup, each.run.after) for each in runs)
+        say(*describe_plan(outlines))
+        if line := estimate(outlines, grid.root):
+            say(line)
         return
     command = ["speedrunner", "sweep", *what, *folder_option]
     if part is None:

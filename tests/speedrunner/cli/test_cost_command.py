@@ -85,5 +85,5 @@ def test_a_row_that_cannot_be_ends_the_command_and_is_named(
 def test_a_ledger_that_is_missing_is_no_run_without_costs(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "requests.jsonl").unlink()
-    with pytest.raises(RunDirectoryError, match="requests.jsonl has 0 bytes"):
+    with pytest.raises(RunDirectoryError, match=r"requests\.jsonl has 0 bytes"):
         printed(str(run))
