@@ -214,8 +214,8 @@ class Samples:
             return self._made[skills]
         sources = [self._skill(names, number) for number in range(skills)]
         library = Library(self.env.primitives)
-        if sources:
-            library = library.write("\n\n\n".join(sources), sleep=1, limit=10**7)
+        for start in range(0, skills, 20):  # one edit has a limited length
+            library = library.write("\n\n\n".join(sources[start : start + 20]), sleep=1)
         for name in names[3::4]:
             library = library.set_visibility(name, public=False, sleep=1)
         self._made[skills] = library

@@ -1,13 +1,13 @@
 """Records tool calls as trees of their calls, within bounds that no skill can exceed.
 
 The worker builds the tree. Primitives are recorded where they run. The skills' process reports which skills
-ran around them; the worker accepts only calls of existing skills, in a tree of bounded size. Pure computation
-and refused calls are recorded up to a fixed number and depth of calls; calls that advance the world have a
-separate limit. Calls beyond the limits are only counted.
+ran around them; the worker accepts only calls of existing skills, in a tree of bounded size. Arguments,
+results and errors are kept whole while the tool call has room, and as short descriptions afterwards. Pure
+computation and refused calls are recorded up to a fixed number and depth of calls; calls that advance the
+world have a separate limit. Calls beyond the limits are only counted.
 
-All tool calls of an episode share the bound `EPISODE_LIMIT`. Arguments, results and errors are kept whole
-while there is room for them, and otherwise as short descriptions. After the bound is reached, only the tool
-calls themselves are recorded, with short results. The calls below them are counted.
+All tool calls of an episode share one more bound, `EPISODE_LIMIT`. After it is reached, only the tool calls
+themselves are recorded, with short results. The calls below them are counted.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any, Literal
 import msgspec
 
 from speedrunner.store.records import CallNode
-from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT
+from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.workers.sandbox.child.values import DESCRIPTION_LIMIT, to_json, valid_text
 
 ERROR_LIMIT = 20_000
@@ -29,6 +29,9 @@ ERROR_LIMIT = 20_000
 
 MOST_OMITTED = 10**9
 """Largest number of unreported calls that the child may claim."""
+
+NOT_KEPT = "<not kept"
+"""Start of the record of a value that is not kept, not even as a description; its length follows."""
 
 EPISODE_LIMIT = 16_000_000
 """Characters that the tool calls of one episode may record. Each call below them counts `CALL_CHARS`. A text
@@ -68,10 +71,11 @@ class CallTree:
         arguments: Mapping[str, Any],
         episode: EpisodeRoom,
     ) -> None:
+        self._room = TEXT_LIMIT
         self._episode = episode
         self._nodes = 1
         self._action_nodes = 0
-        self.root = CallNode(name, kind, self._arguments(arguments, sys.maxsize))
+        self.root = CallNode(name, kind, self._arguments(arguments, TEXT_LIMIT))
         self._open = [self.root]  # the recorded calls being executed, outermost first
         self._began = [time.perf_counter()]
 
@@ -101,6 +105,9 @@ class CallTree:
         least = 0 if depth else TOOL_CALL_CHARS  # the actor reads this much
         if error is None:
             node.result = self._plain(result, least)
+        elif depth == 0 and self._episode.left > 0:
+            node.error = _shorten(valid_text(error), ERROR_LIMIT)  # kept even without room in the call
+            self._take(len(node.error), node.error)
         else:
             node.error = self._error(error, least)
         for ended, began in zip(self._open[depth:], self._began[depth:], strict=True):
@@ -166,7 +173,7 @@ class CallTree:
         """Return the arguments to record; none if even their names would be too much."""
         kept: dict[str, Any] = {}
         for name, value in arguments.items():
-            if self._episode.left <= 0 and not least:
+            if self._is_full and not least:
                 break
             self._take(len(name), name)
             kept[name] = self._plain(value, least)
@@ -178,23 +185,42 @@ class CallTree:
         Args:
             least: characters that are kept even without room.
         """
-        plain, size = to_json(value, max(self._episode.left, least))
+        if self._is_full and not least:
+            return _describe_omitted(to_json(value, sys.maxsize)[1])
+        plain, size = to_json(value, max(self._room_left, least))
         self._take(size, plain)
         return plain
 
     def _error(self, error: str, least: int = 0) -> str:
+        if self._is_full and not least:
+            return _describe_omitted(len(error))
         error = valid_text(error)
-        fits = min(len(error), ERROR_LIMIT) <= self._episode.left
+        fits = min(len(error), ERROR_LIMIT) <= self._room_left
         error = _shorten(error, ERROR_LIMIT if fits else max(least, DESCRIPTION_LIMIT))
         self._take(len(error), error)
         return error
 
+    @property
+    def _room_left(self) -> int:
+        """Longest value in characters that is kept whole."""
+        return min(self._room, self._episode.left)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether there is no room for descriptions either, since they add up, too."""
+        return self._room < -TEXT_LIMIT or self._episode.left <= 0
+
     def _take(self, characters: int, plain: Any) -> None:
+        self._room -= characters
         self._episode.left -= max(characters, len(msgspec.json.encode(plain)))
 
 
 def _recorded_line(line: int | None) -> int | msgspec.UnsetType:
     return msgspec.UNSET if line is None else line
+
+
+def _describe_omitted(characters: int) -> str:
+    return f"{NOT_KEPT}: {characters} characters>"
 
 
 def _shorten(error: str, limit: int) -> str:

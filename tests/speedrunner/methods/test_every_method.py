@@ -177,8 +177,10 @@ async def test_a_run_that_is_killed_there_goes_on_to_the_same_policies(
 def large_library(folder: Path, count: int) -> str:
     """A run whose newest policy has many skills."""
     library = Library(Racetrack().primitives)
-    sources = (f'def skill_{n}() -> str:\n    """Look ({n})."""\n    return look()' for n in range(count))
-    policy = library.write("\n\n\n".join(sources), sleep=1, limit=10**6).policy(Policy(version=0))
+    sources = [f'def skill_{n}() -> str:\n    """Look ({n})."""\n    return look()' for n in range(count)]
+    for start in range(0, count, 50):  # one edit has a limited length
+        library = library.write("\n\n\n".join(sources[start : start + 50]), sleep=1)
+    policy = library.policy(Policy(version=0))
     with RunDirectory.open_for_writing(folder) as run:
         run.write_config("{}")
         run.write_policy(policy)

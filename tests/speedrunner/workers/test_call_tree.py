@@ -10,11 +10,12 @@ from speedrunner.workers.call_tree import (
     CALL_CHARS,
     EPISODE_LIMIT,
     ERROR_LIMIT,
+    NOT_KEPT,
     TOOL_CALL_CHARS,
     CallTree,
     EpisodeRoom,
 )
-from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, VALUE_CHARS, VALUE_LIMIT
+from speedrunner.workers.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_CHARS
 from speedrunner.workers.sandbox.child.values import DESCRIPTION_LIMIT
 
 
@@ -91,24 +92,38 @@ def size(recorded: CallTree) -> int:
     return len(msgspec.json.encode(recorded.root))
 
 
-@pytest.mark.parametrize("kind", ["values", "errors"])
-def test_texts_are_kept_whole_then_described_then_left_out(kind: str) -> None:
-    recorded, text = tree(EpisodeRoom(10 * ERROR_LIMIT)), "x" * ERROR_LIMIT
-    for _ in range(1_000):
-        recorded.begin("note", {})
-        recorded.end(1, *((text, None) if kind == "values" else (None, text)))
+def test_values_are_kept_whole_then_described_then_left_out() -> None:
+    recorded = tree()
+    text = "x" * (TEXT_LIMIT // 4)
+    for _ in range(NODE_LIMIT - 1):
+        recorded.begin("note", {"text": text})
+        recorded.end(1, text, None)
     recorded.end(0, None, None)
-    lengths = [len(each.result or each.error or "") for each in recorded.root.calls]
-    assert lengths[0] == ERROR_LIMIT
-    assert 0 < lengths[-1] < 2 * DESCRIPTION_LIMIT
-    assert len(lengths) + recorded.root.omitted == 1_000
-    assert recorded.root.omitted > 500
-    assert size(recorded) < 11 * ERROR_LIMIT
+    first, last = recorded.root.calls[0], recorded.root.calls[-1]
+    assert first.arguments == {"text": text}
+    assert last.result == f"{NOT_KEPT}: {len(text) + VALUE_CHARS} characters>"
+    assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
+
+
+def test_errors_are_kept_whole_then_described_then_left_out() -> None:
+    recorded = tree()
+    text = "x" * ERROR_LIMIT
+    for _ in range(NODE_LIMIT - 1):
+        recorded.begin("fail", {})
+        recorded.end(1, None, text)
+    recorded.end(0, None, text)
+    errors = [each.error or "" for each in recorded.root.calls]
+    full = TEXT_LIMIT // ERROR_LIMIT - 1  # the tool call's argument has taken some
+    assert errors[0] == recorded.root.error == text
+    assert len(errors[full - 1]) == ERROR_LIMIT
+    assert len(errors[full]) < 2 * DESCRIPTION_LIMIT
+    assert errors[-1] == f"{NOT_KEPT}: {ERROR_LIMIT} characters>"
+    assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
 
 
 class TestAnEpisode:
     CALLS = 12
-    LONG = "\x01" * VALUE_LIMIT
+    LONG = "\x01" * (TEXT_LIMIT // 4)
     """Six bytes of JSON for each character."""
 
     def test_records_a_bounded_number_of_characters(self) -> None:
@@ -120,7 +135,7 @@ class TestAnEpisode:
                 recorded.end(1, self.LONG, None)
             recorded.end(0, self.LONG, None)
             total += size(recorded)
-        assert total < EPISODE_LIMIT + 6 * (4 * VALUE_LIMIT + self.CALLS * TOOL_CALL_CHARS) < RECORD_BYTES
+        assert total < EPISODE_LIMIT + 6 * (TEXT_LIMIT + self.CALLS * TOOL_CALL_CHARS) < RECORD_BYTES
 
     def test_records_a_bounded_number_of_calls(self) -> None:
         episode, total = EpisodeRoom(), 0

@@ -13,6 +13,9 @@ NODE_LIMIT = 20_000
 DEPTH_LIMIT = 100
 """Levels of recorded calls; deeper calls are recorded under the deepest recorded one."""
 
+TEXT_LIMIT = 4_000_000
+"""Characters of arguments and results of one tool call that are kept whole; see `VALUE_CHARS`."""
+
 VALUE_LIMIT = 1_000_000
 """Characters of one argument or result that is sent whole from the child to the worker."""
 

@@ -11,7 +11,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from .alarm import Alarm, TimeLimitReached
-from .bounds import DEPTH_LIMIT, NODE_LIMIT, VALUE_LIMIT, excess
+from .bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_LIMIT, excess
 from .tracebacks import MODULE_FILE, Tracebacks
 from .values import DESCRIPTION_LIMIT, to_json
 from .wire import Wire, encode
@@ -45,6 +45,7 @@ class Tracer:
         self._running: list[Any] = []  # code objects of the reported skills that are running, outermost first
         self._omitted = [0]  # unreported calls, for each of them
         self._nodes = 1
+        self._room = TEXT_LIMIT
 
     @property
     def omitted(self) -> int:
@@ -86,7 +87,7 @@ class Tracer:
             arguments = bound(name, signature, args, kwargs)
         except TypeError as error:
             refusal = error
-        told = {each: _plain(value) for each, value in arguments.items()}
+        told = {each: self.plain(value) for each, value in arguments.items()}
         self._tell(["enter", name, told, self._find_line()])
         self._omitted.append(0)
         self._running.append(getattr(function, "__code__", None))
@@ -94,7 +95,7 @@ class Tracer:
             if refusal is not None:
                 raise refusal
             result = function(**arguments)
-            plain = _plain(result)
+            plain = self.plain(result)
         except BaseException as error:
             self._leave(depth, None, describe(error))
             raise
@@ -104,7 +105,13 @@ class Tracer:
     def run(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
         """Call the skill of the tool call itself; return its result in the form that is recorded."""
         self._running.append(getattr(function, "__code__", None))
-        return _plain(function(**arguments))
+        return self.plain(function(**arguments))
+
+    def plain(self, value: Any) -> Any:
+        """Return a value in the form that is recorded."""
+        plain, size = to_json(value, min(self._room, VALUE_LIMIT))
+        self._room -= size
+        return plain
 
     def _leave(self, depth: int, result: Any, error: str | None) -> None:
         message = ["leave", depth, sum(self._omitted[depth:]), result, error]
@@ -126,11 +133,6 @@ class Tracer:
             if excess(body):  # for example many large arguments, or characters of several bytes
                 body = encode([*message[:-2], *map(_shorten, message[-2:])])
             self._wire.send(body)
-
-
-def _plain(value: Any) -> Any:
-    """Return a value in the form that is recorded."""
-    return to_json(value, VALUE_LIMIT)[0]
 
 
 def _shorten(value: Any) -> Any:
