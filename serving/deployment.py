@@ -175,6 +175,7 @@ class Deployment:
             meter,
             RetryPolicy(timeout_s=options.request_timeout_s, outage_s=options.outage_timeout_s),
             recover,
+            alone=self.restarts.alone if self.restarts else None,
             hosted=self.model_config.hosted,
             note_outage=self._note_outage,
         )

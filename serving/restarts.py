@@ -11,9 +11,10 @@ from serving.engine.endpoint import BUSY_S
 from serving.engine.server import VllmServer
 from serving.errors import EngineDead, ServerFailed
 
-MOST_RESTARTS, LONG_UPTIME_S = 6, 1800.0
+MOST_RESTARTS, LONG_UPTIME_S = 10, 1800.0
 """Number of restarts in a row, and the seconds of uptime after which the count starts again. A job of 100
-hours thus survives a rare fault at any time. A request that kills the engine fails before the run stops."""
+hours thus survives a rare fault at any time. An episode with a request that kills the engine is played twice,
+with five tries each, and fails before the run stops."""
 
 PAUSE_S = 10.0
 """Seconds between a failed start and the next one: processes of the failed one may still hold GPU memory."""
@@ -27,6 +28,7 @@ class Restarts:
         say: called with a line about each restart.
 
     Attributes:
+        alone: see `engine.client.Engine`.
         latest: the latest restart, which returns the monotonic time at which the server was ready.
     """
 
@@ -40,6 +42,7 @@ class Restarts:
         self._server = server
         self._start = start
         self._say = say
+        self.alone = asyncio.Lock()
         self._deaths = 0
         """Deaths in a row; a failed start is one."""
         self._ready = time.monotonic()

@@ -87,6 +87,7 @@ class _Request(Generic[T]):
         tries: number of started tries.
         started: monotonic time of the last one's start.
         failures: tries that may have cost tokens.
+        deaths: deaths of the engine while it worked on this request.
         outage_s: time that it has waited for an engine that is away.
         wait_s: time to wait before the next try.
         is_outage: whether the engine is away, so that this wait does not count against the answer's limit.
@@ -104,6 +105,7 @@ class _Request(Generic[T]):
     tries: int = 0
     started: float = 0.0
     failures: int = 0
+    deaths: int = 0
     outage_s: float = 0.0
     wait_s: float = 0.0
     is_outage: bool = False
@@ -118,6 +120,8 @@ class Engine:
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
         recover: see `Recover`; `None` if the engine cannot be restarted.
+        alone: held over all clients by a request that two deaths of the engine interrupted, so that only the
+            request that kills the engine fails.
         hosted: whether it is a hosted service; only a vLLM server reports its health.
         note_outage: called with the reason at each failed try of a request that waits for the engine.
     """
@@ -129,6 +133,7 @@ class Engine:
         meter: Meter,
         retry: RetryPolicy | None = None,
         recover: Recover | None = None,
+        alone: asyncio.Lock | None = None,
         hosted: bool = False,
         note_outage: Callable[[str], None] = lambda reason: None,
     ) -> None:
@@ -137,6 +142,7 @@ class Engine:
         self.meter = meter
         self._retry = retry or RetryPolicy()
         self._recover = recover
+        self._alone = alone or asyncio.Lock()
         self._hosted = hosted
         self._note_outage = note_outage
         self._not_before = 0.0
@@ -219,13 +225,14 @@ class Engine:
         """Wait, try and classify the failure, until there is an answer or no hope for one."""
         while True:
             await self._wait(request)
-            try:
-                return await self._try(request)
-            except TryFailed as error:
-                failure, is_restarted = error, False
-            if failure.lost and self._recover is not None:
-                with pause_limit(request.started):
-                    is_restarted = await self._recover(request.started)
+            async with self._alone if request.deaths > 1 else nullcontext():
+                try:
+                    return await self._try(request)
+                except TryFailed as error:
+                    failure, is_restarted = error, False
+                if failure.lost and self._recover is not None:
+                    with pause_limit(request.started):
+                        is_restarted = await self._recover(request.started)
             await self._classify(request, failure, is_restarted)
 
     async def _wait(self, request: _Request[Any]) -> None:
@@ -263,7 +270,9 @@ class Engine:
         """
         request.wait_s, request.is_outage = 0.0, False
         if is_restarted:
-            request.failures += failure.usage != Usage()  # zero if it was never sent
+            was_sent = failure.usage != Usage()
+            request.failures += was_sent
+            request.deaths += was_sent
             if request.failures >= self._retry.tries:
                 raise self._failed(request, failure) from failure
             return

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from serving.engine.http import HttpClient, HttpError, HttpResponse
+from serving.engine.http import HttpClient, HttpError, HttpResponse, Refused
 from serving.errors import ServerFailed
 
 BUSY_S = 30.0
@@ -69,10 +69,13 @@ class Endpoint:
         return await self.health(timeout_s) == 200
 
     async def health(self, timeout_s: float) -> int | None:
-        """Return the status with which a server reports its health; `None` if none answers."""
+        """Return the status with which a server reports its health; 0 if nothing listens here, and `None` if
+        none answers in time."""
         try:
             async with self.client(timeout_s) as client:
                 return (await client.get("/health")).status
+        except Refused:
+            return 0
         except HttpError:
             return None
 

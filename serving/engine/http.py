@@ -25,6 +25,10 @@ class NotConnected(HttpError):
     """No connection could be opened, so nothing was sent."""
 
 
+class Refused(NotConnected):
+    """Nothing listens there."""
+
+
 class TimedOut(HttpError):
     """No whole response arrived in time."""
 
@@ -106,7 +110,7 @@ class HttpClient:
                 whole = await response.read()
                 return HttpResponse(response.status, whole, response.reason or "", response.headers)
         except aiohttp.ClientConnectorError as error:
-            raise NotConnected(error.os_error.strerror or str(error.os_error)) from error
+            raise Refused(error.os_error.strerror or str(error.os_error)) from error
         except aiohttp.ConnectionTimeoutError as error:
             raise NotConnected(f"no connection within {CONNECT_S:g} s") from error
         except TimeoutError as error:

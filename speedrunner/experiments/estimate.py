@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
 from speedrunner.config.console import short_number
@@ -11,7 +12,7 @@ from speedrunner.experiments.status import run_status
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.outline import Outline
-from speedrunner.store.discovery import runs_below
+from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.run_data import load
 
 
@@ -19,24 +20,27 @@ def estimate(outlines: Iterable[Outline], folder: Path) -> str | None:
     """Return a line with the GPU-hours and USD of the unfinished runs of some conditions.
 
     Each condition is scaled by episodes from a finished run of its environment and model, of its method if
-    there is one. `None`: a condition has no such run. Raises `StorageError` if a finished run cannot be read.
+    there is one. `None`: a condition has no such run. Runs that cannot be read are left out.
     """
     paths = runs_below(folder) if folder.exists() else []
-    finished = [load(path) for path in paths if run_status(path).state == "finished"]
+    finished = []
+    for path in paths:
+        with suppress(*DAMAGED):
+            if run_status(path).state == "finished":
+                finished.append((run := load(path), condition_name(run.settings), price_book(run)))
     hours: float | None = 0.0
     usd: float | None = 0.0
     sources: dict[str, None] = {}
     for outline in outlines:
         if outline.condition is None or not outline.episodes:
             continue
-        names = [(run, condition_name(run.settings)) for run in finished if run.episodes]
         wanted = outline.condition
-        alike = [(run, name) for run, name in names if (name.env, name.model) == (wanted.env, wanted.model)]
+        alike = [each for each in finished if (each[1].env, each[1].model) == (wanted.env, wanted.model)]
         if not alike:
             return None
-        source, _ = max(alike, key=lambda each: each[1] == wanted)
+        source, _, book = max(alike, key=lambda each: each[1] == wanted)
         sources[source.path.name] = None
-        costs, actor = run_costs(source, price_book(source)), source.processes[-1].actor
+        costs, actor = run_costs(source, book), source.processes[-1].actor
         share = outline.episodes / len(source.episodes)
         hours = _plus(hours, costs.engine_s, share * actor.gpus * actor.replicas / 3600)
         usd = _plus(usd, None if costs.unpriced else costs.total.usd, share)

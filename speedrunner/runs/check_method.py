@@ -81,10 +81,11 @@ async def _play_run(setup: Setup, folder: Path, copy: Path | None) -> None:
         await play_steps(setup, directory, model, pool, unfinished_steps(steps[first:end], directory.read()))
 
     with RunDirectory.open_for_writing(folder) as directory:
+        if copy is not None:
+            directory.write_config(to_yaml(setup.config))
+            directory.write_policy(setup.initial_policy())
         async with setup.workers(setup.config.run.in_flight) as pool:
             if copy is not None:
-                directory.write_config(to_yaml(setup.config))
-                directory.write_policy(setup.initial_policy())
                 await execute(0, last)
                 shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("lock"))
             await execute(last, len(steps))

@@ -33,6 +33,7 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.shutdown import Shutdown
 from speedrunner.runs.sleep_episodes import EpisodeBroke, SleepEpisodes
 from speedrunner.store.episode_summary import summarize_episode
+from speedrunner.store.files import StorageError
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
@@ -218,8 +219,11 @@ class Executor:
     async def _learn(self, step: Sleep) -> None:
         """Sleep, or continue a sleep that was interrupted."""
         run = self.directory.read()
-        steps = read_steps(run.files.sleep_journal, step.number)
-        name = step_name(step)
+        name, steps = step_name(step), list[SleepStep]()
+        try:
+            steps = read_steps(run.files.sleep_journal, step.number)
+        except StorageError as error:
+            self.progress.say(f"{name} starts over: {error}")
         if steps:
             self.progress.say(f"{name} continues after {len(steps)} recorded turns and episodes")
         try:

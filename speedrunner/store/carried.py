@@ -11,7 +11,6 @@ another disk.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 from speedrunner.store import files
@@ -23,8 +22,11 @@ CARRIED = "carried"
 
 
 def carried_runs(run: RunData) -> list[RunData]:
-    """Return the earlier runs in the history that a run carries, oldest first. Raises `StorageError`."""
+    """Return the earlier runs in the history that a run carries, oldest first. Raises `StorageError`, also
+    for a link, which may lead out of the run."""
     folder = run.path / CARRIED
+    if any(each.is_symlink() for each in (folder, *folder.glob("*"), *folder.glob("*/*"))):
+        raise files.StorageError(f"{folder} has links: replace them with their targets")
     if not folder.is_dir():
         return []
     with files.explain_errors(folder, "read"):
@@ -57,6 +59,13 @@ def copy_history(run: RunData, version: int, target: Path) -> None:
             _copy(each, end, hidden / f"{number:04d}")
 
 
+def copy_policy(run: RunData, version: int, target: Path) -> None:
+    """Copy the folder of a policy version. Raises `StorageError`, also for a link."""
+    files.make_folder(target)
+    for source in sorted((run.policies.folder / f"v{version:04d}").iterdir()):
+        files.copy(source, target / source.name)
+
+
 def _copy(run: RunData, version: int, target: Path) -> None:
     """Copy the configuration, and the batches, policies and sleeps before a policy version, as they are."""
     for folder in (target, *(target / name for name in ("trajectories", "policies", "sleeps"))):
@@ -65,7 +74,6 @@ def _copy(run: RunData, version: int, target: Path) -> None:
         batches = [run.files.numbered("train", each) for each in run.batches() if each < version]
         sleeps = [run.files.numbered("sleep", each) for each in run.files.numbers("sleep") if each <= version]
         for source in (run.files.config, *batches, *sleeps):
-            shutil.copy(source, target / source.relative_to(run.path))
+            files.copy(source, target / source.relative_to(run.path))
         for number in (each for each in run.policies.versions() if each < version):
-            source = run.policies.folder / f"v{number:04d}"
-            shutil.copytree(source, target / source.relative_to(run.path))
+            copy_policy(run, number, target / f"policies/v{number:04d}")

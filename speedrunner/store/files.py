@@ -79,6 +79,16 @@ def read_content(path: Path, limit: int = RECORD_BYTES) -> bytes:
         return file.read(size)
 
 
+def copy(source: Path, target: Path) -> None:
+    """Copy the content of a file of any size. Raises `StorageError`, also if the source is a link."""
+    with (
+        explain_errors(source, "read"),
+        os.fdopen(open_regular(source, os.O_RDONLY), "rb") as file,
+        target.open("wb") as copied,
+    ):
+        shutil.copyfileobj(file, copied)
+
+
 def remove(path: Path) -> None:
     """Remove a file if it is there. Raises `StorageError`."""
     with explain_errors(path, "removed"):

@@ -20,7 +20,7 @@ import msgspec
 from envs import Outcome
 from serving.plain_records import flat
 from speedrunner.store import files, json_records
-from speedrunner.store.carried import carried_runs, next_start
+from speedrunner.store.carried import carried_runs, copy_policy, next_start
 from speedrunner.store.policies import INDEX
 from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.run_data import RunData
@@ -150,7 +150,7 @@ class History:
             (folder / f"trajectories/batch_{number + shift:04d}.jsonl").write_bytes(b"".join(lines))
         for version in run.policies.versions():
             target = folder / f"policies/v{version + shift:04d}"
-            shutil.copytree(run.policies.folder / f"v{version:04d}", target)
+            copy_policy(run, version, target)
             if shift:
                 index = run.policies.index(version)
                 (target / INDEX).write_bytes(json_records.format_record(index.shifted(shift)))

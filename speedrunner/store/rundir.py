@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,7 @@ class RunDirectory:
         self.policies = run_files.policies
         self.state = run_files.read_state()
         self._lock = lock
+        self._appending = threading.Lock()  # evaluations append in a thread while another step ends
         self._offered: set[bytes] | None = None
 
     def read(self) -> RunData:
@@ -107,10 +109,12 @@ class RunDirectory:
         """Mark a step as finished, with the sizes of all files. Call this after all its records are
         written."""
         if step not in self.state.finished:
-            sizes = {}
-            for path in self.files.appended():
-                files.sync(path)  # a power cut must not leave a size of lost records
-                sizes[str(path.relative_to(self.path))] = path.stat().st_size
+            with self._appending:
+                appended = {path: path.stat().st_size for path in self.files.appended()}
+            sizes = {str(path.relative_to(self.path)): size for path, size in appended.items()}
+            for name, size in sizes.items():
+                if size != self.state.sizes.get(name):
+                    files.sync(self.path / name)  # a power cut must not leave a size of lost records
             self._write_state(finished=[*self.state.finished, step], sizes=sizes)
 
     def write_policy(self, policy: Policy) -> None:
@@ -195,7 +199,8 @@ class RunDirectory:
 
     def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         self._own()
-        json_lines.append_record(path, record, durable=durable)
+        with self._appending:
+            json_lines.append_record(path, record, durable=durable)
 
     def _write_state(self, **changes: Any) -> None:
         self._own()

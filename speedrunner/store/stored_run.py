@@ -14,7 +14,7 @@ episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
 tools.jsonl                    the tools that each role was offered, one row per policy and list
 reconciliation.jsonl           the ledger's sums and the engine's counters, one row per process
-state.json                     finished steps, lengths of the other files, and the run's secret
+state.json                     finished steps, sizes of the files that grow, and the run's secret
 server.log, workers.log        for people
 inducer_server.log             for people: the log of the inducer's separate server
 lock/                          names the process that owns the run
@@ -25,7 +25,6 @@ from __future__ import annotations
 import hmac
 import os
 import re
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -130,10 +129,14 @@ class RunFiles:
         """Raise `RunDirectoryError` if a file has lost records that were there when a step finished."""
         for name, size in self.read_state().sizes.items():
             path = self.path / name
-            found = path.lstat() if os.path.lexists(path) else None
-            if found is not None and not stat.S_ISREG(found.st_mode):
+            try:  # open it: a network file system then shows its newest size
+                with os.fdopen(files.open_regular(path, os.O_RDONLY)) as file:
+                    bytes_left = os.fstat(file.fileno()).st_size
+            except FileNotFoundError:
+                bytes_left = 0
+            except OSError:
                 continue  # readers say what it is
-            if (bytes_left := found.st_size if found else 0) < size:
+            if bytes_left < size:
                 raise RunDirectoryError(
                     f"{path} has {bytes_left:,} bytes, and {self.state.name} recorded {size:,}: records are"
                     " missing; copy the whole run again"

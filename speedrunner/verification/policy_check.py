@@ -52,7 +52,7 @@ def check_policies(subject: Subject) -> Finding:
             accepted = [edit for edit in records[version].edits if edit.error is None]
             edits += len(accepted)
             starts = _possible_starts(subject, before)
-            problems = (_problems(subject, start, accepted, after, version) for start in starts)
+            problems = (_problems(start, accepted, after, version) for start in starts)
             for problem in min(problems, key=len):
                 found.differs(name, problem)
         before = policy
@@ -81,9 +81,7 @@ def _possible_starts(subject: Subject, policy: Policy) -> list[Library]:
     return [Library(setup.env.primitives).of(each) for each in starts]
 
 
-def _problems(
-    subject: Subject, library: Library, edits: Sequence[Edit], after: Library, sleep: int
-) -> list[str]:
+def _problems(library: Library, edits: Sequence[Edit], after: Library, sleep: int) -> list[str]:
     """Repeat edits on a library, and return how the result differs from the library after the sleep."""
     for number, edit in enumerate(edits, start=1):
         what = f"accepted edit {number} ({edit.action} of {edit.name:.80})"

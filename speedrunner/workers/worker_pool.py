@@ -46,7 +46,7 @@ def _reserve(pool: WorkerPool, env: str, workers: int) -> None:
     available = max(0, min(available_mb(), _first_mb - sum(_reserved.values())))
     if workers * each > available:
         fit = available // each
-        remedy = f"set run.in_flight (or --sessions) to {fit} or less" if fit else "use a larger machine"
+        remedy = f"set run.in_flight to {fit} or less" if fit else "use a larger machine"
         raise TooManyWorkers(
             f"{workers} workers of {env} take up to {workers * each:,} MB of memory, {each} MB each, and"
             f" {available:,} MB are available: {remedy}"

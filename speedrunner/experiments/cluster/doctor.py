@@ -148,7 +148,6 @@ def memory(subject: Subject) -> Iterator[Finding]:
 
 CHECKS: dict[str, Check] = {
     "Slurm": slurm,
-    "installation": model_checks.installation,
     "model files": model_checks.files,
     "servers": model_checks.servers,
     "GPUs": gpus,

@@ -1,52 +1,21 @@
-"""Checks of models for the doctor: the installed engine, running servers and model files."""
+"""Checks of models for the doctor: running servers and model files."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import json
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 from serving import hub
 from serving.engine.endpoint import attach
-from serving.engine.gpus import read_gpus
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT
 from serving.options import running_endpoint
 from serving.sizing import adopt
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
 from speedrunner.config.findings import Finding, failure, ok, warning
 from speedrunner.experiments.cluster.cluster_subject import Subject
-
-
-def installation(subject: Subject) -> Iterator[Finding]:
-    """Check which of the engine's builds is installed, and whether the models can use it."""
-    kind, lock = _stamp()
-    try:
-        current = hashlib.sha256((CHECKOUT / "requirements" / f"{kind}.lock").read_bytes()).hexdigest()
-    except OSError:
-        text = f"{sys.prefix} was not built by `make venv`: its versions are unknown"
-        yield warning("installation", text, "make venv")
-        return
-    on_gpu = [each.name for each in subject.served if each.gpus]
-    on_cpu = [each.name for each in subject.served if not each.gpus]
-    if kind == "cpu" and on_gpu:
-        text = f"{on_gpu[0]} needs a GPU, but this is the CPU build"
-        yield failure("installation", text, "make venv KIND=gpu")
-    elif kind == "gpu" and on_cpu:
-        text, level = f"{on_cpu[0]} needs the CPU build, but this is the GPU build", warning
-        if not read_gpus().usable:
-            text, level = f"{text}, which needs a GPU", failure
-        yield level("installation", text, "make venv KIND=cpu")
-    elif lock != current:
-        text = f"requirements/{kind}.lock has changed since {sys.prefix} was built"
-        yield warning("installation", text, "make venv")
-    else:
-        yield ok("installation", f"{kind} build, Python {sys.version.split()[0]}, as locked")
 
 
 def files(subject: Subject) -> Iterator[Finding]:
@@ -68,15 +37,6 @@ def servers(subject: Subject) -> Iterator[Finding]:
         except (InvalidModelConfig, ServerFailed) as error:
             remedy = "serve this model there, correct serving.url or its key, or remove it to start a server"
             yield failure(name, str(error), remedy)
-
-
-def _stamp() -> tuple[str | None, str | None]:
-    """Return the build that `make venv` installed, `cpu` or `gpu`, and its lock's SHA-256."""
-    try:
-        stamp = json.loads(Path(sys.prefix, "installed.json").read_text("utf-8"))
-        return stamp["kind"], stamp["lock"]
-    except (OSError, ValueError, KeyError):
-        return None, None
 
 
 def _key(name: str, model_config: ModelConfig, subject: Subject) -> Finding:

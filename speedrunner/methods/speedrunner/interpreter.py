@@ -74,6 +74,8 @@ class Interpreter(CodeSession):
         draft = _SET_DRAFT.format(source=self._draft().source)
         taken = await self.execute(draft, DRAFT_WALL_S)
         notes = [taken.lost]
+        if taken.lost:  # the process ended, and a new one has no draft yet
+            taken = await self.execute(draft, DRAFT_WALL_S)
         if taken.error:
             notes.append(f"the draft cannot be imported: {taken.error}")
         said = await self.execute(code, self._wall_s)

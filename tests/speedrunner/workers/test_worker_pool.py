@@ -39,7 +39,7 @@ class TestMemory:
             await WorkerPool(64, "scienceworld").__aenter__()
         assert str(raised.value) == (
             "64 workers of scienceworld take up to 36,480 MB of memory, 570 MB each, and 2,851 MB are"
-            " available: set run.in_flight (or --sessions) to 5 or less"
+            " available: set run.in_flight to 5 or less"
         )
         assert set(psutil.Process().children()) <= before
 

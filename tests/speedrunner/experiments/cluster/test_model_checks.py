@@ -5,9 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
-import sys
 import threading
-from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -18,12 +16,9 @@ from serving.model_configs import CHECKOUT
 from speedrunner.config.findings import Finding
 from speedrunner.experiments.cluster import model_checks
 from speedrunner.experiments.cluster.cluster_subject import subject_of
-from speedrunner.experiments.cluster.model_checks import files, installation, servers
+from speedrunner.experiments.cluster.model_checks import files, servers
 from tests.golden_tables import Golden, table
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
-from tests.stand_in_smi import H100
-
-Stamp = Callable[..., None]
 
 
 def the(check: object, *given: str) -> Finding:
@@ -107,39 +102,3 @@ class TestFiles:
         found["a hosted model with its key"] = lines_of(files, "model=gpt-5.4-mini")
         text = table(found, HERE=tmp_path, CHECKOUT=CHECKOUT, COMMIT=COMMIT)
         golden("doctor/model_files.txt", re.sub(r"[\d.]+ GB", "N GB", text))
-
-
-@pytest.fixture
-def stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stamp:
-    """Write what `make venv` leaves behind, in the place of this environment's own."""
-    monkeypatch.setattr(sys, "prefix", str(tmp_path))
-
-    def stamp(kind: str, lock: str = "") -> None:
-        (tmp_path / "installed.json").write_text(json.dumps({"kind": kind, "lock": lock}))
-
-    return stamp
-
-
-@pytest.mark.usefixtures("stamp")
-class TestInstallation:
-    """By the stamp that `make venv` leaves."""
-
-    def test_each_is_named_with_the_command_that_fits(
-        self,
-        stamp: Stamp,
-        smi: Callable[..., None],
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-        golden: Golden,
-    ) -> None:
-        found = {"no lock": lines_of(installation, "model=tiny")}
-        stamp("cpu")
-        found["the CPU build and a model for GPUs"] = lines_of(installation, "model=qwen3-8b")
-        stamp("cpu", "another")
-        found["a lock that has changed since"] = lines_of(installation, "model=tiny")
-        stamp("gpu")
-        smi(H100)
-        found["the GPU build and a model for the CPU"] = lines_of(installation, "model=tiny")
-        monkeypatch.setenv("PATH", "/nowhere")
-        found["the GPU build without a GPU"] = lines_of(installation, "model=tiny")
-        golden("doctor/installations.txt", table(found, HERE=tmp_path))
