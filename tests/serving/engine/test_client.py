@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -244,18 +245,49 @@ async def test_an_engine_that_was_started_again_gets_the_request_again(serve: An
         assert len(asked) == 1
 
 
-async def test_a_request_that_kills_the_engine_each_time_fails(serve: Any) -> None:
+async def test_a_request_that_kills_the_engine_each_time_is_given_up_alone(serve: Any) -> None:
+    events: list[str] = []
+    deadly = [1] * 20
+
+    def script(request: Request) -> Answer:
+        events.append("sent")
+        if deaths < 2:  # dies as soon as all are there
+            return scripted.DEATH if len(events) == 5 else scripted.HANG
+        return scripted.DEATH if list(request.prompt) == deadly else OK
+
+    deaths = 0
+
     def hook(server: ScriptedEngine) -> Recover:
+        one_at_a_time, ready = asyncio.Lock(), 0.0
+
         async def recover(began: float) -> bool:
-            await asyncio.to_thread(server.restart)
+            nonlocal deaths, ready
+            async with one_at_a_time:
+                if ready < began:
+                    await asyncio.to_thread(server.restart)
+                    deaths, ready = deaths + 1, time.monotonic()
+                    events.clear()
             return True
 
         return recover
 
-    async with serve(lambda request: scripted.DEATH, recover=hook) as rig:
-        with pytest.raises(RequestFailed, match="a request failed 3 times, most recently: "):
-            await rig.complete()
-        assert rig.statuses == ["failed"] * 3
+    async with serve(script, recover=hook) as rig:
+
+        async def complete(prompt: list[int]) -> None:
+            reply = await rig.engine.complete(Prompt(prompt), max_tokens=50, labels={})
+            events.append("answered")
+            reply.record("ok", reply.usage)
+
+        async def kill() -> None:
+            with pytest.raises(RequestFailed, match="a request failed 3 times"):
+                await complete(deadly)
+
+        others = [asyncio.create_task(complete([number] * 20)) for number in range(2, 6)]
+        await rig.arrived(4)
+        await asyncio.gather(kill(), *others)
+        assert deaths == 3
+        assert "".join(events).count("sentsent") == 0
+        assert rig.statuses.count("ok") == 4
 
 
 async def test_the_hook_is_not_asked_when_the_engine_still_speaks(serve: Any) -> None:

@@ -12,6 +12,7 @@ import pytest
 from serving.engine.endpoint import Endpoint, attach
 from serving.errors import ServerFailed
 from tests.golden_tables import Golden, table
+from tests.processes import HANGS_S
 
 
 @pytest.mark.parametrize(
@@ -82,3 +83,12 @@ async def test_attaching_to_anything_else_says_what_is_wrong(tmp_path: Path, gol
             assert await endpoint.healthy() == (status == 200)
             problems[f"status {status} {body}"] = await problem(endpoint)
     golden("unfit_servers.txt", table(problems, HERE=tmp_path))
+
+
+async def test_a_server_that_has_ended_is_told_from_one_that_is_too_busy_to_answer(tmp_path: Path) -> None:
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with await asyncio.start_unix_server(hold, tmp_path / "busy"):
+        assert await Endpoint.on_socket(tmp_path / "busy").health(0.01) is None
+    assert await Endpoint.on_socket(tmp_path / "busy").health(HANGS_S) == 0
