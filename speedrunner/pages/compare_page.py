@@ -90,7 +90,7 @@ def conditions_page(found: Comparable) -> Context:
         first = min(
             finished, key=lambda each: not each[1].condition_name.method.startswith(REACT), default=None
         )
-        columns = ("condition", "last checkpoint", *CURVES, "runs by seed", "compare")
+        columns = ("condition", "last checkpoint", *CURVES, "runs", "compare")
         rows = [_condition_row(slug, side, first) for slug, side in conditions]
         places.append(
             {
@@ -117,7 +117,9 @@ def _condition_row(slug: str, side: Condition, first: tuple[str, Condition] | No
         side.title,
         last,
         *(spread[last].mean if last in spread else None for spread in spreads),
-        Markup(" ").join(link(f"runs/{run.name}/index.html", seed) for seed, run in side.runs.items()),
+        Markup(" ").join(
+            link(f"runs/{run.name}/index.html", f"seed {seed}") for seed, run in side.runs.items()
+        ),
         Markup(", ").join(links),
     ]
 

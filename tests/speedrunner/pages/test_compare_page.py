@@ -40,7 +40,7 @@ def test_conditions_have_their_seeds_scores_and_comparisons(site: Site) -> None:
     assert f'href="compare/{REACT}/{LEARNT}.html"' in answer
     assert f'href="compare/{LEARNT}@0/{LEARNT}@4.html"' in answer
     assert '<td class="number">1</td>' in answer
-    assert 'href="runs/learnt-1/index.html">1</a>' in answer
+    assert 'href="runs/learnt-1/index.html">seed 1</a>' in answer
 
 
 def test_a_condition_is_compared_with_another_by_seed_and_task(site: Site) -> None:
