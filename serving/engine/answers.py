@@ -32,11 +32,9 @@ class _Counts(msgspec.Struct):
 
 
 class TokenLogprobs(msgspec.Struct):
-    """Log-probabilities (natural logarithm), if a request asks for them: of the generated tokens, and of the
-    likeliest ones in their places by `token_id:ID`."""
+    """Log-probabilities (natural logarithm) of the generated tokens, if a request asks for them."""
 
     token_logprobs: list[float | None] = []
-    top_logprobs: list[dict[str, float] | None] | None = None
 
 
 class TokenChoice(msgspec.Struct):

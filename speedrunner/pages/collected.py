@@ -38,7 +38,7 @@ class Collected:
     Attributes:
         runs: in the order of their folders.
         conditions: the same runs, grouped.
-        beside: the paper's numbers and the measured ones.
+        compared: the paper's numbers and the measured ones.
         judged: the paper's claims with their verdicts.
         tables: all tables.
         notes: runs that are left out because another one has their condition and seed.
@@ -48,7 +48,7 @@ class Collected:
 
     runs: list[RunResult]
     conditions: list[Condition]
-    beside: list[PaperComparison]
+    compared: list[PaperComparison]
     judged: list[Judged]
     tables: list[Table]
     notes: list[str]
@@ -87,7 +87,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
     return Collected(
         runs=runs,
         conditions=conditions,
-        beside=rows,
+        compared=rows,
         judged=judged,
         tables=made,
         notes=notes,
@@ -132,7 +132,7 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
 
 def describe(found: Collected) -> list[str]:
     """Return lines about the runs, and about missing ones."""
-    rows = found.beside
+    rows = found.compared
     lines = [f"{len(found.runs)} runs of {len(found.conditions)} conditions"]
     for run in found.runs:
         if run.unfinished:

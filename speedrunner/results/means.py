@@ -1,4 +1,4 @@
-"""Means of test episodes per checkpoint, and over seeds. Every mean that is shown is computed here.
+"""Means of test episodes per checkpoint, and over seeds. `pairing` has the means of differences.
 
     frames.frame_episodes ─ average_tests ─ add_costs ─ average_seeds ─ tables, figures
          (episodes)          (a seed's checkpoints)     (a condition's checkpoints)

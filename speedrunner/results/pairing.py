@@ -191,7 +191,7 @@ def list_task_differences(first: Condition, second: Condition, points: Points) -
 
 
 def _compare_task(task: Any, played: pandas.DataFrame) -> TaskDifference:
-    """Return the difference of a task from its pairs, whose columns end with the number of their side."""
+    """Return the difference of a task from its pairs. Their columns end with the number of their side."""
     (means,) = list_rows(played[["score_0", "score_1", "output_0", "output_1"]].mean().to_frame().T)
     one, other = (list(zip(played[f"run_{side}"], played[f"episode_{side}"], strict=True)) for side in (0, 1))
     scores, outputs = ((means[f"{name}_0"], means[f"{name}_1"]) for name in ("score", "output"))

@@ -121,7 +121,7 @@ class CacheEffect(msgspec.Struct, frozen=True):
 
 
 def cache_effects(conditions: Sequence[Condition]) -> Iterator[CacheEffect]:
-    """Yield the effects of each condition whose last policies were also evaluated without prefix cache."""
+    """Yield the effects of each condition with last policies also evaluated without prefix cache."""
     for group in conditions:
         if has_cache(group):
             continue

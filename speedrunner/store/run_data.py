@@ -69,7 +69,6 @@ def open_as(type_: type[Opened], path: Path | str) -> Opened:
         if not run.files.config.exists():
             raise RunDirectoryError(f"{path} contains no run: it has no config.yaml")
         _ = run.config_text
-        run.files.check_sizes()
     return run
 
 

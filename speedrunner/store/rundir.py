@@ -80,7 +80,6 @@ class RunDirectory:
             RunFiles(path).check()  # before anything is written into a folder of someone else
         with RunLock(path / "lock") as lock:
             with as_run_directory_error(path):
-                RunFiles(path).check_sizes()
                 for name in FOLDERS:
                     files.make_folder(path / name)
                 files.remove_leftovers(path)

@@ -125,25 +125,11 @@ class RunFiles:
         found = (path for pattern in patterns for path in self.path.glob(pattern))
         return sorted(path for path in found if path != self.sleep_journal)
 
-    def check_sizes(self) -> None:
-        """Raise `RunDirectoryError` if a file has lost records that were there when a step finished."""
-        for name, size in self.read_state().sizes.items():
-            path = self.path / name
-            try:  # open it: a network file system then shows its newest size
-                with os.fdopen(files.open_regular(path, os.O_RDONLY)) as file:
-                    bytes_left = os.fstat(file.fileno()).st_size
-            except FileNotFoundError:
-                bytes_left = 0
-            except OSError:
-                continue  # readers say what it is
-            if bytes_left < size:
-                raise RunDirectoryError(
-                    f"{path} has {bytes_left:,} bytes, and {self.state.name} recorded {size:,}: records are"
-                    " missing; copy the whole run again"
-                )
-
     def check(self) -> None:
-        """Raise `StorageError` unless the folder is a run of this version's layout, or may become one."""
+        """Raise `StorageError` unless the folder is a run of this version's layout, or may become one.
+
+        A run has all records that it had when a step finished.
+        """
         if not self.path.is_dir():
             raise RunDirectoryError(f"{self.path} is a file: a run needs a directory")
         for name in FOLDERS:
@@ -163,7 +149,24 @@ class RunFiles:
                 f"{self.path} contains no run (it has {foreign[0]}, but no config.yaml): choose another"
                 " directory"
             )
-        self.read_state()
+        self._check_sizes()
+
+    def _check_sizes(self) -> None:
+        """Raise `RunDirectoryError` if a file has lost records that were there when a step finished."""
+        for name, size in self.read_state().sizes.items():
+            path = self.path / name
+            try:  # open it: a network file system then shows its newest size
+                with os.fdopen(files.open_regular(path, os.O_RDONLY)) as file:
+                    bytes_left = os.fstat(file.fileno()).st_size
+            except FileNotFoundError:
+                bytes_left = 0
+            except OSError:
+                continue  # readers say what it is
+            if bytes_left < size:
+                raise RunDirectoryError(
+                    f"{path} has {bytes_left:,} bytes, and {self.state.name} recorded {size:,}: records are"
+                    " missing; copy the whole run again"
+                )
 
     def read_state(self) -> State:
         """Return the finished steps and the secret; an empty state if there is no file yet."""

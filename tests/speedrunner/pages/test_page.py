@@ -32,7 +32,7 @@ def page_of(*runs: RunResult, tables: Sequence[Table] | None = None, text: str =
     found = Collected(
         runs=[*runs],
         conditions=groups,
-        beside=[],
+        compared=[],
         judged=judged,
         tables=claim_tables(judged) if tables is None else [*tables],
         notes=said,

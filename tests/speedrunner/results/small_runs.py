@@ -29,7 +29,6 @@ from tests.speedrunner.run_samples import process
 
 PRICES = Prices(uncached=1.0, cached=0.1, output=10.0)
 TURN = Usage(100, 60, 20, 5)
-TURN_USD = (40 * 1.0 + 60 * 0.1 + 20 * 10.0) / 1e6
 SLEEP = Usage(1000, 0, 100)
 SLEEP_USD = (1000 * 1.0 + 100 * 10.0) / 1e6
 

@@ -184,7 +184,7 @@ async def test_a_step_that_exceeds_its_bound_is_ended(
 async def test_no_step_starts_that_might_not_fit_into_the_minutes(bench: Bench, played: Played) -> None:
     started, other = played.step("a", restarts=True), played.step("b")
     assert bench.limit_s(other) == bench.limit_s(started) == LONGEST_S
-    await run(bench, started, other, minutes=7.9)
+    await run(bench, started, other, minutes=7.8)
     assert played.names == []
     await bench.start()
     assert (bench.limit_s(other), bench.limit_s(started)) == (STEP_S, LONGEST_S)
