@@ -262,7 +262,7 @@ class TestBadInput:
         for name in ("requests.jsonl", "evaluations/0000.jsonl"):
             run = killed.copy()
             first, *others = (run.dir / name).read_bytes().splitlines(keepends=True)
-            damaged = b"".join([first[:20] + b"\n", *others])
+            damaged = b"".join([first[:20].ljust(len(first) - 1) + b"\n", *others])
             (run.dir / name).write_bytes(damaged)
             note(f"a damaged line: {name}", run, run.cli())
             assert (run.dir / name).read_bytes() == damaged
