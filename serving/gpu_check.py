@@ -35,7 +35,7 @@ def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None
     Raises:
         ServerFailed: a server could not start. The message is one line with the remedy.
     """
-    needed = sum(model_config.gpus_of_a_node for model_config in model_configs)
+    needed = sum(model_config.all_gpus for model_config in model_configs)
     if not needed:
         return [[] for _ in model_configs]
     report = read_gpus()
@@ -60,7 +60,7 @@ def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None
 def divide_gpus(model_configs: Sequence[ModelConfig], report: GpuReport) -> list[list[Gpu]]:
     """Return the GPUs of each server, in CUDA's order. If there are too few, the last servers get fewer."""
     left = iter(report.usable)
-    return [list(islice(left, model_config.gpus_of_a_node)) for model_config in model_configs]
+    return [list(islice(left, model_config.all_gpus)) for model_config in model_configs]
 
 
 def is_cpu_build() -> bool:

@@ -119,7 +119,6 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         cache: what the prefix cache keeps: `attention` (any prefix, in whole blocks), or `hybrid` (linear
             attention with states that are kept only at the ends of prompts, in units of `match_unit`).
         gpus: GPUs that one replica takes; 0 for a CPU or a hosted model.
-        nodes: machines that share the model in equal parts, if it needs more GPUs than one machine has.
         replicas: copies of the model behind one address (data parallel). Each has its own cache; the request
             header `X-data-parallel-rank` chooses one.
         load_format: `dummy` loads random weights into the model's true shape; nothing is downloaded.
@@ -146,7 +145,6 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cache: Literal["attention", "hybrid"] = "attention"
     gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
-    nodes: Positive = 1
     replicas: Positive = 1
     load_format: Literal["auto", "dummy"] = "auto"
     shape: str | None = None
@@ -162,9 +160,9 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         return self.base_url is not None
 
     @property
-    def gpus_of_a_node(self) -> int:
-        """GPUs that its server takes on each machine."""
-        return self.gpus * self.replicas // self.nodes
+    def all_gpus(self) -> int:
+        """GPUs that its server takes, with all replicas."""
+        return self.gpus * self.replicas
 
     @property
     def match_unit(self) -> int | None:

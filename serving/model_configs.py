@@ -194,10 +194,6 @@ def _contradictions(model_config: ModelConfig) -> Iterator[str]:
     shards = _shards(flags)
     if model_config.gpus and shards != model_config.gpus:
         yield f"`gpus: {model_config.gpus}` contradicts {_SHARDED}, which is {shards}"
-    if shards % model_config.nodes:
-        yield f"`nodes: {model_config.nodes}` must divide {_SHARDED}, which is {shards}"
-    if model_config.nodes > 1 and model_config.replicas > 1:
-        yield "`nodes` above 1 needs `replicas: 1`; submit several jobs instead, each with its own server"
     for flag in flags:
         if flag in OWN_FLAGS:
             yield f"server.flags.{flag}: not here, it is set from the model config's other fields"

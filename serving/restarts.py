@@ -103,18 +103,9 @@ class Restarts:
                 return self._ready
 
     def _count_death(self, failure: str) -> None:
-        """Count a death. Raises `EngineDead` if there is no other restart.
-
-        A model over several nodes is not restarted: its parts on the other nodes end with it, and only the
-        job's script can start them.
-        """
+        """Count a death. Raises `EngineDead` if there is no other restart."""
         self._deaths += 1
         why = "; ".join(line.strip() for line in failure.splitlines()[:2])
-        if (nodes := self._server.model_config.nodes) > 1:
-            raise EngineDead(
-                f"the engine over {nodes} nodes died: {why}; the other nodes' logs are in the same folder;"
-                " fix the cause and rerun the same command to resume"
-            )
         if self._deaths > MOST_RESTARTS:
             raise EngineDead(
                 f"the engine failed {self._deaths} times without {LONG_UPTIME_S / 60:.0f} min of uptime in"

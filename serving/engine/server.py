@@ -20,7 +20,6 @@ from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import cache_settings, private_folder
 from serving.engine.gpus import Gpu, device_settings
-from serving.engine.nodes import node_arguments, node_settings
 from serving.engine.server_log import StartPhases
 from serving.engine.toolkit import PROGRAMS, Toolkit, find_toolkit, server_path
 from serving.errors import ServerFailed
@@ -61,7 +60,6 @@ class VllmServer:
         log: Path,
         *,
         gpus: Sequence[Gpu] = (),
-        rank: int = 0,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """Describe a server; nothing is started yet.
@@ -69,8 +67,7 @@ class VllmServer:
         Args:
             model: folder or hub id of the weights, as `serving.weights.prepare` returns it.
             log: its folder is created if it is missing.
-            gpus: the GPUs of this node for the server; if empty, every GPU that this process sees.
-            rank: rank of this node among the model's nodes; only the first one (0) answers requests.
+            gpus: the GPUs for the server; if empty, every GPU that this process sees.
             start_timeout_s: longest wait for a healthy server, in seconds.
 
         Raises:
@@ -81,7 +78,6 @@ class VllmServer:
         self._model = model
         self.phases: dict[str, float] = {}
         self._gpus = gpus
-        self._rank = rank
         self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
         self._process: subprocess.Popen[bytes] | None = None
@@ -90,15 +86,12 @@ class VllmServer:
 
     @property
     def command(self) -> list[str]:
-        """The exact command, without the environment.
-
-        Raises `ServerFailed` for a model over several nodes outside of its job.
-        """
-        return [*API_SERVER, *self.arguments, *node_arguments(self.model_config.nodes, self._rank)]
+        """The exact command, without the environment."""
+        return [*API_SERVER, *self.arguments]
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments that are the same on each node, except for the socket's path."""
+        """The arguments of vLLM's API server."""
         model_config = self.model_config
         arguments = ["--model", self._model]
         if model_config.revision:
@@ -118,9 +111,8 @@ class VllmServer:
     @property
     def shell_line(self) -> str:
         """The command with its environment, to be pasted into a shell."""
-        command = shlex.join(self.command)  # raises for a model over several nodes outside of its job
         words = [f"{name}={shlex.quote(value)}" for name, value in self._environment().items()]
-        return " ".join([f'PATH={shlex.quote(PROGRAMS)}:"$PATH"', *words, command])
+        return " ".join([f'PATH={shlex.quote(PROGRAMS)}:"$PATH"', *words, shlex.join(self.command)])
 
     @property
     def alive(self) -> bool:
@@ -135,18 +127,14 @@ class VllmServer:
     async def start(self, progress: Progress | None = None) -> None:
         """Start the server and wait until it reports that it is healthy. On failure nothing of it remains.
 
-        A worker node does not answer, so this does not wait there.
-
         Raises:
-            ServerFailed: it already runs, its model config needs nodes that no job serves, it ended, or it
-                took too long. The message of the last two has the log's most informative lines, the command
-                and the log's path.
+            ServerFailed: it already runs, it ended, or it took too long. The message of the last two has the
+                log's most informative lines, the command and the log's path.
         """
         if self.alive:
             raise ServerFailed(
                 f"the server of model {self.model_config.name!r} is already running (process {self.pid})"
             )
-        node_arguments(self.model_config.nodes, self._rank)  # raises without such a job
         self.kill()  # what a dead server left behind
         try:
             try:
@@ -156,8 +144,7 @@ class VllmServer:
                 raise ServerFailed(
                     f"the server of model {self.model_config.name!r} cannot start: {error}"
                 ) from error
-            if self._rank == 0:
-                await self._until_healthy(progress or (lambda seconds, line: None))
+            await self._until_healthy(progress or (lambda seconds, line: None))
         except BaseException:
             self.kill()
             raise
@@ -214,9 +201,8 @@ class VllmServer:
         settings = self._settings()
         return {
             "VLLM_RPC_BASE_PATH": str(self.folder),  # for vLLM's own sockets, which it leaves behind
-            # The server must not listen to other machines, whatever the machine's name resolves to, unless a
-            # model's parts have to find each other over the network.
-            **(LOOPBACK if self.model_config.nodes == 1 else node_settings({**os.environ, **settings})),
+            # The server must not listen to other machines, whatever the machine's name resolves to.
+            **LOOPBACK,
             "TMPDIR": str(self.folder),  # other files that it leaves behind are removed with the folder
             **cache_settings({**os.environ, **settings}, self.folder),
             **device_settings(self._gpus),

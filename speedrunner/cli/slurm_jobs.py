@@ -15,7 +15,7 @@ from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parts
 from speedrunner.experiments.sweep_members import Member, is_unfinished, members
 
-DROPPED = ("nodes", "hours", "runs")
+DROPPED = ("hours", "runs")
 """Columns that a narrow terminal loses first."""
 
 
@@ -63,19 +63,18 @@ def _describe_jobs(
     """Yield the site, a table with a row for each job, and a note."""
     yield f"site: {file}, {f'partition {cluster.partition}' if cluster.partition else 'default partition'}"
     hours, total = cluster.minutes / 60, 0.0
-    rows = [["job", "runs", "nodes", "CPUs", "GB", "GPUs", "hours", "GPU-hours"]]
+    rows = [["job", "runs", "CPUs", "GB", "GPUs", "hours", "GPU-hours"]]
     for array in arrays:
-        gpus = array.nodes * array.gpus
         for number in array.parts:
             left = sum(map(is_unfinished, dealt[number - 1]))
-            total += gpus * hours
-            counts = [left, array.nodes, cluster.cpus, cluster.memory_gb, gpus]
-            times = [short_number(hours), short_number(gpus * hours)]
+            total += array.gpus * hours
+            counts = [left, cluster.cpus, cluster.memory_gb, array.gpus]
+            times = [short_number(hours), short_number(array.gpus * hours)]
             rows.append([f"{array.name} {number}", *map(str, counts), *times])
     runs = sum(int(row[1]) for row in rows[1:])
-    rows.append(["all", str(runs), "", "", "", "", "", short_number(total)])
+    rows.append(["all", str(runs), "", "", "", "", short_number(total)])
     yield from align_columns(rows, terminal_width(), DROPPED)
     yield (
-        "CPUs and GB are per node. GPU-hours: of one start of each job, until its time limit; a job that has"
-        " unfinished runs then starts again."
+        "GPU-hours: of one start of each job, until its time limit; a job that has unfinished runs then"
+        " starts again."
     )

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from serving.worker_node import serve_part
 from speedrunner.cli.command import DryRun, RunsFolder, carry_out, in_flight, run_list
 from speedrunner.cli.output import SafeConsole, say
 from speedrunner.cli.run_summary import KEPT, configure_logging, describe_plan, has_processes, print_runs
@@ -51,7 +48,6 @@ def sweep(
         ),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the Slurm jobs as one JSON object.")] = False,
-    worker_node: Annotated[bool, typer.Option("--worker-node", hidden=True)] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Play the runs of an experiment or a list, here or as Slurm jobs.
@@ -76,15 +72,12 @@ def sweep(
     if jobs is not None or as_json:
         raise InvalidConfig("--jobs and --json are for Slurm jobs: name a cluster with cluster=NAME")
     grid = grid_of(what, folder)
-    runs = members(grid.runs(), plays_here=not worker_node)
+    runs = members(grid.runs())
     logs = ""
     if part is not None:
         number, of = parsed_part(part)
         runs = parts(runs, of, at_once)[number - 1]
         logs = f"part{number}of{of}_"
-    if worker_node:  # the job's script passes it the head node's words, so that both serve the same model
-        asyncio.run(serve_part(runs[0].setup.services, Path(runs[0].path).parent, logs, say))
-        return
     setups = [each.setup for each in runs]
     configure_logging(setups[0].config)
     folder_option = [f"--dir={folder}"] if folder else []

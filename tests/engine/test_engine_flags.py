@@ -19,7 +19,7 @@ def test_the_engine_knows_every_flag_of_every_model_config() -> None:
     for model_config in map(load_model_config, list_model_configs()):
         if model_config.hosted:
             continue
-        adapted = adapt(model_config, replicas=2 if model_config.gpus and model_config.nodes == 1 else 1)
+        adapted = adapt(model_config, replicas=2 if model_config.gpus else 1)
         for each in (model_config, adapted):
             parser.parse_args(VllmServer(each, "some/model", Path("unused")).arguments)
     with pytest.raises(SystemExit):

@@ -63,8 +63,7 @@ def engine_config(model_config: ModelConfig, model: str) -> Any:
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
     server = VllmServer(model_config, model, Path("unused"))
-    arguments = [*server.arguments, "--nnodes", str(model_config.nodes), "--node-rank", "0"]
-    options = make_arg_parser(FlexibleArgumentParser()).parse_args(arguments)
+    options = make_arg_parser(FlexibleArgumentParser()).parse_args(server.arguments)
     validate_parsed_serve_args(options)
     engine = AsyncEngineArgs.from_cli_args(options)
     return engine.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)

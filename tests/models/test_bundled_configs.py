@@ -86,7 +86,6 @@ TABLE = {
     "qwen3-8b": ("H100",),
     "qwen3-4b-instruct": ("A6000",),
     "llama-3.1-8b-instruct": ("H100",),
-    "llama-3.1-405b-instruct": ("H100",),
 }
 """What docs/gpu.md shows: configurations and kinds of GPUs."""
 

@@ -26,8 +26,7 @@ MISTAKES: list[dict[str, Any]] = [
         {"server__flags": {"prefix-match-unit": 16}},
         {"cache": "hybrid", "server__flags": {"prefix-match-unit": None}},
     ),
-    *({"gpus": 2}, {"nodes": 2}, {"load_format": "dummy"}),
-    {"nodes": 2, "replicas": 2, "server__flags": {"pipeline-parallel-size": 2}},
+    *({"gpus": 2}, {"load_format": "dummy"}),
     {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
     {"tool_format": None, "path": None, "id": "Qwen/Q", "server__flags": {"port": 80, "uds": "x"}},
 ]

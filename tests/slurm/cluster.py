@@ -50,7 +50,7 @@ SlurmctldPidFile={folder}/slurmctld.pid
 SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
 SlurmdLogFile={folder}/slurmd.%n.log
-{nodes}
+NodeName={host} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8 RealMemory=16000
 PartitionName=main Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=15 OverSubscribe=NO
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
@@ -65,37 +65,27 @@ def missing() -> str:
 
 
 @contextmanager
-def cluster(folder: Path, within: Sequence[str] = (), nodes: int = 1) -> Iterator[dict[str, str]]:
-    """A cluster that keeps its state in a folder; its commands need the environment that this yields.
+def cluster(folder: Path, within: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """A cluster of this machine that keeps its state in a folder. Yields its commands' environment.
 
     Args:
         within: what its daemons are started with, such as `nsenter --net=FILE`.
-        nodes: how many of them, all on this machine.
     """
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
     host = socket.gethostname().partition(".")[0]
     configuration = folder / "slurm.conf"
-    ports = _free_ports(1 + nodes)
-    names = [host] if nodes == 1 else [f"{host}-{number}" for number in range(1, nodes + 1)]
-    described = [
-        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=16000"
-        for name, port in zip(names, ports[1:], strict=True)
-    ]
+    ports = _free_ports(2)
     environment = {**os.environ, "SLURM_CONF": str(configuration)}
     with ExitStack() as stack:
         munge = Path(stack.enter_context(TemporaryDirectory(prefix="munge-")))  # short enough for a socket
-        configuration.write_text(
-            SETTINGS.format(host=host, folder=folder, ports=ports, munge=munge, nodes="\n".join(described))
-        )
+        configuration.write_text(SETTINGS.format(host=host, folder=folder, ports=ports, munge=munge))
         stack.enter_context(_munge(munge))
         options = ["-D", "-f", str(configuration)]
         stack.enter_context(_running([*within, _program("slurmctld"), *options], environment))
-        for name in names:
-            command = [*within, _program("slurmd"), *options, "-N", name]
-            stack.enter_context(_running(command, environment))
+        stack.enter_context(_running([*within, _program("slurmd"), *options, "-N", host], environment))
         states = [*within, "sinfo", "--noheader", "--Node", "--partition=main", "--format=%T"]
-        _until(lambda: _output(states, environment).split() == ["idle"] * nodes, "the nodes")
+        _until(lambda: _output(states, environment).split() == ["idle"], "the node")
         try:
             yield environment
         finally:

@@ -51,9 +51,9 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     Attributes:
         gpus: GPUs that one node has for a job; 0 for machines without. The models' model configs say how many
-            of them it gets, and on how many nodes.
-        cpus: cores of a job, on each node.
-        memory_gb: memory of a job in GB (2^30 bytes), on each node.
+            of them it gets.
+        cpus: cores of a job.
+        memory_gb: memory of a job in GB (2^30 bytes).
         minutes: walltime, 30 days at most. A job ends cleanly before its walltime is over, and restarts.
         partition: `None` for the site's own default.
         account: the account that is charged; `None` for the user's own.

@@ -103,7 +103,7 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
         model_configs += [actor, inducer]
         served += own
         together.append(own)
-        gpus = max(gpus, sum(model_config.gpus_of_a_node for model_config in own))
+        gpus = max(gpus, sum(model_config.all_gpus for model_config in own))
     servers = _once(served), _once(together), _once(attached)
     return Subject(tuple(given), folder, configs, _once(model_configs), *servers, gpus)
 

@@ -33,13 +33,12 @@ class Array(msgspec.Struct, frozen=True):
 
     Attributes:
         name: the jobs' name.
-        nodes, gpus: nodes of each job, and GPUs of each node.
+        gpus: GPUs of each job.
         parts: the directories of each part's runs, by the part's number.
         script: their common script.
     """
 
     name: str
-    nodes: int
     gpus: int
     parts: dict[int, list[str]]
     script: str
@@ -71,18 +70,18 @@ def arrays(
             f"--dir {str(root)!r}: Slurm needs a path of letters, digits, blanks and @ + = : , . / - _;"
             " choose another folder"
         )
-    alike: dict[tuple[int, int], list[int]] = {}
+    alike: dict[int, list[int]] = {}
     for number in wanted:
-        alike.setdefault(_nodes_and_gpus(dealt[number - 1], cluster), []).append(number)
+        alike.setdefault(_needed_gpus(dealt[number - 1], cluster), []).append(number)
     job_name = "speedrunner-" + re.sub(r"[^\w.-]+", "_", name, flags=re.ASCII)
     found = []
-    for (nodes, gpus), numbers in alike.items():
+    for gpus, numbers in alike.items():
         runs = {number: [str(Path(each.path).resolve()) for each in dealt[number - 1]] for number in numbers}
         asked_for = {
             "job-name": job_name,
             "partition": cluster.partition,
             "account": cluster.account,
-            "nodes": nodes,
+            "nodes": 1,
             "ntasks-per-node": 1,
             "cpus-per-task": cluster.cpus,
             "mem": f"{cluster.memory_gb}G",
@@ -91,14 +90,12 @@ def arrays(
             "array": ",".join(map(str, numbers)),
         }
         options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
-        text = script(cluster, options, nodes, len(dealt), sweep, root)
-        found.append(Array(job_name, nodes, gpus, runs, text))
+        text = script(cluster, options, len(dealt), sweep, root)
+        found.append(Array(job_name, gpus, runs, text))
     return found
 
 
-def script(
-    cluster: Cluster, options: Sequence[str], nodes: int, of: int, sweep: Sequence[str], root: Path
-) -> str:
+def script(cluster: Cluster, options: Sequence[str], of: int, sweep: Sequence[str], root: Path) -> str:
     """Return the batch script of an array of jobs, each of which plays one of `of` parts."""
     own = shlex.join([sys.executable, "-P", "-m", "speedrunner"])  # works from any directory
     program = f"{cluster.container} speedrunner" if cluster.container else own
@@ -111,7 +108,6 @@ def script(
         setup=cluster.setup.strip(),
         folder=shlex.quote(str(Path.cwd())),
         scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
-        nodes=nodes,
         command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
     )
     return text
@@ -159,24 +155,18 @@ def _models_to_serve(member: Member) -> list[ModelConfig]:
     ]
 
 
-def _nodes_and_gpus(part: Sequence[Member], cluster: Cluster) -> tuple[int, int]:
-    """Return the nodes that the servers of a part need, and the GPUs on each node. Runs with different
-    servers follow one another. Raises `InvalidConfig` if a job cannot have it."""
-    nodes, most_gpus = 1, 0
+def _needed_gpus(part: Sequence[Member], cluster: Cluster) -> int:
+    """Return the GPUs that the servers of a part need. Runs with different servers follow one another.
+    Raises `InvalidConfig` if a job cannot have it."""
+    most_gpus = 0
     for member in part:
         place, started = member.run.place, _models_to_serve(member)
-        gpus = sum(each.gpus_of_a_node for each in started)
+        gpus = sum(each.all_gpus for each in started)
         if gpus > cluster.gpus:
             raise InvalidConfig(
                 f"{place}{gpus} GPUs on one node are needed for"
                 f" {' and '.join(each.name for each in started)}, and the cluster's nodes have"
                 f" {cluster.gpus} (cluster.gpus)"
             )
-        if len(spread := [each for each in started if each.nodes > 1]) > 1:
-            raise InvalidConfig(
-                f"{place}{' and '.join(each.name for each in spread)} each need several nodes, but a job"
-                " can have one such model: choose a smaller one for the actor or the inducer"
-            )
-        nodes = max(nodes, *(each.nodes for each in spread), 1)
         most_gpus = max(most_gpus, gpus)
-    return nodes, most_gpus
+    return most_gpus

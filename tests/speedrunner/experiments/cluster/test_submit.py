@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import subprocess
@@ -12,10 +11,9 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import yaml
 
 from serving.model_config import ModelConfig
-from serving.model_configs import CHECKOUT, MODELS
+from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
 from speedrunner.workers.sandbox.isolation import find_isolation
@@ -62,13 +60,6 @@ def options(text: str) -> dict[str, str]:
 def command(text: str) -> str:
     (line,) = re.findall(r" sweep (.*)$", text, re.MULTILINE)
     return str(line)
-
-
-def write_spread_model(file: Path, nodes: int, name: str = "tiny-random") -> None:
-    """Write the configuration of a model over several nodes."""
-    content = yaml.safe_load((MODELS / "tiny-random.yaml").read_text()) | {"nodes": nodes, "name": name}
-    content["server"]["flags"] |= {"tensor-parallel-size": nodes, "distributed-executor-backend": "mp"}
-    file.write_text(yaml.safe_dump(content))
 
 
 def refused(*given: str) -> str:
@@ -123,44 +114,6 @@ class TestAScript:
         read = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
         assert (read.returncode, read.stderr) == (0, "")
 
-    def test_of_several_nodes_starts_the_same_command_on_the_others(self, folder: Path) -> None:
-        write_spread_model(folder / "model.yaml", nodes=3)
-        text = printed("model=model.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
-        assert options(text)["nodes"] == "3"
-        assert "exec srun --relative=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 " in text
-        parts, run = re.findall(r"^    (apptainer exec mine.sif speedrunner sweep .*)$", text, re.MULTILINE)
-        assert parts.removesuffix(" --worker-node)") == run.removesuffix(" </dev/null {wanted}>&- &")
-
-    def test_of_several_nodes_stops_the_run_when_a_part_ends(self, folder: Path) -> None:
-        write_spread_model(folder / "model.yaml", nodes=2)
-        (folder / "job.sbatch").write_text(printed("model=model.yaml", f"cluster.scratch={folder}", *CPU))
-        programs = folder / "bin"
-        programs.mkdir()
-        stop = folder / "stop"  # a pipe, by which the run hears of scancel
-        os.mkfifo(stop)
-        for name, text in {
-            "srun": f'case "$*" in *--worker-node*) exit 1;; esac\nread -r _ < {stop}\nexit 130',
-            "scancel": f'echo "scancel $*"; echo > {stop}',
-        }.items():
-            (programs / name).write_text(f"#!/bin/sh\n{text}\n")
-            (programs / name).chmod(0o755)
-        job = {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
-        done = subprocess.run(
-            ["bash", "job.sbatch"],
-            cwd=folder,
-            env={"PATH": f"{programs}:/usr/bin:/bin", "SLURM_CPUS_PER_TASK": "1", **job},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        error, cancelled = done.stdout.splitlines()
-        assert error.startswith("error: a part of the model on another node has ended ")
-        assert (cancelled, done.returncode) == ("scancel --signal=INT 7_1", 130)
-
-    def test_asks_for_the_nodes_of_the_bundled_model_that_needs_two(self) -> None:
-        asked = options(printed("model=llama-3.1-405b-instruct", "cluster.gpus=8", *GPU))
-        assert (asked["nodes"], asked["gpus-per-node"]) == ("2", "8")
-
 
 def test_models_that_need_other_machines_are_arrays_of_their_own() -> None:
     Path("runs.yaml").write_text("- {env: babyai, method: react, model: [qwen3.5-27b, qwen3.5-27b-2gpu]}\n")
@@ -173,15 +126,12 @@ def test_models_that_need_other_machines_are_arrays_of_their_own() -> None:
 
 
 def test_what_cannot_be_asked_for_is_one_line(folder: Path, golden: Golden) -> None:
-    for name in ("one", "other"):
-        write_spread_model(folder / f"{name}.yaml", nodes=2, name=name)
     cases = {
         "no cluster": ["model=tiny", "--jobs=2"],
         "an unknown key": ["cluster=cpu", "cluster.minuets=9"],
         "an unknown model": ["cluster=cpu", "model=tyni"],
         "GPUs of a cluster without": ["cluster=cpu", "model=qwen3.5-27b"],
         "more GPUs than a node has": ["cluster=gpu", "cluster.gpus=3", "model=qwen3.5-27b-4x48gb"],
-        "two models over several nodes": ["model=one.yaml", "model.inducer_name=other.yaml", *CPU],
         "more jobs than runs": ["cluster=cpu", "model=tiny", "--jobs=3"],
         **{
             f"{option!r}": ["model=tiny", "cluster=cpu", option]
@@ -225,12 +175,12 @@ class TestADryRun:
         lines = done.stderr.splitlines()
         assert lines[0] == f"site: {CHECKOUT}/configs/cluster/gpu.yaml, default partition"
         rows = [line.split() for line in lines[1:5]]
-        assert rows[0] == ["job", "runs", "nodes", "CPUs", "GB", "GPUs", "hours", "GPU-hours"]
-        assert rows[1] == ["speedrunner-runs", "1", "1", "1", "16", "128", "2", "1.5", "3"]
+        assert rows[0] == ["job", "runs", "CPUs", "GB", "GPUs", "hours", "GPU-hours"]
+        assert rows[1] == ["speedrunner-runs", "1", "1", "16", "128", "2", "1.5", "3"]
         assert rows[3] == ["all", "2", "6"]
         found = json.loads(printed("--json", *self.GIVEN))
         assert found["cluster"].endswith("gpu.yaml")
-        assert [(each["nodes"], each["gpus"]) for each in found["arrays"]] == [(1, 2)]
+        assert [each["gpus"] for each in found["arrays"]] == [2]
         assert [file.name for file in Path.cwd().iterdir()] == ["runs.yaml"]
 
 
