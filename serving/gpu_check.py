@@ -3,13 +3,18 @@ remedy."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+import sysconfig
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
+from pathlib import Path
+
+import msgspec
 
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus
-from serving.engine.toolkit import Problem, find_toolkit
+from serving.engine.server import server_path
 from serving.errors import InvalidModelConfig, ServerFailed
 from serving.model_config import ModelConfig
 from serving.sizing import fit, memory_share
@@ -20,6 +25,22 @@ Compatibility). `requirements/gpu.lock` has the same CUDA."""
 
 IN_USE_MIB = 1024
 """Most memory in use, in MiB, on an idle GPU: the driver takes some hundreds of MiB."""
+
+CONTAINER = "or use the container (slurm/apptainer.def)"
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """One reason why a server cannot start, or may fail.
+
+    Attributes:
+        text: what is wrong, in one line.
+        remedy: what to do.
+        fatal: whether no server can start at all.
+    """
+
+    text: str
+    remedy: str
+    fatal: bool = False
 
 
 def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None]) -> list[list[Gpu]]:
@@ -92,19 +113,26 @@ def all_problems(model_configs: Sequence[ModelConfig], report: GpuReport) -> lis
 
 
 def compiler_problems(model_configs: Iterable[ModelConfig]) -> list[Problem]:
-    """Check the kernel compilers, with the environment of each model's server. Return each problem once.
-
-    A server starts without nvcc, but not without a C compiler.
-    """
+    """Check what Triton needs to compile its launchers, without which no GPU server starts, with the
+    environment of each model's server. Return each problem once."""
     found = dict[Problem, None]()
     for model_config in model_configs:
-        if not model_config.gpus:
-            continue
-        for problem in find_toolkit(model_config.server.environment()).problems:
-            without = "Triton cannot compile" if problem.fatal else "FlashInfer and DeepGEMM are not used"
-            remedy = f"{problem.remedy}, or use the container (slurm/apptainer.def)"
-            found[Problem(f"{problem.text}; so {without}", remedy, problem.fatal)] = None
+        if model_config.gpus:
+            found |= dict.fromkeys(_triton_problems(model_config.server.environment()))
     return list(found)
+
+
+def _triton_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
+    chosen = environment.get("CC", "").split()
+    names = chosen[:1] or ["gcc", "clang"]
+    if not any(shutil.which(name, path=server_path(environment)) for name in names):
+        text = f"the C compiler is missing: {' or '.join(names)} is not on the PATH; so Triton cannot compile"
+        yield Problem(text, f"install gcc (module load gcc, if your site has it), {CONTAINER}", fatal=True)
+    headers = Path(sysconfig.get_path("include"))
+    if not (headers / "Python.h").is_file():
+        text = f"Python's headers are missing: {headers} has no Python.h; so Triton cannot compile"
+        remedy = f"install python3-dev, use a Python that has its headers, {CONTAINER}"
+        yield Problem(text, remedy, fatal=True)
 
 
 def _server_problems(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:

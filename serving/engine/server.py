@@ -11,8 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from serving.engine import guard, server_log
@@ -21,7 +20,6 @@ from serving.engine.endpoint import Endpoint
 from serving.engine.folders import cache_settings, private_folder
 from serving.engine.gpus import Gpu, device_settings
 from serving.engine.server_log import StartPhases
-from serving.engine.toolkit import PROGRAMS, Toolkit, find_toolkit, server_path
 from serving.errors import ServerFailed
 from serving.hub import found
 from serving.model_config import ModelConfig
@@ -34,9 +32,21 @@ WORKER = "serving.engine.worker.Worker"
 Progress = Callable[[float, str], None]
 """Called about once a second during a start, with the seconds so far and the phase."""
 
+PROGRAMS = str(Path(sys.executable).parent)
+"""Folder of the interpreter's own programs, including ninja."""
+
+WITHOUT_NVCC = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_USE_DEEP_GEMM": "0"}
+"""Both would run nvcc at their first use, and the server would end where that fails. Kernels of vLLM do the
+same work."""
+
 COMPUTE_NICENESS = 10
 """Niceness of a model's processes on a CPU. They never rest, so the client would wait long for a core to send
 them more work."""
+
+
+def server_path(environment: Mapping[str, str]) -> str:
+    """Return a server's PATH: the interpreter's own programs come first."""
+    return os.pathsep.join((PROGRAMS, environment.get("PATH", os.defpath)))
 
 
 class VllmServer:
@@ -138,7 +148,6 @@ class VllmServer:
         self.kill()  # what a dead server left behind
         try:
             try:
-                await asyncio.to_thread(lambda: self.toolkit)  # it compiles a kernel, which takes seconds
                 self._spawn()
             except OSError as error:
                 raise ServerFailed(
@@ -191,11 +200,6 @@ class VllmServer:
         ended = "was killed by SIGKILL" if status in (-9, 137) else f"ended with status {status}"
         return self._report(ended)
 
-    @cached_property
-    def toolkit(self) -> Toolkit | None:
-        """The toolkit that compiles the server's CUDA kernels; `None` for a model on the CPU."""
-        return find_toolkit(self.model_config.server.environment()) if self.model_config.gpus else None
-
     def _environment(self) -> dict[str, str]:
         """Return the environment variables of the server's processes that differ from ours, except PATH."""
         settings = self._settings()
@@ -212,13 +216,13 @@ class VllmServer:
     def _settings(self) -> dict[str, str]:
         """Return the environment variables for the engine and its compilers; the model config's own are
         last."""
-        compiling = self.toolkit.settings() if self.toolkit else {}
+        without_nvcc = WITHOUT_NVCC if self.model_config.gpus else {}
         return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
             # Otherwise it asks the hub, with a long wait on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if self._is_at_hand() else {}),
-            **{name: value for name, value in compiling.items() if not os.environ.get(name)},
+            **{name: value for name, value in without_nvcc.items() if not os.environ.get(name)},
             **{name: str(value) for name, value in self.model_config.server.env.items()},
         }
 

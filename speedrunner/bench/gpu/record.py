@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from serving.engine.gpus import read_gpus
-from serving.engine.toolkit import find_toolkit
 from serving.model_config import NOT_SERVED
 from serving.plain_records import flat, shown_differences
 from serving.usage import Number, Timestamp
@@ -169,16 +168,8 @@ def _describe_machine() -> dict[str, str]:
         capability = ".".join(map(str, gpu.capability))
         facts[f"GPU {gpu.id}"] = f"{gpu.name}, {gpu.total} MiB, compute capability {capability}"
     if gpus:
-        facts |= {"driver": gpus[0].driver, "CUDA toolkit (nvcc)": _describe_toolkit()}
+        facts["driver"] = gpus[0].driver
     return facts | versions() | installed(MORE_PACKAGES)
-
-
-def _describe_toolkit() -> str:
-    """Describe the CUDA toolkit that servers use, or why they use none."""
-    toolkit = find_toolkit()
-    if toolkit.problems:
-        return f"not used: {toolkit.problems[0].text}"
-    return f"{toolkit.nvcc}, {'.'.join(map(str, toolkit.version or ()))}"
 
 
 def date_of(seconds: float) -> str:

@@ -12,8 +12,7 @@ from pathlib import Path
 from envs import EnvironmentFault
 from envs.java_process import NoJava
 from serving.engine.gpus import read_gpus
-from serving.engine.toolkit import Problem
-from serving.gpu_check import all_problems, compiler_problems, too_few
+from serving.gpu_check import Problem, all_problems, compiler_problems, too_few
 from speedrunner.config.console import Status
 from speedrunner.config.findings import Finding, Report, failure, ok, report, warning
 from speedrunner.config.slurm import time_left_s
@@ -67,8 +66,8 @@ def gpus(subject: Subject) -> Iterator[Finding]:
         yield ok("GPU", f"{subject.gpus} needed; here: {names}; driver {found.usable[0].driver}")
     if found.usable:
         together = (model_config for servers in subject.together for model_config in servers)
-        compilers = [_finding("CUDA toolkit", each) for each in compiler_problems(together)]
-        yield from compilers or [ok("CUDA toolkit", "it compiles a kernel")]
+        compilers = [_finding("compilers", each) for each in compiler_problems(together)]
+        yield from compilers or [ok("compilers", "Triton finds a C compiler and Python's headers")]
 
 
 def _finding(name: str, problem: Problem) -> Finding:

@@ -32,7 +32,6 @@ def two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     file = tmp_path / "stand_in.py"
     file.write_text(HEALTHY)
     monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
-    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "no-toolkit"))
     monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
 
     def configure(**gpus: int) -> Setup:

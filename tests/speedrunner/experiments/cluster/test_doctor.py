@@ -11,7 +11,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from serving.engine.toolkit import Toolkit, find_toolkit
 from speedrunner.config.findings import Finding, ok
 from speedrunner.experiments.cluster import doctor
 from speedrunner.experiments.cluster.cluster_subject import Subject, subject_of
@@ -85,20 +84,10 @@ class TestSandboxes:
 Smi = Callable[..., None]
 
 
-COMPLETE = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
-
-
-@pytest.fixture
-def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A complete toolkit: this machine may have none."""
-    monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda environment: COMPLETE)
-
-
 def found_gpus(*given: str) -> list[tuple[str, str, str, str]]:
     return [(each.level, each.name, each.text, each.remedy) for each in gpus(subject_of(given))]
 
 
-@pytest.mark.usefixtures("toolkit")
 def test_each_bad_input_is_one_finding_with_its_remedy(
     smi: Smi, monkeypatch: pytest.MonkeyPatch, golden: Golden
 ) -> None:
@@ -106,13 +95,10 @@ def test_each_bad_input_is_one_finding_with_its_remedy(
     for bad in BAD_GPUS:
         with monkeypatch.context() as patch:
             bad.set_up(smi, patch)
-            if "CUDA_HOME" in bad.environment:
-                patch.setattr("serving.gpu_check.find_toolkit", find_toolkit)
             findings = [*gpus(subject_of([f"model={bad.model}"]))]
         told = {re.sub(" +", " ", " ".join(each.lines())): each.level for each in findings}
-        own = [line for line in told if bad.concerns(line)]
-        assert any(told[line] == "failed" for line in own) == bad.fatal
-        lines[bad.name] = "\n".join(own)
+        assert ("failed" in told.values()) == bad.fatal
+        lines[bad.name] = "\n".join(told)
     golden("doctor/found_gpus.txt", table(lines))
 
 
@@ -120,16 +106,14 @@ def test_a_model_on_the_cpu_needs_none() -> None:
     assert found_gpus("model=tiny") == [("ok", "GPU", "none is needed", "")]
 
 
-@pytest.mark.usefixtures("toolkit")
 def test_one_that_fits_is_ok(smi: Smi) -> None:
     smi(H100)
     assert found_gpus("model=qwen3.5-27b") == [
         ("ok", "GPU", "1 needed; here: NVIDIA H100 80GB HBM3 (80 GiB); driver 580.65.06", ""),
-        ("ok", "CUDA toolkit", "it compiles a kernel", ""),
+        ("ok", "compilers", "Triton finds a C compiler and Python's headers", ""),
     ]
 
 
-@pytest.mark.usefixtures("toolkit")
 @pytest.mark.parametrize("chosen", ["1", "GPU-b"])
 def test_those_that_slurm_has_not_given_do_not_count(
     smi: Smi, monkeypatch: pytest.MonkeyPatch, chosen: str
@@ -142,7 +126,6 @@ def test_those_that_slurm_has_not_given_do_not_count(
     assert text == f"2 GPUs needed, and 1 can be used: the machine has 2, CUDA_VISIBLE_DEVICES={chosen}"
 
 
-@pytest.mark.usefixtures("toolkit")
 def test_a_problem_of_several_runs_is_reported_once(smi: Smi) -> None:
     smi(H100.replace("580.65.06", "535.183.01"))
     told = found_gpus("experiment=main", "model=qwen3.5-27b")
