@@ -47,7 +47,6 @@ def submit_jobs(
         return
     submission.require_free([each.path for number in wanted for each in dealt[number - 1]], grid.root)
     submitted = [job for each in found for job in submission.submit(each, grid.root)]
-    grid.announce(["speedrunner", "sweep", *shared], [each.run for each in runs])
     if as_json:
         say_json({"jobs": submitted})
         return

@@ -5,15 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, Trust
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns, describe_seconds
 from speedrunner.experiments.cluster.jobs import JobStatus, job_status
-from speedrunner.experiments.status import RunStatus
-from speedrunner.experiments.status import status as read_status
+from speedrunner.experiments.status import RunStatus, run_status
+from speedrunner.store.discovery import runs_below
 
 SHOWN = 4
 """Maximum number of runs named per job."""
@@ -26,31 +25,25 @@ def status(
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show the status of runs, planned runs and their Slurm jobs.
+    """Show the status of runs and their Slurm jobs.
 
     It only reads, and works from another terminal or machine while runs are played.
 
     Example: speedrunner status runs/smoke
     """
-    found = read_status(folder, trust or [])
+    runs = [run_status(path, trust or []) for path in runs_below(folder)]
     jobs = job_status(folder)
     if as_json:
-        say_json({**msgspec.structs.asdict(found), "jobs": jobs})
+        say_json({"runs": runs, "jobs": jobs})
         return
-    if not found.runs:
-        say(f"{folder} contains no runs, and no sweep was started there")
-        return
-    say(*_table(found.runs))
-    for sweep in found.sweeps:
-        states = ", ".join(f"{count} {state}" for state, count in sweep.states.items())
-        say(f"{sweep.command}: {states}")
-    finished = {str(Path(run.dir).resolve()) for run in found.runs if run.state == "finished"}
+    say(*(_table(runs) if runs else [f"{folder} contains no runs"]))
+    finished = {str(Path(run.dir).resolve()) for run in runs if run.state == "finished"}
     newest = {run: job.job for job in jobs for run in job.runs}
     for job in jobs:
         left = [run for run in job.runs if run not in finished and newest[run] == job.job]
         if job.in_queue or left:
             say(_describe_job(job, left))
-    say(*sorted({caveat for run in found.runs for caveat in run.caveats}))
+    say(*sorted({caveat for run in runs for caveat in run.caveats}))
 
 
 def _table(runs: list[RunStatus]) -> list[str]:
@@ -59,7 +52,7 @@ def _table(runs: list[RunStatus]) -> list[str]:
         names = [run.dir for run in runs]
     rows = [("run", "state", "episodes", "score")]
     for name, run in zip(names, runs, strict=True):
-        episodes = f"{run.episodes}/{'?' if run.of is None else run.of}" if run.state != "waiting" else ""
+        episodes = f"{run.episodes}/{'?' if run.of is None else run.of}"
         score = "" if run.score is None else f"{run.score:.3f} at {run.checkpoint}"
         rows.append((name, run.state, episodes, score))
     notes = ["; ".join(filter(None, (run.doing, _note(run)))) for run in runs]

@@ -80,16 +80,12 @@ def sweep(
         logs = f"part{number}of{of}_"
     setups = [each.setup for each in runs]
     configure_logging(setups[0].config)
-    folder_option = [f"--dir={folder}"] if folder else []
     if dry_run:
         outlines = outline_runs((each.setup, each.run.after) for each in runs)
         say(*describe_plan(outlines))
         if line := estimate(outlines, grid.root):
             say(line)
         return
-    command = ["speedrunner", "sweep", *what, *folder_option]
-    if part is None:
-        grid.announce(command, [each.run for each in runs])
     console = SafeConsole()
     patience_s = max(setup.config.run.drain_s for setup in setups)
     result = carry_out(

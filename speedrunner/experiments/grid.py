@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
@@ -18,7 +17,6 @@ from speedrunner.config.compose import compose, group_choices, group_file, name_
 from speedrunner.config.names import CONFIGS, read_mapping, run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
 from speedrunner.experiments.grid_file import Cell, read_cells, setting_text, setting_texts
-from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 
 START = "run.start_from"
 OWN_TO_A_START = (
@@ -100,11 +98,6 @@ class Grid:
                     else:
                         found[path] = replace(other, asked=other.asked or run.asked)
         return list(found.values())
-
-    def announce(self, command: Sequence[str], runs: Sequence[GridRun]) -> None:
-        """Record the planned runs in the root, for `speedrunner status`."""
-        planned = [PlannedRun(run.config.run.dir, run.after) for run in runs]
-        note_sweep(self.root, SweepPlan(shlex.join(command), planned))
 
     def _give(self, text: str) -> None:
         key, _, value = text.partition("=")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from markupsafe import Markup
 
+from speedrunner.config.compose import group_choices
 from speedrunner.config.console import Status
 from speedrunner.pages.html_parts import html_table, show_number
 from speedrunner.results.claims import Judged, claim_tables, count_verdicts, judge_claims, list_claims
@@ -25,7 +25,6 @@ from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Process
-from speedrunner.store.sweep_plans import noted_sweeps
 
 HEADLINES = {"score": "score", "output tokens": "output", "USD per episode": "cost_usd"}
 """Columns of the checkpoints by their headings in the table of conditions."""
@@ -74,7 +73,7 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
         raise StorageError("; ".join(problems))
     conditions, notes = group_runs(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
-    options = _options(folders)
+    options = _options(Path(runs[0].path).parent)
     rows = compare_with_paper(list_published(), conditions, options)
     status("judging the paper's claims")
     judged = judge_claims(list_claims(), conditions, options)
@@ -96,14 +95,11 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
     )
 
 
-def _options(folders: Sequence[Path]) -> str:
-    """Return scale and folder of the newest sweep in the folders, as in its command."""
-    words: list[str] = []
-    for folder in folders:
-        with suppress(StorageError, ValueError):
-            for plan in noted_sweeps(folder):
-                words = [each for each in shlex.split(plan.command) if each.startswith(("scale=", "--dir="))]
-    return "".join(f" {shlex.quote(each)}" for each in words)
+def _options(folder: Path) -> str:
+    """Return the options with which `speedrunner sweep` adds runs to a folder. A folder with the name of a
+    scale has runs of that scale."""
+    scale, place = folder.resolve().name, shlex.quote(f"--dir={folder}")
+    return f" scale={scale} {place}" if scale in group_choices("scale") else f" {place}"
 
 
 def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[list[RunResult], list[str]]:

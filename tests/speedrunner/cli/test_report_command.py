@@ -13,7 +13,6 @@ from typing import NamedTuple
 import pytest
 
 from speedrunner.store.run_data import load
-from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.golden_tables import Golden, table
 from tests.record_samples import write_record
 from tests.scripted_runs import ScriptedRun, complaint, in_process
@@ -66,7 +65,6 @@ def troubled(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> Troubled:
         path.write_text(path.read_text().replace('"versions":{}', f'"versions":{{"vllm":"{version}"}}'))
     shutil.copytree(min(folder.iterdir()), folder / "zz-again")
     (shutil.copytree(min(folder.iterdir()), folder / "damaged") / "config.yaml").write_text("run: [")
-    note_sweep(folder, SweepPlan("speedrunner sweep experiment=main scale=smoke '--dir=a b'", []))
     write_record(here / "h100")
     named = (str(folder), str(here / "h100"), str(here / "none"))
     done = in_process("report", *named, "--prices", "zero")

@@ -1,4 +1,4 @@
-"""Where runs stand: finished, going on, stopped, or planned and not begun; also from elsewhere."""
+"""Where runs stand: finished, going on, or stopped; also from elsewhere."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.experiments.status import RunStatus, Status
-from speedrunner.experiments.status import status as status_of
+from speedrunner.experiments.status import RunStatus, run_status
+from speedrunner.store.discovery import runs_below
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import CORRIDOR, LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
@@ -25,12 +25,10 @@ pytestmark = pytest.mark.process
 def played(
     tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> Path:
-    """A sweep of three runs, of which the second waits for the first, and the third was taken away."""
+    """A sweep of two runs, of which the second waits for the first."""
     folder = tmp_path_factory.mktemp("status")
     (folder / "runs.yaml").write_text(
-        "- {method: speedrunner}\n"
-        "- {method: speedrunner, run.rollouts: 0, run.start_from: {}}\n"
-        "- {method: react, run.rollouts: 0, run.seed: 3}\n"
+        "- {method: speedrunner}\n- {method: speedrunner, run.rollouts: 0, run.start_from: {}}\n"
     )
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
         given = [
@@ -40,32 +38,24 @@ def played(
         ]
         done = in_process("sweep", str(folder / "runs.yaml"), *SCHEDULE, *given, f"--dir={folder / 'runs'}")
     assert done.returncode == 0, done.stderr
-    shutil.rmtree(next((folder / "runs").glob("*seed3")))
     return folder / "runs"
 
 
-def status(folder: Path) -> Status:
-    return status_of(folder, [CORRIDOR])
+def status(folder: Path, trust: str = CORRIDOR) -> list[RunStatus]:
+    return [run_status(path, [trust]) for path in runs_below(folder)]
 
 
-def one(found: Status, words: str) -> RunStatus:
-    (run,) = (run for run in found.runs if re.search(words, Path(run.dir).name))
+def one(found: list[RunStatus], words: str) -> RunStatus:
+    (run,) = (run for run in found if re.search(words, Path(run.dir).name))
     return run
 
 
-def test_what_is_finished_and_what_was_only_planned(played: Path) -> None:
+def test_what_is_finished(played: Path) -> None:
     found = status(played)
-    first, again, react = (one(found, words) for words in ("speedrunner-[^f]", "-from_", "-react-"))
+    first, again = (one(found, words) for words in ("speedrunner-[^f]", "-from_"))
     assert (first.state, first.episodes, first.of) == ("finished", 10, 10)
     assert (first.checkpoint, first.score, first.owner) == (4, 1.0, None)
     assert (again.state, again.episodes, again.of) == ("finished", 2, 2)
-    assert (react.state, react.episodes, react.of) == ("waiting", 0, None)
-
-
-def test_a_sweep_is_told_with_its_command_and_its_runs_by_state(played: Path) -> None:
-    (sweep,) = status(played).sweeps
-    assert sweep.command.startswith("speedrunner sweep ")
-    assert sweep.states == {"finished": 2, "waiting": 1}
 
 
 def test_a_run_that_began_with_another_one_s_policy_had_its_skills(played: Path) -> None:
@@ -77,7 +67,7 @@ def test_a_run_that_began_with_another_one_s_policy_had_its_skills(played: Path)
 
 def test_a_folder_that_was_moved_says_the_same(played: Path, tmp_path: Path) -> None:
     shutil.copytree(played, tmp_path / "elsewhere")
-    assert [run.state for run in status(tmp_path).runs] == [run.state for run in status(played).runs]
+    assert [run.state for run in status(tmp_path)] == [run.state for run in status(played)]
 
 
 @pytest.fixture
@@ -90,17 +80,17 @@ def run(played: Path, tmp_path: Path) -> Path:
 def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
     (run / "state.json").unlink()
     with RunDirectory.open_for_writing(run):
-        (found,) = status(run).runs
+        (found,) = status(run)
     assert (found.state, found.doing) == ("running", "evaluation at 0")
     assert f"process {os.getpid()} of" in (found.owner or "")
-    (found,) = status(run).runs
+    (found,) = status(run)
     assert (found.state, found.owner) == ("stopped", None)
 
 
 def test_one_that_names_what_is_not_here_is_counted_nevertheless(run: Path) -> None:
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("tests.toy_env:Corridor", "tests.gone:Corridor"))
-    (found,) = status_of(run, ["tests.gone:Corridor"]).runs
+    (found,) = status(run, "tests.gone:Corridor")
     assert (found.state, found.episodes, found.of) == ("unknown", 10, None)
     assert "tests.gone:Corridor" in found.note
     assert "cannot import tests.gone" in found.note
@@ -109,25 +99,21 @@ def test_one_that_names_what_is_not_here_is_counted_nevertheless(run: Path) -> N
 def test_a_damaged_run_says_what_is_wrong_and_hides_no_other(run: Path) -> None:
     shutil.copytree(run, run.parent / "whole")
     (run / "config.yaml").write_text("run: {")
-    assert [found.state for found in status(run.parent).runs] == ["unknown", "finished"]
-    assert "config.yaml" in status(run.parent).runs[0].note
+    assert [found.state for found in status(run.parent)] == ["unknown", "finished"]
+    assert "config.yaml" in status(run.parent)[0].note
 
 
-def test_the_command_prints_a_line_for_each_and_one_for_each_sweep(played: Path) -> None:
+def test_the_command_prints_a_line_for_each(played: Path) -> None:
     done = in_process("status", str(played), "--trust", CORRIDOR)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    assert len(lines) == 5
+    assert len(lines) == 3
     assert re.search(r"speedrunner-\S+ +finished  10/10     1\.000 at 4$", done.stdout, re.MULTILINE)
-    assert lines[-1].endswith(": 2 finished, 1 waiting")
-    assert len(json.loads(in_process("status", str(played), "--json").stdout)["runs"]) == 3
+    assert len(json.loads(in_process("status", str(played), "--json").stdout)["runs"]) == 2
 
 
 def test_a_folder_without_runs_is_told_so(tmp_path: Path) -> None:
-    assert (
-        in_process("status", str(tmp_path)).stdout
-        == f"{tmp_path} contains no runs, and no sweep was started there\n"
-    )
+    assert in_process("status", str(tmp_path)).stdout == f"{tmp_path} contains no runs\n"
     assert in_process("status", str(tmp_path / "none")).stderr == (
         f"error: {tmp_path / 'none'} could not be read: no such file or directory\n"
     )

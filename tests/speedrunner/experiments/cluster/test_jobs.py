@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from speedrunner.experiments.cluster.jobs import JOBS, JobPart, JobStatus, Submitted, job_status, note_jobs
-from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 from tests.golden_tables import Golden, table
 from tests.scripted_runs import in_process
 from tests.stand_in_slurm import stand_in
@@ -66,11 +65,6 @@ def test_where_no_job_was_submitted_slurm_is_not_asked(runs: Path) -> None:
 
 
 class TestTheCommand:
-    @pytest.fixture(autouse=True)
-    def planned(self, runs: Path) -> None:
-        planned = [PlannedRun(str(runs / name)) for name in ("one", "two")]
-        note_sweep(runs, SweepPlan("speedrunner sweep list.yaml", planned))
-
     def test_says_a_line_for_each_job_of_an_unfinished_run(self, runs: Path, golden: Golden) -> None:
         def status(*lines: str) -> str:
             queue(runs, *lines)
