@@ -9,6 +9,7 @@ import pytest
 from serving.errors import SpendingCapReached
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
+from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.continuation import check_configuration
 from speedrunner.runs.setup import set_up
 from speedrunner.store.process_notes import process_lines
@@ -49,6 +50,14 @@ def content(run: RunData) -> list[tuple[object, ...]]:
 def short(shared_corridor: Runs) -> ScriptedRun:
     """A finished run of two rollouts."""
     return shared_corridor(script(walker, LEARN), "run.rollouts=2").finish()
+
+
+@pytest.mark.parametrize("method", sorted(METHODS))
+def test_a_run_has_the_configuration_with_which_it_was_begun(tmp_path: Path, method: str) -> None:
+    setup = set_up(compose([f"method={method}", "env=crafter", "model=tiny", f"run.dir={tmp_path / 'run'}"]))
+    with RunDirectory.open_for_writing(tmp_path / "run") as directory:
+        directory.write_config(to_yaml(setup.config))
+    assert check_configuration(RunData(tmp_path / "run"), setup) is None
 
 
 class TestFinishedRun:
