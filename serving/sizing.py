@@ -11,7 +11,7 @@ import msgspec
 import yaml
 
 from serving import hub
-from serving.engine.capacity import Capacity, capacity_of, shape_of, step_tokens
+from serving.engine.capacity import Capacity, capacity_of, graph_sizes, shape_of, step_tokens
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.gpus import Gpu
 from serving.errors import InvalidModelConfig, ServerFailed
@@ -26,6 +26,7 @@ SHARE = 0.92
 """vLLM's own `gpu-memory-utilization`, for model configs that set none."""
 
 SEQUENCES, STEP, MEMORY_SHARE = "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization"
+COMPILATION = "compilation-config"
 
 UNKNOWN_FLAGS = frozenset(
     {"block-size", "cpu-offload-gb", "kv-cache-dtype", "kv-cache-memory-bytes", "mamba-ssm-cache-dtype"}
@@ -74,7 +75,7 @@ async def size_model(
 
 
 def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
-    """Return the model config with the context, sequences and token budget that fit into the GPUs' memory.
+    """Return the model config with the context, sequences, token budget and CUDA graphs for the GPUs' memory.
 
     The context is the model config's, which is the model's limit, or a half, a quarter, ... of it. Flags that
     the model config sets are kept. These model configs do not change: those without GPUs, those of models
@@ -100,6 +101,8 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     flags = dict(model_config.server.flags)
     flags.setdefault(SEQUENCES, cache.sequences)
     flags.setdefault(STEP, _step_tokens(model_config, gpus))
+    if isinstance(sequences := flags[SEQUENCES], int):
+        flags.setdefault(COMPILATION, {"cudagraph_capture_sizes": graph_sizes(sequences)})
     server = msgspec.structs.replace(model_config.server, flags=flags)
     return msgspec.structs.replace(model_config, context=context, server=server)
 

@@ -1,8 +1,9 @@
 """How many tokens a model's prefix cache holds on given GPUs, computed from the model's `config.json`.
 
 The arithmetic covers dense models with full attention, and hybrids of full attention and gated delta nets
-(Qwen3.5). vLLM's own code gave the same numbers of blocks within 5 % (tests/serving/engine/test_capacity.py).
-It ran without a GPU, so the memory for anything but weights and cache is an estimate (`overhead_bytes`).
+(Qwen3.5). vLLM's own code gave the same numbers of blocks within 5 %, and one H200 within 0.2 %
+(tests/serving/engine/test_capacity.py). Logits and sampling have no term: their memory, about 1 GB for 256
+sequences, is in use when that of the layers (`overhead_bytes`) is free again.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ DRIVER_BYTES = 2**29
 """Memory that the driver keeps: CUDA shows about 0.5 GiB less than nvidia-smi (H100: 79.1 of 79.6 GiB)."""
 
 FIXED_BYTES = 1.5e9
-"""Memory per GPU for the CUDA context, communication buffers and CUDA graphs: an estimate, not measured."""
+"""Memory per GPU for the CUDA context, communication buffers and CUDA graphs: an estimate."""
 
 ROOM_FOR_ONE = 0.85
 """Largest share of the blocks that one conversation of the whole context may take. The estimate may be off by
@@ -38,6 +39,11 @@ STEP_TOKENS, LARGE_STEP_TOKENS, LARGE_GPU_BYTES = 8192, 16_384, 160 * 2**30
 and on A100s vLLM uses 2,048, which keeps the time between tokens short while long prompts arrive. Here nearly
 every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the steps with
 8,192. The difference is not measured."""
+
+
+MIXED_TOKENS = 512
+"""A step that begins a turn computes the last answer and its reply, about 230 tokens in BabyAI, and one token
+of each other sequence. vLLM's own largest CUDA graph has twice `max-num-seqs` tokens: 64 of 32 sequences."""
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -164,7 +170,7 @@ def block_of(shape: Shape, shards: int = 1) -> tuple[int, int]:
 
 
 def overhead_bytes(shape: Shape, step_tokens: int, shards: int = 1) -> float:
-    """Return the bytes on one GPU for everything but weights and cache: an estimate, not measured.
+    """Return the bytes on one GPU for everything but weights and cache: an estimate.
 
     It is the sum of `FIXED_BYTES` and the intermediate results of one step: 16-bit numbers for each token,
     two sets of an MLP's three vectors (divided among the GPUs) and of four vectors of the hidden size.
@@ -176,6 +182,16 @@ def overhead_bytes(shape: Shape, step_tokens: int, shards: int = 1) -> float:
 def step_tokens(memory: int) -> int:
     """Return the token budget of one step on GPUs with this memory in bytes; see `STEP_TOKENS`."""
     return LARGE_STEP_TOKENS if memory >= LARGE_GPU_BYTES else STEP_TOKENS
+
+
+def graph_sizes(sequences: int) -> list[int]:
+    """Return the numbers of tokens of a step for which the engine captures CUDA graphs.
+
+    From 8 on they grow by at most a quarter (by 8 up to 32), since a step is padded to the next one.
+    """
+    ranges = ((8, 64, 8), (80, 128, 16), (160, 256, 32), (320, MIXED_TOKENS, 64))
+    steps = (size for first, last, step in ranges for size in range(first, last + 1, step))
+    return sorted({1, 2, 4, *steps, sequences})
 
 
 def capacity_of(

@@ -79,10 +79,8 @@ IMPORTING = "importing"
 PHASES = {
     "starting the engine": r"Initializing a V1 LLM engine",
     "loading weights": r"Starting to load model|Loading model from scratch|Loading .*checkpoint shards",
-    "measuring memory": (
-        r"Model loading took|torch\.compile took|Initial profiling/warmup run took"
-        r"|(Profiling|Estimated) CUDA graph"
-    ),
+    "measuring memory": r"Model loading took|Initial profiling/warmup run took|Estimated CUDA graph",
+    "tuning kernels": r"torch\.compile took",  # the model's first run, which tries variants of Triton kernels
     "compiling (torch.compile)": (
         r"Starting torch\.compile|Dynamo bytecode transform|for vLLM's torch\.compile"
         r"|graph.* for compile range|Compile and warming up model|Directly load AOT compilation"
@@ -92,7 +90,7 @@ PHASES = {
         r"Building JIT module|JIT kernel warmup( starting| \()|Compiling CuTeDSL kernels|DeepGEMM warmup"
         r"|Warm(ed|ing) up (?!model|done)|(Running|Using) FlashInfer autotune"
     ),
-    "capturing CUDA graphs": r"Capturing CUDA graphs",
+    "capturing CUDA graphs": r"(Capturing|Profiling) CUDA graph",
     "warming up": r"Graph capturing finished|Warming up model for the compilation",
     "listening": r"init engine \(profile|Starting vLLM server on|Application startup complete",
 }

@@ -18,10 +18,10 @@ ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
 HARMLESS = ("tried", "caveat", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
 """Fields of a model config that do not affect outputs. The files at `path` are compared."""
 
-HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens")
-"""Flags for the size of the engine's batches. They are derived from the GPU's memory, so a run has other
-values on an H200 than on an H100. They do not change what the model may write, as the number of requests in
-flight does not.
+HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens", "compilation-config")
+"""Flags for the engine's batches and their CUDA graphs. They are derived from the GPU's memory, so a run has
+other values on an H200 than on an H100. They do not change what the model may write, as the number of requests
+in flight does not.
 """
 
 

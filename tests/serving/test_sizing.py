@@ -26,6 +26,8 @@ class TestFit:
         assert [each.context for each in fitted.values()] == [131_072, 262_144]
         assert [each.server.flags["max-num-seqs"] for each in fitted.values()] == [32, 104]
         assert [each.server.flags["max-num-batched-tokens"] for each in fitted.values()] == [8192, 8192]
+        graphs = fitted["H200"].server.flags["compilation-config"]["cudagraph_capture_sizes"]
+        assert (104 in graphs, graphs[-1]) == (True, 512)
 
     def test_the_smallest_gpu_decides(self, tmp_path: Path) -> None:
         assert fit(with_config(BIG, tmp_path), [GPUS["H200"], GPUS["H100"]]).context == 131_072
@@ -36,7 +38,8 @@ class TestFit:
         assert fit(once, [GPUS["H200"]]) == once
 
     def test_flags_of_the_configuration_win(self, tmp_path: Path) -> None:
-        model_config = with_config(BIG, tmp_path, **{"max-num-seqs": 4, "max-num-batched-tokens": 2048})
+        flags = {"max-num-seqs": 4, "max-num-batched-tokens": 2048, "compilation-config": {}}
+        model_config = with_config(BIG, tmp_path, **flags)
         fitted = fit(msgspec.structs.replace(model_config, context=65_536), [GPUS["H100"]])
         assert (fitted.context, fitted.server) == (65_536, model_config.server)
 

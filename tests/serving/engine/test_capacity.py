@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from serving.engine.capacity import (
     Capacity,
     block_of,
     capacity_of,
+    graph_sizes,
     shape_of,
     weights_bytes,
 )
@@ -46,6 +49,20 @@ def computed(name: str, kind: str) -> Capacity:
 @pytest.mark.parametrize(("name", "kind"), BY_VLLM)
 def test_blocks_are_those_of_vllm_within_5_percent(name: str, kind: str) -> None:
     assert computed(name, kind).num_gpu_blocks == pytest.approx(BY_VLLM[name, kind], rel=0.05)
+
+
+@pytest.mark.parametrize(("name", "measured"), [("qwen3.5-27b", 1567), ("qwen3.5-4b", 7351)])
+def test_blocks_are_those_of_an_h200_also_with_256_sequences(name: str, measured: int) -> None:
+    assert computed(name, "H200").num_gpu_blocks == pytest.approx(measured, rel=0.002)
+
+
+def test_graphs_cover_each_number_of_sequences_and_steps_that_begin_turns() -> None:
+    for sequences in (16, 32, 104, 256):
+        sizes = graph_sizes(sequences)
+        assert sequences in sizes
+        assert sizes[-1] == 512
+        assert all(after <= max(1.25 * before, before + 8) for before, after in pairwise(sizes))
+        assert len(sizes) < 25
 
 
 @pytest.mark.parametrize(

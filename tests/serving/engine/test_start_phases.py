@@ -47,5 +47,7 @@ def test_the_seconds_of_all_phases_add_up_to_the_whole_start() -> None:
     seconds = started(240.0).seconds(240.0)
     assert sum(seconds.values()) == 240.0
     assert seconds["compiling (torch.compile)"] == 70.0
-    assert seconds["measuring memory"] == 4.0 + 20.0  # before and after torch.compile
+    assert seconds["measuring memory"] == 4.0 + 6.0  # before torch.compile, and after the first run
+    assert seconds["tuning kernels"] == 4.0
+    assert seconds["capturing CUDA graphs"] == 10.0 + 20.0  # a sample, to measure its memory, and all
     assert list(seconds)[:3] == [IMPORTING, "starting the engine", "loading weights"]

@@ -114,7 +114,7 @@ def test_other_code_goes_on_when_that_is_accepted(
     "change",
     [
         _model_config(replicas=4, gpus=4, tried="on a Tuesday", path="elsewhere"),
-        _flags(**{"max-num-seqs": 104, "max-num-batched-tokens": 16_384}),
+        _flags(**{"max-num-seqs": 104, "max-num-batched-tokens": 16_384, "compilation-config": {"x": [1]}}),
         lambda p: changed(p, versions=p.versions | {"code": "another commit"}),
         lambda p: changed(p, prices={"tiny-random": Prices(1, 2, 3)}),
     ],
