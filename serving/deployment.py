@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from serving.admission import replicas_of
+from serving.conversation import sampling
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import Endpoint
 from serving.engine.gpus import Gpu, GpuReport, read_gpus
@@ -38,6 +39,9 @@ from serving.usage import Counters, Prices
 from serving.weights import prepare
 
 Say = Callable[[str], None]
+
+MOST_SPLIT = 64
+"""Most sequences of a step for which vLLM's kernel of top-p splits each of them."""
 
 OUTAGE_NEWS_S = 60.0
 """Least seconds between two lines about an engine that does not answer."""
@@ -79,9 +83,12 @@ class Deployment:
         self._reconciliations = TokenSums(model_config.name, ours=server is not None)
 
     async def open(self) -> None:
-        """Read the engine's metrics, before the first client. Raises `ServerFailed`."""
+        """Warm our server up and read its metrics, before the first client. Raises `ServerFailed`."""
         if self.model_config.hosted:
             return
+        if self.server is not None and self.model_config.gpus:
+            async with self._engine(Meter(lambda row: None, self.model_config.prices), None) as engine:
+                await self._warm_up(engine)
         told = await read_metrics(self.endpoint)
         self._reconciliations.begin(told.counters())
         admission = self._options.admission and self.model_config.api == "completions"
@@ -188,6 +195,18 @@ class Deployment:
             self._engines.remove(engine)
             await engine.close()
 
+    async def _warm_up(self, engine: Engine) -> None:
+        """Let our server compile its sampling kernels, before a client waits for them. Raises `ServerFailed`.
+
+        The kernel of top-p differs by the sequences of a step: up to 4, 8, 16, 32 and 64 (on 132
+        multiprocessors). vLLM's own warm-up has one, two and `max-num-seqs`. Answers of different lengths
+        that start together have all numbers.
+        """
+        if self.model_config.gpus:
+            self._waiting("compiling sampling kernels")
+            options = sampling(self.model_config.role("actor"))
+            await wait_until_ready(engine, range(1, MOST_SPLIT + 1), ignore_eos=True, **options)
+
     def _note_outage(self, failure: str) -> None:
         """Say, about once a minute for all clients, that requests wait for an engine."""
         now = time.monotonic()
@@ -214,7 +233,8 @@ class Deployment:
 
         meter = Meter(lambda row: None, self.model_config.prices)
         self._reconciliations.add(meter, is_client=False)
-        async with self._engine(meter, require_alive):
+        async with self._engine(meter, require_alive) as engine:
+            await self._warm_up(engine)
             self._reconciliations.leave_out(meter.total)
 
 

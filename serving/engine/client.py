@@ -7,7 +7,7 @@ import functools
 import random
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -361,11 +361,22 @@ class Engine:
         )
 
 
-async def wait_until_ready(engine: Engine) -> None:
-    """Send one real, tiny completion, since `/health` does not show whether the model answers. Raises
-    `ServerFailed`."""
+async def wait_until_ready(engine: Engine, lengths: Iterable[int] = (1,), **options: Any) -> None:
+    """Send real, tiny completions at the same time, since `/health` does not show whether the model answers.
+
+    Args:
+        lengths: tokens of each answer.
+        options: as `Engine.complete`.
+
+    Raises `ServerFailed`.
+    """
+    requests = (
+        engine.complete(Prompt([0]), max_tokens=length, labels={"role": READINESS}, **options)
+        for length in lengths
+    )
     try:
-        reply = await engine.complete(Prompt([0]), max_tokens=1, labels={"role": READINESS})
+        replies = await asyncio.gather(*requests)
     except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:
         raise ServerFailed(f"the engine at {engine.endpoint} is up but does not answer: {error}") from error
-    reply.record("ok", reply.usage)
+    for reply in replies:
+        reply.record("ok", reply.usage)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -12,6 +13,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 
@@ -185,6 +187,9 @@ FAIL_ONCE = """file = pathlib.Path(sys.argv[0] + ".failed")
 DIES_ONCE_MORE = ONCE.format(then=FAIL_ONCE) + HEALTHY
 DIES_AGAIN = ONCE.format(then="sys.exit('error: no memory left')") + HEALTHY
 HANGS = ONCE.format(then="time.sleep(1000)") + HEALTHY
+READS = 'self.rfile.read(int(self.headers["content-length"]))'
+PRINTS = HEALTHY.replace(READS, f"print({READS}.decode(), flush=True)")
+"""Prints each request, so that its log has them."""
 
 
 class TestRecovery:
@@ -196,11 +201,11 @@ class TestRecovery:
     ) -> AsyncIterator[Callable[..., Any]]:
         made: list[Deployment] = []
 
-        async def make(script: str = HEALTHY) -> tuple[Deployment, VllmServer, list[str]]:
+        async def make(script: str = HEALTHY, gpus: int = 0) -> tuple[Deployment, VllmServer, list[str]]:
             file = tmp_path / "stand_in.py"
             file.write_text(script)
             said: list[str] = []
-            model_config = load_model_config("tiny-random")
+            model_config = msgspec.structs.replace(load_model_config("tiny-random"), gpus=gpus)
             monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
             server = VllmServer(model_config, "some/model", tmp_path / "log")
             service = Deployment(model_config, ServiceOptions(), server.endpoint, server, say=said.append)
@@ -256,6 +261,24 @@ class TestRecovery:
         assert reconciliation.clients == 0
         # The stand-in counts nothing at all, not even that request.
         assert reconciliation.engine == Counters(prompt=-1, generated=-1)
+
+    async def test_a_server_on_gpus_compiles_its_sampling_kernels_at_each_start(
+        self, service_of: Any, tmp_path: Path
+    ) -> None:
+        service, server, _ = await service_of(PRINTS, gpus=1)
+        await service.open()
+        await self.kill(server)
+        assert await service.restarts.recover(self.now())
+        lines = (tmp_path / "log").read_text().splitlines()
+        sent = [json.loads(line) for line in lines if line.startswith("{")]
+        sampled = [each for each in sent if each.get("ignore_eos")]
+        role = service.model_config.role("actor")
+        assert all(each["temperature"] == role.temperature for each in sampled)
+        assert sorted(each["max_tokens"] for each in sampled) == sorted([*range(1, 65)] * 2)
+        reconciliation = await service.reconciliation()
+        assert reconciliation is not None
+        assert reconciliation.ledger == Counters()  # in no run's accounts
+        assert reconciliation.engine == Counters(prompt=-65, generated=-65)  # the stand-in counts nothing
 
     async def test_a_death_after_the_last_restart_is_the_last(
         self, service_of: Any, monkeypatch: pytest.MonkeyPatch
