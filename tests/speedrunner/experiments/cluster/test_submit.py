@@ -114,6 +114,42 @@ class TestAScript:
         read = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
         assert (read.returncode, read.stderr) == (0, "")
 
+    def test_a_job_finds_what_another_compiled_for_the_same_gpu_on_another_node(self, folder: Path) -> None:
+        (folder / "job.sbatch").write_text(printed("model=tiny", "cluster.scratch=$NODE", *CPU))
+        programs = folder / "bin"
+        compiling = """for kernel in mine $KERNEL; do
+            [ -e $SPEEDRUNNER_CACHE/triton/$kernel ] && continue
+            echo "compiling $kernel"
+            mkdir -p $SPEEDRUNNER_CACHE/triton && echo code > $SPEEDRUNNER_CACHE/triton/$kernel
+        done"""
+        for name, text in {"srun": compiling, "nvidia-smi": 'echo "NVIDIA $GPU"'}.items():
+            programs.mkdir(exist_ok=True)
+            (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+            (programs / name).chmod(0o755)
+
+        def job(number: int, gpu: str, kernel: str = "") -> list[str]:
+            (node := folder / f"node{number}").mkdir()
+            own = {"NODE": str(node), "GPU": gpu, "KERNEL": kernel, "PATH": f"{programs}:/usr/bin:/bin"}
+            numbers = {"SLURM_JOB_ID": str(number), "SLURM_ARRAY_TASK_ID": "1", "SLURM_CPUS_PER_TASK": "1"}
+            done = subprocess.run(
+                ["bash", "job.sbatch"],
+                cwd=folder,
+                env={**own, **numbers},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            assert not done.stderr
+            return done.stdout.splitlines()
+
+        assert job(1, "H100 80GB") == ["compiling mine"]
+        assert job(2, "H100 80GB") == []
+        assert job(3, "A100") == ["compiling mine"]
+        assert job(4, "H100 80GB", "other") == ["compiling other"]
+        assert job(5, "H100 80GB", "other") == []
+        names = sorted(path.name for path in (folder / ".cache").iterdir())
+        assert names == ["compiled-NVIDIA_A100_.tar", "compiled-NVIDIA_H100_80GB_.tar"]
+
 
 def test_models_that_need_other_machines_are_arrays_of_their_own() -> None:
     Path("runs.yaml").write_text("- {env: babyai, method: react, model: [qwen3.5-27b, qwen3.5-27b-2gpu]}\n")
