@@ -20,8 +20,8 @@ HARMLESS = ("tried", "caveat", "gpus", "replicas", "prices", "path", "recipe", "
 
 HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens", "compilation-config")
 """Flags for the engine's batches and their CUDA graphs. They are derived from the GPU's memory, so a run has
-other values on an H200 than on an H100. They do not change what the model may write, as the number of requests
-in flight does not.
+other values on an H200 than on an H100. They do not change what the model may write, as the number of
+requests in flight does not.
 """
 
 
