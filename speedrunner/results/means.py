@@ -11,8 +11,8 @@ Definitions:
 - **Sleep share**: a sleep's cost is spread evenly over the rollouts of its batch (paper, Appendix A.3).
 - **Cost per episode** (`cost_usd`): the mean USD of the checkpoint's test episodes, with all roles of the
   method (`actor_usd`), plus the mean sleep share of the rollouts since the previous checkpoint (`sleep_usd`).
-- **Cost per rollout** (`rollout_usd`): the mean USD of the rollouts since the previous checkpoint, with their
-  sleep shares.
+- **Cost per rollout** (`rollout_usd`): the mean USD of the rollouts since the previous checkpoint that sent a
+  request, plus the mean sleep share of all of them.
 - **Training spend** (`training_NAME` for each class of tokens and USD): the sum over all rollouts up to the
   checkpoint, of all roles (actor, curriculum, critic, programmer), with their shares of the sleeps' amounts
   (inducer, optimizer). It has no wasted attempts and no prefix warm-up, like the other costs here.
@@ -76,10 +76,10 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     points = found.index.to_numpy()
     place = points.searchsorted(rollouts["number"].to_numpy(), side="right")
     since = rollouts[place < len(points)].groupby(points[place[place < len(points)]])
-    means = since[["usd", "sleep_usd"]].mean().reindex(found.index)
+    means = since[["own_usd", "sleep_usd"]].mean().reindex(found.index)
     found["sleep_usd"] = means["sleep_usd"].fillna(0.0)
     found["cost_usd"] = found["actor_usd"] + found["sleep_usd"]
-    found["rollout_usd"] = means["usd"]
+    found["rollout_usd"] = means["own_usd"] + means["sleep_usd"]
     spent = since[list(SPENT)].sum(min_count=1).reindex(found.index)
     spent["usd"] = spent["usd"].where(found["actor_usd"].isna(), spent["usd"].fillna(0.0))
     spent = spent.fillna(dict.fromkeys(SPENT[:-1], 0.0)).cumsum()
@@ -94,15 +94,15 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
 
 
 def share_sleeps(episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
-    """Return the training rollouts: `episode`, `number`, `sleep_usd` (share of the next sleep), and `SPENT`
-    with their shares of that sleep."""
+    """Return the training rollouts: `episode`, `number`, `own_usd` (missing without a request), `sleep_usd`
+    (share of the next sleep), and `SPENT` with their shares of that sleep."""
     train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", *SPENT]].copy()
     for name in SPENT:
         per_rollout = sleeps[name] / sleeps["rollouts"]
         by_policy = per_rollout.set_axis(sleeps["sleep"] - 1).to_dict()
         share = train["policy"].map(by_policy).fillna(0.0).astype(float)
         if name == "usd":
-            train["sleep_usd"] = share
+            train["own_usd"], train["sleep_usd"] = train["usd"], share
         if name != "usd" or train[name].notna().any():  # otherwise no price is known
             train[name] = train[name].fillna(0.0) + share
     return train.drop(columns="policy")

@@ -143,6 +143,17 @@ def test_an_episode_without_a_request_keeps_its_score_and_is_in_no_mean_of_costs
     )
 
 
+def test_a_rollout_without_a_request_is_in_no_mean_of_costs_either(empty: RunDirectory) -> None:
+    play(empty, "train/0000", Usage(1000, 0, 0))
+    play(empty, "train/0001", outcome=Outcome(0.0, False, {}), termination=Termination.CONTEXT_OVERFLOW)
+    learn(empty, 1, 2, Usage(0, 0, 400))
+    empty.write_policy(Policy(version=1))
+    play(empty, "test/0002/0000", Usage(10, 0, 0), policy=1)
+    (found,) = rows(empty)
+    assert found["rollout_usd"] == pytest.approx(1000e-6 + 2000e-6)
+    assert found["training_usd"] == pytest.approx(1000e-6 + 2 * 2000e-6)
+
+
 LIMITS = (
     Termination.CALL_LIMIT,
     Termination.ACTION_LIMIT,
