@@ -256,7 +256,7 @@ class TestThePaper_sExperiments:
         [
             *(("main", 51), ("models", 153), ("open-models", 153), ("ablations", 15), ("interpreter", 24)),
             ("zombies", 36),
-            *(("shift", 24 + 9), ("replay", 9), ("truncation", 6), ("cache", 30)),
+            *(("shift", 24 + 9), ("replay", 9), ("truncation", 18), ("cache", 30)),
         ],
     )
     def test_each_has_its_runs_with_the_paper_s_numbers(self, name: str, count: int) -> None:
@@ -322,7 +322,7 @@ class TestThePaper_sExperiments:
             "zombies": 12,
             "shift": 15,
             "replay": 6,
-            "truncation": 1,
+            "truncation": 3,
         }
         assert all(main[run.config.run.dir] == run.config for runs in shared.values() for run in runs)
 
@@ -341,8 +341,8 @@ class TestThePaper_sExperiments:
         one = {run.config.run.dir for run in experiment("open-models", "model=qwen3.5-27b")}
         assert one == {run.config.run.dir for run in experiment("models", "model=qwen3.5-27b")}
 
-    def test_truncation_evaluates_the_last_skills_of_one_run(self) -> None:
-        first, *others = experiment("truncation")
+    def test_truncation_evaluates_the_last_skills_of_each_run(self) -> None:
+        first, *others = experiment("truncation", "run.seed=2")
         assert [run.config.library.visible_last for run in others] == [50, 100, 200, 400, 800]
         assert {run.config.run.start_from for run in others} == {first.config.run.dir}
         assert {run.config.run.rollouts for run in others} == {0}
