@@ -13,7 +13,6 @@ meanwhile (`Slot.rest`).
 from __future__ import annotations
 
 import asyncio
-import itertools
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -33,7 +32,6 @@ class Slot:
 
     Attributes:
         queued: whether it waits while the cache is full; if not, it is always admitted.
-        age: its number in the order of opening; a lower number is older.
         prefix_id: id of its first tokens, which other conversations share.
         shared: number of these tokens.
         blocks: cache blocks that it holds (or would hold if admitted), without the shared ones.
@@ -41,7 +39,6 @@ class Slot:
 
     replica: Replica
     queued: bool
-    age: int
     prefix_id: int
     shared: int
     blocks: int = 0
@@ -114,7 +111,6 @@ class Replica:
         self._admission = admission
         self._prefixes: dict[tuple[int, ...], int] = {}
         self.slots: list[Slot] = []
-        self._ages = itertools.count()
 
     @property
     def waiting(self) -> int:
@@ -137,7 +133,7 @@ class Replica:
             queued: wait while the cache is full, if the replica queues conversations at all.
         """
         number = self._prefixes.setdefault(prefix, len(self._prefixes))
-        slot = Slot(self, queued and self._admission, next(self._ages), number, len(prefix))
+        slot = Slot(self, queued and self._admission, number, len(prefix))
         self.slots.append(slot)
         return slot
 
@@ -150,13 +146,13 @@ class Replica:
             if youngest.busy and youngest is not asking:
                 break  # it gives up its slot when its request is over
             youngest.admitted = False
-        for slot in self.slots:
+        for place, slot in enumerate(self.slots):
             if slot.admitted or not slot.busy:
                 continue
             slot.admitted = True
             # Admit this slot before idle younger ones, which were admitted because they asked first.
-            idle = [other for other in self.slots if other.admitted and not other.busy]
-            while self._is_full and idle and idle[-1].age > slot.age:
+            idle = [other for other in self.slots[place:] if other.admitted and not other.busy]
+            while self._is_full and idle:
                 idle.pop().admitted = False
             if self._is_full and any(other.admitted for other in self.slots if other is not slot):
                 slot.admitted = False

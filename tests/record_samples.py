@@ -8,8 +8,7 @@ from msgspec.structs import replace
 
 from speedrunner.bench.gpu.record import Record, StepRecord, Subject, open_record
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.bench.rollout_speed import ROLLOUT_COLUMNS
-from speedrunner.bench.rollouts import Rollout
+from speedrunner.bench.rollouts import ROLLOUT_COLUMNS, Rollout
 
 NOON = 1_790_000_000.0
 
@@ -32,14 +31,17 @@ ROW = Rollout(
     output_per_s=800.0,
     replay_per_s=832.0,
     ratio=0.9615,
-    episodes=16,
-    cached=372_400,
-    cacheable=373_000,
+    mean_in_flight=15.2,
     of_maximum=0.998,
     hit_rate=0.931,
     queued=0,
     preemptions=0,
     client_ms=3.14,
+    transit_ms=1.5,
+    transit_p95_ms=4.25,
+    turn_ms=2.5,
+    turn_p95_ms=6.0,
+    worker_ms=None,
 )
 
 

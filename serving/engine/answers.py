@@ -49,6 +49,7 @@ class TokenChoice(msgspec.Struct):
 class _Timing(msgspec.Struct):
     queue_time_ms: float | None = None
     time_to_first_token_ms: float | None = None
+    generation_time_ms: float | None = None
 
 
 class TokenCompletion(msgspec.Struct):
@@ -71,6 +72,14 @@ class TokenCompletion(msgspec.Struct):
         if timing.queue_time_ms is None or timing.time_to_first_token_ms is None:
             return None
         return (timing.queue_time_ms + timing.time_to_first_token_ms) / 1000
+
+    @property
+    def last_token_s(self) -> float | None:
+        """The same for its last token."""
+        first_s, timing = self.first_token_s, self.metrics or _Timing()
+        if first_s is None or timing.generation_time_ms is None:
+            return None
+        return first_s + timing.generation_time_ms / 1000
 
 
 class ChatChoice(msgspec.Struct):

@@ -6,8 +6,8 @@ import msgspec
 
 HYBRID_EXTRA_BLOCKS = 12
 """Blocks that a conversation holds on a hybrid model beyond those of its tokens, measured with vLLM 0.32 and
-`speedrunner bench cache model=tiny-hybrid`: with half the room that 16 conversations need, 12 gave 98.7 % of
-the most that could be cached, 9 gave 90 %, 6 (enough for idle ones) 62 %."""
+episodes of `tiny-hybrid`: with half the room that 16 conversations need, 12 gave 98.7 % of the most that can
+be cached, 9 gave 90 %, 6 (enough for idle ones) 62 %."""
 
 
 def blocks_of(tokens: int, block_size: int, *, hybrid: bool, shared: int = 0) -> int:

@@ -64,11 +64,18 @@ class Record(Protocol):
 
 
 class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
-    """An engine's answer and its cost; `request` is the id of its rows in the ledger."""
+    """An engine's answer and its cost.
+
+    Attributes:
+        seconds: time from sending the request to the end of the answer.
+        ended: monotonic time of that end.
+        request: id of its rows in the ledger.
+    """
 
     answer: T
     usage: Usage
     seconds: float
+    ended: float
     request: str
     record: Record
     """Writes the ledger row, once the caller knows the answer's status."""
@@ -124,6 +131,11 @@ class Engine:
             request that kills the engine fails.
         hosted: whether it is a hosted service; only a vLLM server reports its health.
         note_outage: called with the reason at each failed try of a request that waits for the engine.
+
+    Attributes:
+        cache_salt: separates the requests of token ids in the engine's prefix cache from all others; empty:
+            they share it.
+        note_response: called with each response to a request of token ids.
     """
 
     def __init__(
@@ -140,6 +152,8 @@ class Engine:
         self.endpoint = endpoint
         self.model = model
         self.meter = meter
+        self.cache_salt = ""
+        self.note_response: Callable[[EngineResponse[TokenCompletion]], None] = lambda response: None
         self._retry = retry or RetryPolicy()
         self._recover = recover
         self._alone = alone or asyncio.Lock()
@@ -176,6 +190,8 @@ class Engine:
         Raises:
             ContextOverflow, RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `errors`.
         """
+        if self.cache_salt:
+            options["cache_salt"] = self.cache_salt
         fields = {**options, "model": self.model, "max_tokens": max_tokens, "return_token_ids": True}
         # Only the prompt's new ids are encoded; the prompt is the last field.
         content = b"".join((msgspec.json.encode(fields)[:-1], b',"prompt":[', prompt.json(), b"]}"))
@@ -186,6 +202,7 @@ class Engine:
             send, TokenCompletion, len(prompt), max_tokens, labels, replica=replica, look_up=look_up
         )
         response = await self._send(request)
+        self.note_response(response)
         ids = response.answer.choices[0].token_ids
         if ids is None:
             response.record("failed", response.usage)
@@ -261,7 +278,8 @@ class Engine:
         except asyncio.CancelledError as end:
             row("aborted", None, end)
             raise
-        return EngineResponse(answer, usage, time.monotonic() - request.started, request.id, row)
+        ended = time.monotonic()
+        return EngineResponse(answer, usage, ended - request.started, ended, request.id, row)
 
     async def _classify(self, request: _Request[Any], failure: TryFailed, is_restarted: bool) -> None:
         """Count a failed try and set the wait before the next one.

@@ -13,6 +13,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +49,11 @@ class ChatTokenizer:
         longest_first = sorted(self._control, key=len, reverse=True)
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
         # Without its added tokens, the same tokenizer encodes every text as ordinary text.
-        self._plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
+        plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
+        # Every reply repeats the texts of the template, and every first prompt the system message.
+        self._encode_plain = lru_cache(maxsize=256)(
+            lambda text: plain.encode(text, add_special_tokens=False).ids
+        )
 
     def first_prompt(
         self, messages: list[dict[str, str]], tools: list[ToolSpec], **template_options: Any
@@ -105,7 +110,7 @@ class ChatTokenizer:
         """Encode text from outside: control tokens in it are ordinary characters."""
         # A skill may have created surrogates, which cannot be encoded.
         clean = text.encode("utf-8", "replace").decode()
-        return list(self._plain.encode(clean, add_special_tokens=False).ids)
+        return list(self._encode_plain(clean))
 
     def framed(self, before: str, text: str = "", after: str = "") -> list[int]:
         """Encode outside text between two template texts, with merges across their borders as the model's
@@ -127,9 +132,8 @@ class ChatTokenizer:
 
     def decode(self, ids: list[int]) -> str:
         """Return the text of generated ids, including control tokens; invalid UTF-8 becomes U+FFFD."""
-        return str(
-            self.huggingface.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        )
+        # The wrapper's own `decode` looks at each id, which takes longer than the decoding.
+        return str(self.huggingface.backend_tokenizer.decode(ids, skip_special_tokens=False))
 
     def _encode(self, text: str, restore: Callable[[str], str]) -> list[int]:
         ids: list[int] = []

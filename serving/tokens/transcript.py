@@ -148,9 +148,11 @@ class Transcript:
             return reasoning, "", len(ids), False
         # The frame may be spelled with control tokens or with ordinary ones, which may extend beyond it.
         tokens = self._find_covering_ids(ids, before + end)
-        own = thought.removesuffix(self._closing)
-        inside = self._find_covering_ids(ids, own) - self._find_covering_ids(ids, self._begin)
-        cut = inside >= self._budget - 1 and thought.endswith(self._closing)
+        cut = tokens >= self._budget - 1 and thought.endswith(self._closing)
+        if cut:
+            own = thought.removesuffix(self._closing)
+            inside = self._find_covering_ids(ids, own) - self._find_covering_ids(ids, self._begin)
+            cut = inside >= self._budget - 1
         return reasoning, rest.removeprefix("\n\n"), tokens, cut
 
     def _cut(self, call: ToolCall, ids: list[int]) -> Iterator[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
+from serving.admission import Replica
 from serving.apis.completions import TokenConversation
 from serving.deployment import Deployment
 from serving.engine.http import HttpClient, HttpError
@@ -17,40 +17,8 @@ from serving.errors import RequestFailed
 from serving.together import run_together
 from speedrunner.store.records import Turn
 
-
-@dataclass(frozen=True)
-class TokenStream:
-    """One episode as its engine saw it.
-
-    Attributes:
-        prompt: token ids of the first prompt.
-        replies: ids that followed each answer; none after the last.
-        most_tokens: limit of an answer.
-        options: the other fields of each request, without prompt and length.
-        replica: the replica that it was bound to, if there are several.
-    """
-
-    prompt: list[int]
-    replies: list[list[int]]
-    most_tokens: int
-    options: dict[str, Any]
-    replica: int | None
-
-    @classmethod
-    def of(cls, turns: Sequence[Turn], talk: TokenConversation) -> TokenStream:
-        """Return the token stream of an episode's conversation."""
-        ids, usages = talk.transcript.ids, [turn.usage for turn in turns]
-        between = [
-            ids[before.prompt + before.completion : after.prompt]
-            for before, after in itertools.pairwise(usages)
-        ]
-        return cls(
-            prompt=ids[: usages[0].prompt],
-            replies=[*between, []],
-            most_tokens=talk.transcript.answer_tokens,
-            options=talk.options,
-            replica=talk.replica.address,
-        )
+Played = tuple[Sequence[Turn], TokenConversation]
+"""An episode's turns and its actor's conversation."""
 
 
 class BareClient:
@@ -58,40 +26,58 @@ class BareClient:
 
     It samples answers under the same grammars. The recorded replies follow them, so that the cache can
     provide as much as it did for the rollout. A salt separates its part of the cache from all earlier
-    requests.
+    requests. Its conversations queue for room in the cache as those of the rollout did.
+
+    Args:
+        prefix: token ids that all conversations start with.
     """
 
-    def __init__(self, deployment: Deployment, http: HttpClient) -> None:
-        self._model_config = deployment.model_config
+    def __init__(self, deployment: Deployment, http: HttpClient, prefix: list[int]) -> None:
+        self._deployment = deployment
         self._http = http
+        self._prefix = prefix
         self._salt = secrets.token_hex(8)
 
-    async def warm(self, streams: Sequence[TokenStream], prefix: list[int]) -> None:
-        """Send the prefix that the streams share alone, as the rollout did. Raises `RequestFailed`."""
-        for replica in {each.replica for each in streams}:
-            await self._complete(prefix, 1, {}, replica)
+    async def warm(self) -> None:
+        """Send the prefix alone, as the rollout did. Raises `RequestFailed`."""
+        for replica in self._deployment.replicas:
+            await self._complete(self._prefix, 1, {}, replica)
 
-    async def play(self, streams: Sequence[TokenStream]) -> int:
+    async def play(self, episodes: Sequence[Played]) -> int:
         """Send the requests of all episodes at once; return the output tokens. Raises `RequestFailed`."""
-        return sum(await run_together(self._play, streams, len(streams)))
+        return sum(await run_together(self._play, episodes, len(episodes)))
 
-    async def _play(self, stream: TokenStream) -> int:
-        tokens, ids = 0, list(stream.prompt)
-        for reply in stream.replies:
-            most = min(stream.most_tokens, self._model_config.context - len(ids))
-            if most < 1:
-                break
-            answer = await self._complete(ids, most, stream.options, stream.replica)
-            tokens += len(answer)
-            ids += answer + reply
+    async def _play(self, played: Played) -> int:
+        turns, talk = played
+        recorded, usages = talk.transcript.ids, [turn.usage for turn in turns]
+        replies = [
+            recorded[before.prompt + before.completion : after.prompt]
+            for before, after in itertools.pairwise(usages)
+        ]
+        tokens, ids = 0, recorded[: usages[0].prompt]
+        slot = talk.replica.slot(tuple(self._prefix))
+        try:
+            for reply in [*replies, []]:
+                room = self._deployment.model_config.context - len(ids)
+                if room < 1:
+                    break
+                await slot.enter(len(ids))
+                most = min(talk.transcript.answer_tokens, room)
+                answer = await self._complete(ids, most, talk.options, talk.replica)
+                slot.pause()
+                tokens += len(answer)
+                ids += answer + reply
+        finally:
+            slot.leave()
         return tokens
 
     async def _complete(
-        self, ids: list[int], max_tokens: int, options: dict[str, Any], replica: int | None
+        self, ids: list[int], max_tokens: int, options: dict[str, Any], replica: Replica
     ) -> list[int]:
         """Return one answer's token ids."""
-        fixed = {"model": self._model_config.name, "return_token_ids": True, "max_tokens": max_tokens}
-        headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
+        name, address = self._deployment.model_config.name, replica.address
+        fixed = {"model": name, "return_token_ids": True, "max_tokens": max_tokens}
+        headers = {} if address is None else {"X-data-parallel-rank": str(address)}
         body = msgspec.json.encode({**fixed, **options, "cache_salt": self._salt, "prompt": ids})
         try:
             response = await self._http.post("/v1/completions", body, headers)

@@ -14,6 +14,9 @@ from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.runs.setup import Setup, set_up
 
+CACHE_TARGETS = {"attention": 0.99, "hybrid": 0.97}
+"""Target for the cached share of the tokens that could be cached, by kind of cache."""
+
 
 def completions_api(model_config: ModelConfig) -> ModelConfig:
     """Return the model config. Raises `InvalidConfig` unless it is on the completions API."""

@@ -1,33 +1,38 @@
-"""Rollouts: episodes played on an engine, as one typed row each, with a bare replay on request.
+"""Rollouts compared with a bare replay and an ideal cache: `speedrunner bench rollout`, and `bench gpu`.
 
-`bench rollout`, `bench cache` and `bench gpu` play them in different sizes and print different columns. The
-executor of runs plays the episodes, in the directory of a temporary run.
+The executor of runs plays the episodes, in the directory of a temporary run. Each rollout and each replay has
+its own part of the prefix cache, so none finds there what was sent before it.
 """
 
 from __future__ import annotations
 
 import itertools
+import secrets
+import statistics
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
-from envs import Task
 from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.deployment import Deployment
+from serving.engine.answers import TokenCompletion
+from serving.engine.client import EngineResponse
 from serving.engine.http import HttpClient
 from serving.engine.metrics import read_metrics
-from serving.meter import LedgerRow
 from serving.model import Model
+from serving.model_config import ModelConfig
 from serving.options import REQUEST_TIMEOUT_S
 from speedrunner.agents.actor import Actor
-from speedrunner.bench.bare_replay import BareClient, TokenStream
-from speedrunner.config.console import Status
+from speedrunner.bench.bare_replay import BareClient
+from speedrunner.bench.engine import CACHE_TARGETS
+from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.config.console import Status, prefix_status
 from speedrunner.config.schema import to_yaml
 from speedrunner.results.ledger import token_line
 from speedrunner.runs.direct import play_steps
@@ -41,83 +46,65 @@ from speedrunner.workers.worker_pool import WorkerPool
 
 PREEMPTIONS = "num_preemptions_total"
 
+RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95
+
+WARM_UP_CALLS = 2
+"""Requests of each episode before the first pair. The second one continues a cached prompt."""
+
+LEAST_JUDGED = 8
+"""Minimum requests of an episode for a verdict. Shorter episodes are mostly start."""
+
+ROLLOUT_COLUMNS = columns(
+    *("in_flight", "calls", "turns", "prompt", "output", "seconds:.1f", "mean_in_flight:.1f"),
+    *("output_per_s:.0f", "replay_per_s:.0f", "ratio:.3f", "hit_rate:.1%", "of_maximum:.2%"),
+    *("queued", "preemptions", "client_ms:.2f", "transit_ms:.1f", "transit_p95_ms:.1f"),
+    *("turn_ms:.1f", "turn_p95_ms:.1f", "worker_ms:.1f"),
+)
+
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout. Tokens are sums over all requests; `None`: not measured.
 
     Attributes:
+        in_flight: episodes, all played at the same time.
         calls: maximum requests per episode.
         prompt, output: tokens of all requests.
+        mean_in_flight: requests in flight, in the mean over `seconds`.
         output_per_s: output tokens per second.
         replay_per_s: the same for the bare replay.
         ratio: rollout over bare replay, in output tokens per second.
-        cached, cacheable: prompt tokens from the prefix cache, and the most that it could provide.
-        of_maximum: `cached` over `cacheable`.
-        hit_rate: `cached` over `prompt`.
+        hit_rate: prompt tokens from the prefix cache, as a share of all.
+        of_maximum: the same as a share of those that the cache could provide, if there are any.
         queued: requests before which the episode was queued.
         preemptions: requests that the engine stopped for lack of blocks, and computed again.
         client_ms: CPU ms of this process per turn; environments run in other processes.
+        transit_ms, transit_p95_ms: median and 95th percentile of a request's time outside the engine: its way
+            there, and from the engine's last token to the client's receipt of the answer.
+        turn_ms, turn_p95_ms: the same for the time from there to the episode's next request, without the time
+            in the admission queue.
+        worker_ms: median of the part of it in which the worker runs the call.
     """
 
     in_flight: int
-    episodes: int
     calls: int
     turns: int
     prompt: int
     output: int
     seconds: float
+    mean_in_flight: float
     output_per_s: float
     replay_per_s: float | None = None
     ratio: float | None = None
-    cached: int
-    cacheable: int
-    of_maximum: float
     hit_rate: float
+    of_maximum: float | None
     queued: int
     preemptions: int
     client_ms: float
-
-
-@dataclass
-class BenchRun:
-    """The temporary run that players write to, and its training tasks. Made by `bench_run`.
-
-    Attributes:
-        calls: maximum requests per episode.
-        tasks: the next numbered tasks; after the split's last one it restarts with the first.
-        batches: numbers of the next rollouts.
-        rows: ledger rows by episode.
-    """
-
-    setup: Setup
-    directory: RunDirectory
-    calls: int
-    tasks: Iterator[tuple[int, Task]]
-    batches: Iterator[int] = field(default_factory=itertools.count)
-    rows: dict[str | None, list[LedgerRow]] = field(default_factory=dict)
-
-    def record(self, row: LedgerRow) -> None:
-        """Write a row of the ledger."""
-        self.rows.setdefault(row.labels.get("episode"), []).append(row)
-        self.directory.append_request(row)
-
-
-@contextmanager
-def bench_run(setup: Setup, calls: int | None = None) -> Iterator[BenchRun]:
-    """Open a run to play episodes in; its directory is removed afterwards. Raises `StorageError`.
-
-    Args:
-        calls: see `BenchRun`; `None`: as configured.
-    """
-    if calls is None:
-        calls = setup.model_config.role("actor").calls(setup.env.limits.llm_calls)
-    with (
-        tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
-        RunDirectory.open_for_writing(Path(folder)) as directory,
-    ):
-        directory.write_config(to_yaml(setup.config))
-        directory.write_policy(setup.initial_policy())
-        yield BenchRun(setup, directory, calls, enumerate(itertools.cycle(setup.split.train)))
+    transit_ms: float | None
+    transit_p95_ms: float | None
+    turn_ms: float | None
+    turn_p95_ms: float | None
+    worker_ms: float | None
 
 
 @dataclass
@@ -125,98 +112,109 @@ class Player:
     """Plays rollouts with a fixed number of episodes in flight. Made by `open_player`."""
 
     deployment: Deployment
-    run: BenchRun
+    setup: Setup
+    directory: RunDirectory
     in_flight: int
     model: Model
     pool: WorkerPool
     http: HttpClient
+    _batches: Iterator[int] = field(default_factory=itertools.count)
 
-    async def play(self, episodes: int, status: Status, *, replayed: bool = False) -> Rollout:
-        """Play training episodes, and replay their requests on request.
+    async def play(self, calls: int, status: Status, *, replayed: bool = False) -> Rollout:
+        """Play the next training tasks, and replay their requests on request.
+
+        Args:
+            calls: maximum requests per episode.
 
         Raises:
             RunStopped: an episode ended by an infrastructure error.
             ServingError, WorkerError, StorageError: the engine, the workers or the disk failed.
         """
-        prefix = await self._warm()
+        responses: dict[str, EngineResponse[TokenCompletion]] = {}
+        roles = self.model.model_config.roles
+        actor = msgspec.structs.replace(roles.actor, max_calls=calls)
+        model = self.model.with_roles(msgspec.structs.replace(roles, actor=actor))
+        model.engine.cache_salt = secrets.token_hex(8)
+        model.forget_cache()
+        prefix = await self._warm(model)
         await self.pool.ready()
+        model.engine.note_response = lambda each: responses.update({each.request: each})
         before = await self._preemptions()
+        batch, talks = next(self._batches), dict[str, TokenConversation]()
         began, cpu_began = time.monotonic(), time.process_time()
-        played, talks = await self._play_episodes(episodes, status)
+        await self._play_batch(model, batch, talks, status)
         seconds, cpu_s = time.monotonic() - began, time.process_time() - cpu_began
         preemptions = await self._preemptions() - before
-        line = token_line(row for each in played for row in self.run.rows[each.episode])
-        prompt, cached = int(line.tokens.cached + line.tokens.computed), int(line.tokens.cached)
+        played = self._finished(batch)
+        line = token_line(row for row in self.directory.read().iterate_ledger() if row.request in responses)
         turns = [turn for each in played for turn in each.turns]
-        output = sum(each.usage.completion for each in played)
+        prompt = sum(turn.usage.prompt for turn in turns)
+        output = sum(turn.usage.completion for turn in turns)
         output_per_s, replay_per_s = output / seconds, None
         if replayed:
             status(f"{output_per_s:.0f} output tokens/s; its bare replay")
-            streams = [TokenStream.of(each.turns, talk) for each, talk in zip(played, talks, strict=True)]
-            bare = BareClient(self.deployment, self.http)
-            await bare.warm(streams, prefix)
+            bare = BareClient(self.deployment, self.http, prefix)
+            await bare.warm()
             began = time.monotonic()
-            replay_per_s = await bare.play(streams) / (time.monotonic() - began)
+            tokens = await bare.play([(each.turns, talks[each.episode]) for each in played])
+            replay_per_s = tokens / (time.monotonic() - began)
         return Rollout(
             in_flight=self.in_flight,
-            episodes=len(played),
-            calls=self.run.calls,
+            calls=calls,
             turns=len(turns),
             prompt=prompt,
             output=output,
             seconds=seconds,
+            mean_in_flight=sum(each.seconds for each in responses.values()) / seconds,
             output_per_s=output_per_s,
             replay_per_s=replay_per_s,
             ratio=output_per_s / replay_per_s if replay_per_s else None,
-            cached=cached,
-            cacheable=line.cacheable,
-            of_maximum=line.cache_share or 0.0,
-            hit_rate=cached / prompt,
+            hit_rate=line.tokens.cached / prompt,
+            of_maximum=line.cache_share,
             queued=sum(turn.queued_s > 0 for turn in turns),
             preemptions=preemptions,
             client_ms=1000 * cpu_s / len(turns),
+            **time_turns([each.turns for each in played], responses),
         )
 
-    async def _warm(self) -> list[int]:
+    async def _warm(self, model: Model) -> list[int]:
         """Send the prefix that all episodes share, alone. Return its token ids. Raises `ServingError`."""
-        setup = self.run.setup
-        actor = Actor(setup.env, self._limited_model(), setup.config)
+        setup = self.setup
+        actor = Actor(setup.env, model, setup.config)
         spec = setup.method.agent(setup.initial_policy(), setup.split.train[0], setup.env)
         await actor.warm(spec, Labels())
         return actor.shared_prefix(spec)
 
-    async def _play_episodes(
-        self, episodes: int, status: Status
-    ) -> tuple[list[Trajectory], list[TokenConversation]]:
-        """Play the next tasks; return the episodes and their actors' conversations. Raises as `play`.
+    async def _play_batch(
+        self, model: Model, batch: int, talks: dict[str, TokenConversation], status: Status
+    ) -> None:
+        """Play the next tasks. Raises as `play`.
 
         Args:
+            talks: filled with the actors' conversations, by episode.
             status: called with the turns and episodes so far.
         """
-        run, talks, turns = self.run, dict[str, TokenConversation](), 0
-        batch = next(run.batches)
-        tasks = {f"train/{number:04d}": task for number, task in itertools.islice(run.tasks, episodes)}
+        first, turns = batch * self.in_flight, 0
+        chosen = itertools.islice(itertools.cycle(self.setup.split.train), first, first + self.in_flight)
+        tasks = {f"train/{number:04d}": task for number, task in enumerate(chosen, first)}
 
         def keep(episode: str, talk: Conversation, turn: Turn | None) -> None:
             nonlocal turns
             assert isinstance(talk, TokenConversation)
             talks[episode] = talk
             turns += turn is not None
-            status(f"{turns} turns of {len(talks)} of {episodes} episodes")
+            status(f"{turns} turns of {len(talks)} of {self.in_flight} episodes")
 
         steps = [Due(Wake(batch, 0, tasks), tasks)]
-        await play_steps(run.setup, run.directory, self._limited_model(), self.pool, steps, keep)
-        played = run.directory.read().trajectories(batch)
+        await play_steps(self.setup, self.directory, model, self.pool, steps, keep)
+
+    def _finished(self, batch: int) -> list[Trajectory]:
+        """Return the episodes of a batch. Raises `RunStopped` after an infrastructure error."""
+        played = self.directory.read().trajectories(batch)
         for each in played:
             if each.termination.is_fault:
                 raise RunStopped(f"{each.episode} ended by {each.termination}: {each.error}")
-        return played, [talks[each.episode] for each in played]
-
-    def _limited_model(self) -> Model:
-        """Return the model with at most `calls` requests per episode."""
-        roles = self.model.model_config.roles
-        actor = msgspec.structs.replace(roles.actor, max_calls=self.run.calls)
-        return self.model.with_roles(msgspec.structs.replace(roles, actor=actor))
+        return played
 
     async def _preemptions(self) -> int:
         """Return how many requests the engine has stopped for lack of blocks since its start."""
@@ -224,12 +222,102 @@ class Player:
         return int(sums.get(PREEMPTIONS, 0))
 
 
+def time_turns(
+    episodes: Sequence[Sequence[Turn]], responses: Mapping[str, EngineResponse[TokenCompletion]]
+) -> dict[str, float | None]:
+    """Return the times of turns, as fields of a `Rollout`, from the responses by their requests' ids."""
+    gaps = [
+        (after := responses[later.request]).ended
+        - (after.seconds + later.queued_s + responses[turn.request].ended)
+        for turns in episodes
+        for turn, later in itertools.pairwise(turns)
+    ]
+    engine_s = [(each.seconds, each.answer.last_token_s) for each in responses.values()]
+    transits = [whole_s - inside_s for whole_s, inside_s in engine_s if inside_s is not None]
+    calls = [turn.executed.seconds for turns in episodes for turn in turns if turn.executed is not None]
+
+    def ms(seconds: list[float], share: float) -> float | None:
+        return 1000 * sorted(seconds)[round(share * (len(seconds) - 1))] if seconds else None
+
+    return {
+        "transit_ms": ms(transits, 0.5),
+        "transit_p95_ms": ms(transits, 0.95),
+        "turn_ms": ms(gaps, 0.5),
+        "turn_p95_ms": ms(gaps, 0.95),
+        "worker_ms": ms(calls, 0.5),
+    }
+
+
 @asynccontextmanager
-async def open_player(deployment: Deployment, run: BenchRun, in_flight: int) -> AsyncIterator[Player]:
-    """Start the workers of a player. Raises `WorkerError`, `ServingError`."""
-    async with (
-        run.setup.workers(in_flight, run.directory.files.worker_log) as pool,
-        deployment.client(run.record) as model,
-        deployment.endpoint.client(REQUEST_TIMEOUT_S) as http,
+async def open_player(deployment: Deployment, setup: Setup, in_flight: int) -> AsyncIterator[Player]:
+    """Start the workers of a player, and its temporary run. Raises `WorkerError`, `ServingError`,
+    `StorageError`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
+        RunDirectory.open_for_writing(Path(folder)) as directory,
     ):
-        yield Player(deployment, run, in_flight, model, pool, http)
+        directory.write_config(to_yaml(setup.config))
+        directory.write_policy(setup.initial_policy())
+        async with (
+            setup.workers(in_flight, directory.files.worker_log) as pool,
+            deployment.client(directory.append_request) as model,
+            deployment.endpoint.client(REQUEST_TIMEOUT_S) as http,
+        ):
+            yield Player(deployment, setup, directory, in_flight, model, pool, http)
+
+
+async def measure_rollouts(
+    deployment: Deployment,
+    setup: Setup,
+    levels: Sequence[int],
+    pairs: int,
+    status: Status,
+    most_calls: int | None = None,
+) -> Measurement:
+    """Play rollouts, each followed by its bare replay, with each number of episodes in flight.
+
+    A short rollout goes before the first pair of a level. In it a new server compiles kernels and grammars.
+
+    Args:
+        levels: numbers of episodes in flight.
+        most_calls: maximum requests of an episode; `None`: as configured.
+
+    Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
+    """
+    calls = setup.model_config.role("actor").calls(setup.env.limits.llm_calls)
+    calls = min(calls, most_calls or calls)
+    rollouts: list[Rollout] = []
+    for level in levels:
+        async with open_player(deployment, setup, level) as player:
+            await player.play(WARM_UP_CALLS, prefix_status(status, f"warm-up with {level} in flight"))
+            for number in range(1, pairs + 1):
+                so_far = "".join(f"{each.ratio:.3f} of the replay; " for each in rollouts[-1:])
+                which = f"{so_far}pair {number} of {pairs} with {level} in flight"
+                rollouts.append(await player.play(calls, prefix_status(status, which), replayed=True))
+    return describe_rollouts(deployment.model_config, rollouts)
+
+
+def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) -> Measurement:
+    """Return rollouts as a table, one column each, with their median ratios and the least cached share.
+
+    They have targets if episodes are long enough. The ratio's is 0.95 on GPUs and 0.90 on a CPU, which the
+    client shares with the engine.
+    """
+    least, figures = GPU_RATIO_TARGET if model_config.gpus else RATIO_TARGET, list[Figure]()
+    for level, of_level in itertools.groupby(rollouts, lambda each: each.in_flight):
+        played = list(of_level)
+        ratios = [each.ratio for each in played if each.ratio is not None]
+        which = "rollout" if len(ratios) == 1 else f"median of {len(ratios)} rollouts"
+        name = f"{which} over bare replay, {level} in flight"
+        target = least if played[0].calls >= LEAST_JUDGED else None
+        figures.append(Figure(name, statistics.median(ratios), at_least=target, form=".3f"))
+    shares = [each.of_maximum for each in rollouts if each.of_maximum is not None]
+    if shares:
+        target = CACHE_TARGETS[model_config.cache] if rollouts[0].calls >= LEAST_JUDGED else None
+        figures.append(Figure("least cached share of the maximum", min(shares), target, form=".2%"))
+    return Measurement(
+        f"{model_config.name}: rollouts, each followed by a bare replay of its requests",
+        figures,
+        tables=[Table("rollouts", rollouts, ROLLOUT_COLUMNS, turned=True)],
+        facts={"model": model_config.name},
+    )

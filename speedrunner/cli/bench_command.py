@@ -1,4 +1,4 @@
-"""`speedrunner bench cache | rollout | gpu`: compare this machine and its engine with stated targets."""
+"""`speedrunner bench rollout | gpu`: compare this machine and its engine with stated targets."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ import typer
 
 from serving.gpu_check import require_gpus
 from serving.sizing import fit
-from speedrunner.bench.cache_use import measure_cache
-from speedrunner.bench.engine import playing_setup
+from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, bench_command
 from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
 from speedrunner.bench.gpu.steps import bench_of, play_steps, steps_of
-from speedrunner.bench.rollout_speed import measure_rollout
+from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured
 from speedrunner.cli.output import say, say_error, waiting_line
+from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.run_lock import RunLock
 
@@ -33,42 +34,29 @@ def numbers(option: str, text: str) -> list[int]:
     return found
 
 
-def cache(
+def rollout(
     overrides: EngineOverrides = None,
-    episodes: Annotated[
-        int, typer.Option(min=1, help="Episodes of each level: at least two for each one in flight.")
-    ] = 16,
-    turns: Annotated[int, typer.Option(min=2, help="Largest number of requests of an episode.")] = 12,
-    in_flight: Annotated[str, typer.Option(help="Episodes at the same time, by level.")] = "1,4,16",
+    in_flight: Annotated[str, typer.Option(help="Episodes at the same time, such as 1,4,16.")] = "32",
+    pairs: Annotated[int, typer.Option(min=1, help="Rollouts of each size, each with its replay.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Compare cached tokens of many episodes with the maximum.
+    """Compare rollouts with a bare replay and an ideal cache.
 
-    The targets are 99 % (attention) and 97 % (hybrid models). Compare tokens per second within one table
-    only: they depend on what else the machine does.
+    The bare replay sends the same requests again, and does nothing else. The targets are
+    0.90 (on a GPU 0.95) of its output tokens per second, and 99 % (attention) or 97 % (hybrid models) of the
+    tokens that the cache could give. Compare tokens per second within one table only: they depend on what
+    else the machine does.
 
-    Example: speedrunner bench cache model=tiny-random --in-flight 1,8
+    Example: speedrunner bench rollout model=tiny-random --in-flight 1,8 --pairs 3
     """
     levels = numbers("--in-flight", in_flight)
     setup = playing_setup(overrides or [])
-    show_measured(lambda status: measure_cache(setup, levels, episodes, turns, status), as_json)
 
+    async def measure(status: Status) -> Measurement:
+        async with open_engine(setup.model_config, setup.config, status) as deployment:
+            return await measure_rollouts(deployment, setup, levels, pairs, status)
 
-def rollout(
-    overrides: EngineOverrides = None,
-    in_flight: Annotated[int, typer.Option(min=1, help="Episodes at the same time.")] = 32,
-    pairs: Annotated[int, typer.Option(min=1, help="Rollouts, each followed by its replay.")] = 5,
-    as_json: AsJson = False,
-) -> None:
-    """Compare rollouts with a bare replay of their requests.
-
-    The target is 0.90 (on a GPU 0.95) of the output tokens per second of the replay. The client's CPU time is
-    shown, too.
-
-    Example: speedrunner bench rollout model=tiny-random --pairs 3
-    """
-    setup = playing_setup(overrides or [])
-    show_measured(lambda status: measure_rollout(setup, in_flight, pairs, status), as_json)
+    show_measured(measure, as_json)
 
 
 def gpu(

@@ -40,8 +40,7 @@ PROBE = (
 )
 
 BENCH = (
-    Command("cache", "Compare cached tokens of many episodes with the maximum.", "bench_command:cache"),
-    Command("rollout", "Compare rollouts with a bare replay of their requests.", "bench_command:rollout"),
+    Command("rollout", "Compare rollouts with a bare replay and an ideal cache.", "bench_command:rollout"),
     Command("replay", "Replay the requests of runs with and without the prefix cache."),
     Command("gpu", "Run all benchmarks of a model on this machine, in resumable steps.", "bench_command:gpu"),
     Command("probe", "Test an engine's tool calls and prefix cache.", commands=PROBE),

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.bench.cache_use import measure_cache_use
+from speedrunner.bench.cache_probe import measure_cache
 from speedrunner.bench.tool_probe import measure_tools
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
@@ -42,6 +42,4 @@ def cache(
     Example: speedrunner bench probe cache model=tiny-random
     """
     config = compose(overrides or [])
-    show_measured(
-        lambda status: measure_cache_use(actor_model_config(config), config, turns, status), as_json
-    )
+    show_measured(lambda status: measure_cache(actor_model_config(config), config, turns, status), as_json)

@@ -15,14 +15,13 @@ from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
 from serving.model_configs import load_model_config
-from speedrunner.cli.bench_command import cache, rollout
+from speedrunner.cli.bench_command import rollout
 from tests.engine.conftest import ShortModelConfig
 
 BLOCKS = 192
 """Blocks of a cache for about half of eight conversations."""
 
 app = typer.Typer()
-app.command()(cache)
 app.command()(rollout)
 
 
@@ -42,26 +41,22 @@ def figures(measured: dict[str, Any]) -> dict[str, float]:
 
 
 @pytest.mark.slow
-def test_real_episodes_get_all_that_the_cache_can_give(vllm_endpoint: Endpoint) -> None:
-    short = ("--episodes", "2", "--turns", "5", "--in-flight", "1,2")
-    measured = found("cache", f"serving.url={vllm_endpoint}", *short)
-    assert figures(measured)["least share of the maximum"] >= 0.99
-    assert [(level["in_flight"], level["episodes"]) for level in measured["levels"]] == [(1, 2), (2, 2)]
-    for level in measured["levels"]:
-        assert level["turns"] == 5 * level["episodes"]
-        assert level["hit_rate"] > 0.8
-
-
-@pytest.mark.slow
-def test_a_rollout_and_its_replay_give_tokens(
+def test_real_episodes_get_all_that_the_cache_can_give_and_have_a_replay(
     vllm_endpoint: Endpoint, short_model_config: ShortModelConfig
 ) -> None:
-    short = (short_model_config(max_calls=8), "--in-flight", "4", "--pairs", "1")
-    measured = found("rollout", f"serving.url={vllm_endpoint}", *short)
+    short = (short_model_config(max_calls=8), "--in-flight", "1,4", "--pairs", "1")
+    measured = found(f"serving.url={vllm_endpoint}", *short)
     assert figures(measured)["rollout over bare replay, 4 in flight"] > 0
-    (row,) = measured["rollouts"]
-    assert row["client_ms"] > 0
-    assert row["prompt"] / row["turns"] > 500
+    assert figures(measured)["least cached share of the maximum"] >= 0.99
+    assert [row["in_flight"] for row in measured["rollouts"]] == [1, 4]
+    for row in measured["rollouts"]:
+        assert row["turns"] == 8 * row["in_flight"]
+        assert row["prompt"] / row["turns"] > 500
+        assert 0.8 < row["hit_rate"] < row["of_maximum"] <= 1
+        assert 0 < row["mean_in_flight"] < row["in_flight"]
+        assert 0 < row["transit_ms"] <= row["transit_p95_ms"]
+        assert 0 < row["turn_ms"] <= row["turn_p95_ms"]
+        assert row["client_ms"] > 0
 
 
 @pytest.mark.slow
@@ -70,10 +65,12 @@ def test_in_a_small_cache_admission_keeps_conversations_cached(tmp_path: Path) -
     model_config = load_model_config("tiny-random")
     flags = {**model_config.server.flags, "num-gpu-blocks-override": BLOCKS}
     server = replace(model_config.server, flags=flags)
-    small = replace(model_config, server=server, context=32 * BLOCKS - 32)
+    actor = replace(model_config.roles.actor, max_calls=15)
+    roles = replace(model_config.roles, actor=actor)
+    small = replace(model_config, server=server, roles=roles, context=32 * BLOCKS - 32)
     file.write_text(yaml.safe_dump(to_builtins(small)))
-    short = (f"model.name={file}", "--episodes", "8", "--turns", "15", "--in-flight", "8")
-    (held,) = found("cache", *short)["levels"]
-    (free,) = found("cache", *short, "serving.admission=false")["levels"]
+    short = (f"model.name={file}", "--pairs", "1", "--in-flight", "8")
+    (held,) = found(*short)["rollouts"]
+    (free,) = found(*short, "serving.admission=false")["rollouts"]
     assert held["queued"] > 0
     assert held["of_maximum"] > free["of_maximum"] + 0.05

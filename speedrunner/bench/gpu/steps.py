@@ -21,12 +21,12 @@ from serving.engine.gpus import Gpu, read_gpus
 from serving.errors import ServerFailed, ServingError
 from serving.model_config import ModelConfig
 from serving.sizing import cache_on
-from speedrunner.bench.cache_use import probe_cache
+from speedrunner.bench.cache_probe import probe_cache
 from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.gpu.gpu_pages import write_page
 from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.bench.rollout_speed import measure_timed_rollout
+from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
 from speedrunner.bench.tool_probe import probe_tools
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
@@ -34,9 +34,6 @@ from speedrunner.runs.shutdown import Shutdown
 
 LONGEST_S, STEP_S = 470.0, 300.0
 """Most seconds of a step with the start of its server, and on a running server."""
-
-GPU_AIM_S, CPU_AIM_S = 90.0, 15.0
-"""Seconds that the timed part of a step should take."""
 
 LEVELS = (16, 64, 128)
 """Episodes at the same time, if the server takes as many sequences."""
@@ -70,13 +67,11 @@ class Bench:
     """The record and its server, shared by all steps.
 
     Attributes:
-        aim_s: seconds that the timed part of a step should take.
         status: shows the current activity.
     """
 
     setup: Setup
     record: Record
-    aim_s: float
     status: Status
     _deployment: Deployment | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -167,7 +162,7 @@ class Bench:
 
 def bench_of(setup: Setup, record: Record, status: Status) -> Bench:
     """Return what the steps share."""
-    return Bench(setup, record, GPU_AIM_S if setup.model_config.gpus else CPU_AIM_S, status)
+    return Bench(setup, record, status)
 
 
 async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, shutdown: Shutdown) -> None:
@@ -295,4 +290,4 @@ async def measure_tool_calls(in_flight: int, bench: Bench) -> Measurement:
 
 async def measure_rollout(in_flight: int, bench: Bench) -> Measurement:
     """Play a rollout and its bare replay."""
-    return await measure_timed_rollout(bench.deployment, bench.setup, in_flight, bench.aim_s, bench.status)
+    return await measure_rollouts(bench.deployment, bench.setup, [in_flight], 1, bench.status, LEAST_JUDGED)

@@ -13,7 +13,7 @@ from serving.deployment import ServiceOptions, deploy
 from serving.errors import ContextOverflow
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.bench.cache_use import SIBLINGS, CacheRequest, probe_cache
+from speedrunner.bench.cache_probe import SIBLINGS, CacheRequest, probe_cache
 from speedrunner.bench.measurement import Measurement
 from tests.probe_engines import Forgetful, Off, Probed, Silent
 from tests.scripted_engine import BLOCK

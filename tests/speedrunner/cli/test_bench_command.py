@@ -32,8 +32,8 @@ class TestGpu:
     def test_a_running_server_gives_what_it_can_and_the_same_command_has_nothing_left(
         self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(steps, "CPU_AIM_S", 0.1)
         monkeypatch.setattr(steps, "LEVELS", (2, 4))
+        monkeypatch.setattr(steps, "LEAST_JUDGED", 2)  # no verdict on this machine's speed
         overrides, out = corridor(script()).overrides(), tmp_path / "record"
         done = in_process("bench", "gpu", *overrides, "--minutes=30", f"--out={out}")
         assert done.returncode == 0, done.stderr

@@ -77,11 +77,10 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
     record = open_record(tmp_path, subject_of(setup, overrides))
     said: list[str] = []
     bench = bench_of(setup, record, said.append)
-    bench.aim_s = 0.0  # the least of each step, however fast the machine is
     await run(bench, *steps_of(setup), minutes=60.0)
     assert list(record.steps) == ["capacity", "tools", "cache-probe", "rollout-2", "rollout-4"]
     assert [step.reason for step in record.steps.values()] == [""] * 5
-    assert any("rollout-2: 2 episodes of at most 2 requests" in line for line in said)
+    assert any("rollout-2: pair 1 of 1 with 2 in flight" in line for line in said)
     text = as_text(record)
     for heading in ("Environment", "Capacity", "Kinds", "Requests", "Rollouts", "Figures"):
         assert f"#### {heading}\n" in text
@@ -98,7 +97,7 @@ def rows(record: Record, step: str) -> list[dict[str, int]]:
 def bench(corridor: Runs, tmp_path: Path) -> Bench:
     """A record of the scripted engine."""
     setup = playing_setup(corridor(script()).overrides())
-    return Bench(setup, open_record(tmp_path, SUBJECT), 1.0, lambda line: None)
+    return Bench(setup, open_record(tmp_path, SUBJECT), lambda line: None)
 
 
 class Played:

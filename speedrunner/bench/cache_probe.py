@@ -1,14 +1,13 @@
-"""Cached tokens compared with the most that the cache can provide: `bench cache` and `bench probe cache`.
+"""Cached tokens of known conversations compared with the maximum: `speedrunner bench probe cache`.
 
-`bench cache` plays episodes. `bench probe cache` sends known conversations: one grows turn by turn, then
-siblings that share a prefix, warmed up before, start at once. The most that the cache can provide for each
-request is what an ideal cache with its rule would (`serving.engine.ideal_cache`).
+One conversation grows turn by turn. Then siblings that share a prefix, warmed up before, start at once. The
+most that the cache can provide for each request is what an ideal cache with its rule would
+(`serving.engine.ideal_cache`).
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
 
 import msgspec
 
@@ -20,61 +19,20 @@ from serving.model import Messages, Model
 from serving.model_config import ModelConfig
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.together import run_together
-from speedrunner.bench.engine import cache_of, completions_api, describe_cache, open_engine
-from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.bench.rollouts import Rollout, bench_run, open_player
-from speedrunner.config.console import Status, prefix_status
+from speedrunner.bench.engine import (
+    CACHE_TARGETS,
+    cache_of,
+    completions_api,
+    describe_cache,
+    open_engine,
+)
+from speedrunner.bench.measurement import Figure, Measurement, Table
+from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.runs.setup import Setup
 
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160
 SIBLINGS = 8
-
-TARGETS = {"attention": 0.99, "hybrid": 0.97}
-"""Target for the least share of the possible cached tokens, by kind of cache."""
-
-EPISODES_EACH = 2
-"""Most episodes for each one in flight: a level with one in flight would take as long as all others."""
-
-LEVEL_COLUMNS = {
-    **columns("in_flight", "turns", "prompt", "hit_rate:.1%", "of_maximum:.2%"),
-    "output tokens per s": "output_per_s:.0f",
-    **columns("queued", "preemptions"),
-}
-
-
-async def measure_cache(
-    setup: Setup, in_flight: Sequence[int], episodes: int, turns: int, status: Status
-) -> Measurement:
-    """Play episodes at each level.
-
-    Args:
-        in_flight: episodes at the same time, level by level.
-        episodes: episodes of each level, at most `EPISODES_EACH` for each one in flight.
-        turns: maximum requests of an episode.
-
-    Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
-    """
-    levels: list[Rollout] = []
-    with bench_run(setup, turns) as run:
-        async with open_engine(setup.model_config, setup.config, status) as deployment:
-            model_config, cache = deployment.model_config, cache_of(deployment)
-            for number, many in enumerate(in_flight, start=1):
-                so_far = "".join(f"{each.of_maximum:.2%} of the maximum; " for each in levels[-1:])
-                where = f"{so_far}level {number} of {len(in_flight)}, {many} in flight"
-                async with open_player(deployment, run, many) as player:
-                    played = min(episodes, EPISODES_EACH * many)
-                    levels.append(await player.play(played, prefix_status(status, where)))
-    least = min(level.of_maximum for level in levels)
-    return Measurement(
-        describe_cache(model_config, cache),
-        figures=[
-            Figure("least share of the maximum", least, at_least=TARGETS[model_config.cache], form=".2%")
-        ],
-        tables=[Table("levels", levels, LEVEL_COLUMNS)],
-        facts={"model": model_config.name, "cache": cache},
-    )
 
 
 class CacheRequest(msgspec.Struct, frozen=True):
@@ -92,9 +50,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
     reported: int
 
 
-async def measure_cache_use(
-    model_config: ModelConfig, config: Config, turns: int, status: Status
-) -> Measurement:
+async def measure_cache(model_config: ModelConfig, config: Config, turns: int, status: Status) -> Measurement:
     """Probe the cache of a model's engine. Raises as `probe_cache`; `InvalidConfig` for too many turns."""
     async with open_engine(completions_api(model_config), config, status) as deployment:
         try:
@@ -139,7 +95,9 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
     share = reported / expected if expected else 0.0
     found = Measurement(
         describe_cache(model_config, cache),
-        figures=[Figure("share of the maximum", share, at_least=TARGETS[model_config.cache], form=".2%")],
+        figures=[
+            Figure("share of the maximum", share, at_least=CACHE_TARGETS[model_config.cache], form=".2%")
+        ],
         tables=[Table("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
         facts={"model": model_config.name, "cache": cache, "prefix": prefix},
         notes=[f"(siblings share a prefix of {prefix} tokens, which was sent once before them)"],
