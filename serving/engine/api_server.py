@@ -24,6 +24,7 @@ def serve() -> None:
     """Serve a model, or its part on the head node."""
     from vllm.entrypoints.launchers.api_server.entry import main
 
+    limit_heads(sys.argv)
     _collect_garbage()
     main()
 
@@ -39,6 +40,14 @@ def serve_headless() -> None:
     validate_parsed_serve_args(given)
     given.api_server_count = 0
     run_headless(given)
+
+
+def limit_heads(arguments: list[str]) -> None:
+    """Let `HeadLimit` read requests, unless they come through a Unix socket, which no one else reaches."""
+    from uvicorn.config import HTTP_PROTOCOLS
+
+    if not any(word.startswith("--uds") for word in arguments):
+        HTTP_PROTOCOLS["auto"] = "serving.head_limit:HeadLimit"
 
 
 def be_deaf() -> None:

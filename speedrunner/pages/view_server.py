@@ -16,8 +16,6 @@ ADDRESS = "127.0.0.1"
 
 HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-store",
@@ -40,11 +38,8 @@ def listen(port: int) -> socket.socket:
 
 
 def application(site: Site, token: str) -> Starlette:
-    """Return an application with the pages of a site below `/TOKEN/`. It refuses requests that lack the
-    token, and those by another name of this machine, which a page of another site may have sent."""
+    """Return an application with the pages of a site below `/TOKEN/`. It refuses other tokens."""
     from starlette.applications import Starlette
-    from starlette.middleware import Middleware
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Route
@@ -56,18 +51,19 @@ def application(site: Site, token: str) -> Starlette:
         page = site.answer(request.path_params["path"] or "index.html")  # one person reads: no threads
         return Response(page.content, page.status, HEADERS, page.kind)
 
-    return Starlette(
-        routes=[Route("/{token}/{path:path}", answer)],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=[ADDRESS, "localhost"])],
-    )
+    return Starlette(routes=[Route("/{token}/{path:path}", answer)])
 
 
 def serve(site: Site, token: str, listener: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM, then raise `KeyboardInterrupt`."""
     import uvicorn
 
+    from serving.head_limit import HeadLimit
+
     config = uvicorn.Config(
         application(site, token),
+        http=HeadLimit,
+        ws="none",
         lifespan="off",
         access_log=False,
         log_level="error",
