@@ -54,7 +54,8 @@ soak: venv  ## play N episodes in one process, and measure whether anything grow
 	@.venv/bin/python -m tests.chaos.soak --episodes $(or $(N),1000)
 
 check-gpu: venv  ## test the GPU lock and the GPU configurations without a GPU, in an environment of 10 GB
-	@.venv/bin/python requirements/check_gpu.py
+	@$(PYTHON) requirements/install.py gpu --venv .cache/gpu-venv
+	@.cache/gpu-venv/bin/python -m pytest tests/gpu tests/test_packages.py
 
 lint: venv  ## ruff and mypy
 	@.venv/bin/ruff check

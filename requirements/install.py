@@ -1,6 +1,6 @@
 """Builds `.venv` from a full lock, unless the existing one was built from it.
 
-    python3 requirements/install.py [cpu|gpu]
+    python3 requirements/install.py [cpu|gpu] [--venv FOLDER]
 
 `make` calls it, with a Python that is new enough. Without an argument, the kind of the existing `.venv`
 stays, or `cpu` is built. Only the standard library is used, since this runs before anything is installed. A
@@ -39,10 +39,6 @@ class CannotInstall(Exception):
     """Packages cannot be installed here. The message is one line for users."""
 
 
-class NoRoom(CannotInstall):
-    """The disk has too little room."""
-
-
 def lock_of(kind: str) -> Path:
     """Return the lock file of a kind of installation, `cpu` or `gpu`."""
     return ROOT / "requirements" / f"{kind}.lock"
@@ -60,23 +56,19 @@ def pip_settings() -> dict[str, list[str]]:
     return settings
 
 
-def pip_sources(kind: str, settings: dict[str, list[str]]) -> list[str]:
-    """Return the package sources of pip's configuration as options for uv, which does not read it.
+def pip_sources(kind: str, settings: dict[str, list[str]]) -> dict[str, str]:
+    """Return the package sources of pip's configuration as environment variables for uv, which does not read
+    it. A password in an argument would be in the process list.
 
     Each package comes from one index, the configured one. Other indexes with a package of the same name are
     not used (`extra-index-url`). Folders of wheels (`find-links`) are used only for the CPU build, since the
     usual index lacks its torch.
     """
-    options = {name: f"--{name}" for name in ("index-url", "find-links", "cert")}
-    options["trusted-host"] = "--allow-insecure-host"
-    if kind != "cpu":
-        del options["find-links"]  # a local wheel of torch's CPU build would satisfy the pin of the GPU build
-    return [
-        word
-        for name, option in options.items()
-        for value in settings.get(name, [])
-        for word in (option, value)
-    ]
+    variables = {"index-url": "UV_DEFAULT_INDEX", "cert": "SSL_CERT_FILE", "trusted-host": "UV_INSECURE_HOST"}
+    found = {variables[name]: " ".join(settings[name]) for name in variables if name in settings}
+    if kind == "cpu" and "find-links" in settings:  # a local torch for CPUs would fit the pin of the GPU lock
+        found["UV_FIND_LINKS"] = ",".join(settings["find-links"])
+    return found
 
 
 def locked(kind: str, package: str) -> Path:
@@ -89,9 +81,10 @@ def locked(kind: str, package: str) -> Path:
     return file
 
 
-def run(*command: str | Path) -> bool:
-    """Run a command, which prints its own progress and errors. Returns whether it succeeded."""
-    return subprocess.run(command, cwd=ROOT, check=False).returncode == 0
+def run(*command: str | Path, errors: int | None = None) -> bool:
+    """Run a command, which prints its own progress and errors (or writes `errors`). Returns whether it
+    succeeded."""
+    return subprocess.run(command, cwd=ROOT, stderr=errors, check=False).returncode == 0
 
 
 def must(or_else: str, *command: str | Path) -> None:
@@ -108,52 +101,40 @@ def check_machine(kind: str) -> None:
         raise CannotInstall(f"{sys.executable} lacks venv or ensurepip (on Debian: apt install {package})")
     free = shutil.disk_usage(ROOT).free / 1e9
     if free < NEEDED_GB[kind]:
-        raise NoRoom(f"set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
+        raise CannotInstall(f"set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
 
 
 def install_packages(kind: str, venv: Path) -> None:
-    """Build the environment from scratch and install the lock into it, with uv or otherwise with pip."""
+    """Build the environment from scratch and install the lock into it, with uv."""
     must(f"cannot make {venv}", sys.executable, "-m", "venv", "--clear", venv)
     python = venv / "bin" / "python"
     # Files that differ from their hashes in the lock are rejected, wherever they come from.
     checked = ("--no-deps", "--require-hashes")
-    command: list[str | Path] = [python, "-m", "pip", "install", *checked]
-    sources: list[str] = []
-    if run(*command, "--quiet", "-r", locked(kind, "uv")):
-        # Compiled now, as pip does it: if Python cannot write bytecode later, every start would compile
-        # again.
-        uv = venv / "bin" / "uv"
-        command = [uv, "pip", "install", "--python", python, *checked, "--compile-bytecode"]
-        command += ["--build-constraints", lock_of(kind)]  # for the few packages that come as source
-        sources = pip_sources(kind, pip_settings())
-    else:
-        print("uv is not available: installing with pip, which is slower", flush=True)
+    failed = "a package cannot be installed; see above"
+    must(failed, python, "-m", "pip", "install", *checked, "--quiet", "-r", locked(kind, "uv"))
+    os.environ.update(pip_sources(kind, pip_settings()))
+    command: list[str | Path] = [venv / "bin" / "uv", "pip", "install", "--python", python, *checked]
+    command += ["--compile-bytecode"]  # now, since an installation may be read-only later
+    command += ["--build-constraints", lock_of(kind)]  # for the few packages that come as source
     if kind == "cpu":
         # The CPU build first, since the default package index only has the CUDA build of the same version.
-        torch = locked("cpu", "torch")
-        if not run(*command, *sources, "-r", torch):
-            must(NO_TORCH, *command, "--index-url", PYTORCH_CPU, "-r", torch)
-    must("a package cannot be installed; see above", *command, *sources, "-r", lock_of(kind))
+        torch = (*command, "-r", locked("cpu", "torch"))
+        print("Installing PyTorch's CPU build", flush=True)
+        if not run(*torch, errors=subprocess.DEVNULL):
+            print(f"The configured package index does not have it: trying {PYTORCH_CPU}", flush=True)
+            must(NO_TORCH, *torch, "--default-index", PYTORCH_CPU)
+    must(failed, *command, "-r", lock_of(kind))
 
 
 def install_bubblewrap() -> None:
-    """Install bubblewrap, the best isolation for skills, if this machine allows it. Otherwise say what to do,
-    and continue."""
-    if sys.platform != "linux" or shutil.which("bwrap"):
-        return
-    if shutil.which("apt-get") and os.geteuid() == 0:
+    """Install bubblewrap, the best isolation for skills, if apt allows it."""
+    if shutil.which("apt-get") and os.geteuid() == 0 and not shutil.which("bwrap"):
         command = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "bubblewrap")
-        if run(*command) or (run("apt-get", "update", "--quiet") and run(*command)):
-            return
-    print(
-        "bubblewrap, which isolates skills, is not installed. SpeedRunner uses user namespaces instead if"
-        " this machine allows them. Otherwise ask for bubblewrap (Debian, Ubuntu: apt install bubblewrap;"
-        " Fedora: dnf install bubblewrap), or see docs/sandbox.md",
-        flush=True,
-    )
+        if not run(*command) and run("apt-get", "update", "--quiet"):
+            run(*command)
 
 
-def install(kind: str | None, venv: Path = VENV) -> None:
+def install(kind: str | None, venv: Path) -> None:
     """Bring a virtual environment to the state of the lock and pyproject.toml.
 
     Usually there is nothing to do.
@@ -162,7 +143,7 @@ def install(kind: str | None, venv: Path = VENV) -> None:
         kind: `cpu` or `gpu`; without it the installed kind stays, or `cpu`.
 
     Raises:
-        CannotInstall: packages cannot be installed; `NoRoom` for lack of disk space.
+        CannotInstall: packages cannot be installed.
     """
     stamp_file = venv / "installed.json"
     stamp = json.loads(stamp_file.read_text(encoding="utf-8")) if stamp_file.is_file() else {}
@@ -196,10 +177,11 @@ def main() -> None:
     parser.add_argument(
         "kind", nargs="?", choices=sorted(NEEDED_GB), help="which lock (default: the installed one, or cpu)"
     )
+    parser.add_argument("--venv", type=Path, default=VENV, help="folder (default: .venv)")
     os.environ.pop("PYTHONPATH", None)
-    kind = parser.parse_args().kind
+    given = parser.parse_args()
     try:
-        install(kind)
+        install(given.kind, given.venv.absolute())
     except CannotInstall as error:
         sys.exit(f"error: {error}")
     except OSError as error:

@@ -10,6 +10,7 @@ for exporting runs.
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -40,11 +41,13 @@ def main() -> None:
     parser.add_argument("--upgrade", action="store_true", help="do not keep the pins of the present locks")
     upgrade = ["--upgrade"] if parser.parse_args().upgrade else []
     settings = pip_settings()
-    cpu = [*upgrade, *pip_sources("cpu", settings), "--excludes", "requirements/cpu.excludes"]
+    os.environ.update(pip_sources("gpu", settings))
+    if not compile_lock("gpu", *upgrade):
+        sys.exit("error: requirements/gpu.lock cannot be resolved")
+    os.environ.update(pip_sources("cpu", settings))
+    cpu = [*upgrade, "--excludes", "requirements/cpu.excludes"]
     if not compile_lock("cpu", *cpu) and not compile_lock("cpu", *cpu, "--extra-index-url", PYTORCH_CPU):
         sys.exit("error: requirements/cpu.lock cannot be resolved")
-    if not compile_lock("gpu", *upgrade, *pip_sources("gpu", settings)):
-        sys.exit("error: requirements/gpu.lock cannot be resolved")
 
 
 if __name__ == "__main__":
