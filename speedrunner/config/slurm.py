@@ -74,6 +74,9 @@ def time_left_s() -> float | None:
     if job is None:
         return None
     end = os.environ.get("SLURM_JOB_END_TIME", "")  # Slurm 23.02 and newer
+    if (end.isdigit() and int(end) <= time.time()) or has_ended(job):  # a terminal has kept the variables
+        logging.getLogger(__name__).warning("SLURM_JOB_ID is ignored: job %s is over", job)
+        return None
     if end.isdigit():
         return max(int(end) - time.time() - RESERVE_S, 0.0)
     left = _query_remaining(job)

@@ -59,6 +59,17 @@ class TestTheTimeThatIsLeft:
             assert time_left_s() is None
         assert "the time limit of job 4711 is unknown: `squeue` is not installed here" in caplog.text
 
+    @pytest.mark.parametrize(("end", "answer"), [(NOW, {}), (NOW + 9, {"refuses": "Invalid job id"})])
+    def test_is_unbounded_where_a_terminal_kept_the_variables_of_a_job_that_is_over(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, end, answer
+    ) -> None:
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(end))
+        if answer:
+            stand_in(tmp_path, "squeue", **answer)
+        with caplog.at_level(logging.WARNING):
+            assert time_left_s() is None
+        assert caplog.messages == ["SLURM_JOB_ID is ignored: job 4711 is over"]
+
 
 class TestAJobHasEnded:
     @pytest.mark.parametrize("states", ["", "PENDING", "PENDING\nPENDING"])
