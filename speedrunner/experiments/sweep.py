@@ -13,21 +13,13 @@ from rich.console import Console
 from serving.errors import ServingError
 from serving.reconciliation import Reconciliation
 from speedrunner.config.console import visible
-from speedrunner.config.optional import NotInstalled
 from speedrunner.experiments.sweep_members import Member, is_unfinished, split_by_server
-from speedrunner.methods.method_base import MethodBroke
-from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.runs.run import Engines, OpenRun, deploy_models, open_run, sized_setup
-from speedrunner.runs.setup import SETUP_ERRORS, Setup
+from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Interrupted, Shutdown
-from speedrunner.store.files import StorageError
-from speedrunner.workers.env_worker import WorkerError
-from speedrunner.workers.sandbox.settings import SandboxError
+from speedrunner.store.discovery import is_for_people
 from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
-
-OF_ONE_RUN = (WorkerError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)
-"""Errors that stop one run; the other runs continue."""
 
 AT_ONCE = 64
 """Concurrent episodes over all runs of a sweep."""
@@ -237,7 +229,7 @@ class _RunsOfServer:
 
     def _fail(self, member: Member, error: Exception) -> None:
         """Record the error that stops a run; the others continue."""
-        if not isinstance(error, (*OF_ONE_RUN, *SETUP_ERRORS)):
+        if not is_for_people(error):
             self._defect = self._defect or error
         why = str(error) or repr(error)
         self._failures[member.path] = why

@@ -21,7 +21,7 @@ from speedrunner.pages.shown_calls import highlight
 from speedrunner.pages.sleep_page import sleep_page
 from speedrunner.pages.view_parts import Context, NotFound, cap_text, turn_link
 from speedrunner.results.pairing import CannotCompare
-from speedrunner.store.discovery import DAMAGED, runs_below
+from speedrunner.store.discovery import DAMAGED, describe, runs_below
 from speedrunner.store.files import explain_errors
 from speedrunner.store.folders import OUTPUT_MODE, check_new, whole_folder
 from speedrunner.store.run_data import RunData, load
@@ -124,7 +124,7 @@ class Site:
         return load(path)
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
-        problem = " ".join(str(error).split()) or type(error).__name__
+        problem = describe(error)
         page = self._page(path, "problem.jinja", {"problem": problem})
         return msgspec.structs.replace(page, status=status, problem=problem)
 

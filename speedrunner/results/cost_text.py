@@ -195,5 +195,5 @@ def _cache(total: Spend) -> str:
     return (
         f"Prefix cache: {total.from_cache} of {total.cacheable} cacheable prompt tokens came from the"
         f" cache: {total.cache_share:.2%}"
-        + ("." if total.cache_share <= 1 else ", as other requests had filled the engine's cache before.")
+        + (". Others filled the cache too, or rows are missing." if total.cache_share > 1 else ".")
     )

@@ -282,7 +282,7 @@ async def open_run(
 
 
 def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:
-    """Write the configuration of a new run, the history that it carries, its first policy and its secret."""
+    """Write the configuration of a new run, the history that it carries, and its first policy."""
     is_new = not directory.files.config.exists()
     if is_new or not directory.policies.versions():
         initial = initial or setup.initial_policy()
@@ -293,7 +293,6 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
             directory.carry_history(source, version)
             initial = first_policy(source, version)  # of the same version, if the source is being played
         directory.write_policy(initial)
-    directory.write_secret()
 
 
 def identify_process(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TypeVar
@@ -19,8 +21,9 @@ Read = TypeVar("Read")
 DAMAGED = (
     *(StorageError, InvalidConfig, ServingError),
     *(msgspec.MsgspecError, ValueError, LookupError, ArithmeticError, RecursionError),
+    *(TypeError, AttributeError, AssertionError),
 )
-"""Errors that reading a damaged run raises; the second line is for records that contradict each other."""
+"""Errors that reading a damaged run raises; those of Python are for records that contradict each other."""
 
 
 def runs_below(folder: Path) -> list[Path]:
@@ -48,9 +51,33 @@ def find_files(folder: Path, name: str) -> Iterator[Path]:
             folders.clear()
 
 
+def is_for_people(error: Exception) -> bool:
+    """Return whether an error has a text for people, as all errors of our own classes have."""
+    return any(
+        each.__module__.startswith(("speedrunner.", "serving.", "envs.")) for each in type(error).__mro__
+    )
+
+
+def describe(error: Exception) -> str:
+    """Return a reader's error as one line.
+
+    Records that contradict each other can make any step of a reader fail. The line then names the place in
+    the code, so that a bug can still be found.
+    """
+    text = " ".join(str(error).split())
+    if is_for_people(error) or isinstance(error, msgspec.MsgspecError):
+        return text or type(error).__name__
+    text = re.sub(r"\bnp\.\w+\(([^()]*)\)", r"\1", text)  # numpy's numbers
+    at = traceback.extract_tb(error.__traceback__)[-1]
+    return (
+        f"records of the run contradict each other ({type(error).__name__}: {text}, at"
+        f" {Path(at.filename).name}:{at.lineno}); run `speedrunner verify` to find the record"
+    )
+
+
 def damage(path: Path, error: Exception) -> str:
     """Return one line that names a damaged run and says what is wrong with it."""
-    cause = " ".join(str(error).split()) or type(error).__name__
+    cause = describe(error)
     return cause if str(path) in cause else f"{path} cannot be read: {cause}"
 
 

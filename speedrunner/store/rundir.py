@@ -68,7 +68,7 @@ class RunDirectory:
 
         First repair what a kill left behind: remove leftovers, cut off torn tails, and append the missing
         summary rows of finished episodes. A killed process may have written records and names that are not on
-        the disk yet. They are synced first, since all new records rely on them.
+        the disk yet. They are synced first, since all new records rely on them. A new run gets its secret.
 
         Raises:
             LockHeld: another process owns it.
@@ -90,6 +90,8 @@ class RunDirectory:
                 for folder in (path, *(path / name for name in FOLDERS)):
                     files.sync_folder(folder)
                 run = cls(RunFiles(path), lock)
+            if not run.state.secret:
+                run._write_state(secret=secrets.token_hex(32))
             for row in run.read().missing_rows:
                 run.append_episode(row)
             yield run
@@ -98,11 +100,6 @@ class RunDirectory:
         """Write or replace `config.yaml`, which makes the folder a run."""
         self._own()
         files.write_atomic(self.files.config, text.encode())
-
-    def write_secret(self) -> None:
-        """Draw the secret of a new run, unless it has one. See `State.skill_seed`."""
-        if not self.state.secret:
-            self._write_state(secret=secrets.token_hex(32))
 
     def mark_finished(self, step: str) -> None:
         """Mark a step as finished, with the sizes of all files. Call this after all its records are

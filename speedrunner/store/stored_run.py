@@ -44,7 +44,7 @@ _NUMBERED = {
     "sleep": "sleeps/*.json",
 }
 """Files of each phase; the star is a number of four digits or more."""
-_BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "workers.log", *FOLDERS}
+_BEFORE_CONFIG = {"lock", "state.json", "server.log", "inducer_server.log", "workers.log", *FOLDERS}
 """Names in the folder of a run that was killed before it wrote its configuration."""
 
 
@@ -153,19 +153,23 @@ class RunFiles:
 
     def _check_sizes(self) -> None:
         """Raise `RunDirectoryError` if a file has lost records that were there when a step finished."""
+        again = "copy the whole run again"
+        if not self.state.exists() and (self.numbers("train") or self.numbers("test")):
+            raise RunDirectoryError(f"{self.path} has episodes, but {self.state.name} is missing: {again}")
         for name, size in self.read_state().sizes.items():
             path = self.path / name
             try:  # open it: a network file system then shows its newest size
                 with os.fdopen(files.open_regular(path, os.O_RDONLY)) as file:
                     bytes_left = os.fstat(file.fileno()).st_size
+                    has = f"has {bytes_left:,} bytes"
             except FileNotFoundError:
-                bytes_left = 0
+                bytes_left, has = 0, "is missing"
             except OSError:
                 continue  # readers say what it is
             if bytes_left < size:
                 raise RunDirectoryError(
-                    f"{path} has {bytes_left:,} bytes, and {self.state.name} recorded {size:,}: records are"
-                    " missing; copy the whole run again"
+                    f"{path} {has}, and {self.state.name} recorded {size:,} bytes: records are missing;"
+                    f" {again}"
                 )
 
     def read_state(self) -> State:

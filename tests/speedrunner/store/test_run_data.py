@@ -151,8 +151,16 @@ def test_a_file_that_has_lost_records_since_a_step_ended_is_named_with_both_size
     with pytest.raises(RunDirectoryError, match=sizes):
         load(run.path)
     ledger.unlink()
-    with pytest.raises(RunDirectoryError, match=r"requests\.jsonl has 0 bytes"):
+    with pytest.raises(RunDirectoryError, match=r"requests\.jsonl is missing, and state\.json recorded"):
         load(run.path)
+
+
+def test_episodes_without_the_sizes_of_their_files_are_refused(run):
+    run.append_trajectory("train", 0, trajectory())
+    run.files.state.unlink()
+    for open_it in (load, lambda path: RunDirectory.open_for_writing(path).__enter__()):
+        with pytest.raises(RunDirectoryError, match=r"has episodes, but state\.json is missing: copy"):
+            open_it(run.path)
 
 
 class TestBrokenLines:
