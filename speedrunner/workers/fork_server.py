@@ -30,6 +30,7 @@ from speedrunner.workers.env_worker import (
     WorkerError,
     describe_exit,
 )
+from speedrunner.workers.sandbox.isolation import FIRST_VICTIM
 from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_messages import PID, Start
 
@@ -63,7 +64,7 @@ class ForkServer:
         with theirs, open_log(log) if log else Path(os.devnull).open("ab") as errors:
             fd = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", PROGRAM, env, str(fd), str(os.getpid())],
+                [*FIRST_VICTIM, sys.executable, "-P", "-m", PROGRAM, env, str(fd), str(os.getpid())],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=errors,
@@ -77,6 +78,7 @@ class ForkServer:
 
         Raises:
             WorkerDied: the process ended or hangs.
+            WorkerError: it has started threads.
         """
         self._control.setblocking(False)
         try:
@@ -90,6 +92,13 @@ class ForkServer:
             raise
         if not told:
             raise self._make_error()
+        (threads,) = PID.unpack(told)
+        if threads:
+            self.end()
+            raise WorkerError(
+                f"{self._env}.preload() leaves {threads} threads running, which forked workers would lack:"
+                " start threads in __init__"
+            )
         self._control.settimeout(FORK_LIMIT_S)
         return self
 

@@ -16,12 +16,14 @@ import socket
 import sys
 import traceback
 from contextlib import suppress
+from pathlib import Path
 
 from envs import EnvironmentFault, TextEnv, make
 from envs.env_registry import REGISTRY
 from speedrunner.workers.sandbox.child.rlimits import die_with
 from speedrunner.workers.sandbox.child_process import ChildPool
-from speedrunner.workers.sandbox.settings import Sandbox, SandboxError
+from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxUnavailable
+from speedrunner.workers.sandbox.view import system
 from speedrunner.workers.worker_episode import WorkerEpisode, fault
 from speedrunner.workers.worker_messages import (
     PID,
@@ -38,8 +40,8 @@ from speedrunner.workers.worker_messages import (
 )
 
 CLONE_PARENT = 0x8000
-CLONE = {"x86_64": 56, "aarch64": 220}
-"""Number of the system call, by machine."""
+CLONE = 56
+"""Number of the system call on x86-64."""
 
 
 class Server:
@@ -143,10 +145,12 @@ def main() -> None:
     except Exception as error:  # each worker will raise it again and report it
         if not isinstance(error, EnvironmentFault):
             traceback.print_exc()
+    with suppress(SandboxUnavailable):  # each child of a worker will report it
+        system()  # once for all workers
     control = _socket(fd)
     gc.collect()
     gc.freeze()  # keeps shared memory shared: the workers' garbage collection does not touch it
-    control.send(PID.pack(0))
+    control.send(PID.pack(len([*Path("/proc/self/task").iterdir()]) - 1))
     while True:
         _, fds, _, _ = socket.recv_fds(control, 1, 1)
         if not fds:
@@ -192,7 +196,7 @@ def _fork_sibling() -> int:
     fork. There is only one thread, so no lock of the C library is held.
     """
     ctypes.pythonapi.PyOS_BeforeFork()
-    pid = int(_libc.syscall(CLONE[os.uname().machine], CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0))
+    pid = int(_libc.syscall(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0))
     if pid == 0:
         ctypes.pythonapi.PyOS_AfterFork_Child()
         return 0

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Self
 
 from envs.env_registry import REGISTRY
-from speedrunner.workers.available_memory import available_mb
+from speedrunner.workers.available_memory import MB, available_mb
 from speedrunner.workers.env_worker import EnvWorker, WorkerError
 from speedrunner.workers.fork_server import ForkServer
-from speedrunner.workers.sandbox.settings import Sandbox
+from speedrunner.workers.sandbox.settings import MIB, Sandbox
 
 SKILLS_MB = 30
 """Memory in MB of a worker's two sandboxed processes (one is spare) before their skills allocate more."""
@@ -24,6 +24,12 @@ SKILLS_MB = 30
 def worker_mb(env: str) -> int:
     """Return the memory in MB that a pool reserves for each worker. Raises `UnknownEnvironment`."""
     return REGISTRY.find(env).memory_mb + SKILLS_MB
+
+
+def needed_mb(env: str, workers: int, memory_mb: int) -> int:
+    """Return the memory in MB that a pool reserves: its workers', and that of one skill at its limit of
+    `memory_mb` MiB. If several skills reach it, the kernel ends them first."""
+    return workers * worker_mb(env) + memory_mb * MIB // MB
 
 
 class TooManyWorkers(WorkerError):
@@ -37,21 +43,22 @@ _first_mb = 0
 """Memory that was available before the first of the open pools."""
 
 
-def _reserve(pool: WorkerPool, env: str, workers: int) -> None:
+def _reserve(pool: WorkerPool, env: str, workers: int, memory_mb: int) -> None:
     """Reserve memory for a pool, unless its workers would have to swap. Raises `UnknownEnvironment`,
     `TooManyWorkers`."""
     global _first_mb
     _first_mb = _first_mb if _reserved else available_mb()
-    each = worker_mb(env)
+    each, needed = worker_mb(env), needed_mb(env, workers, memory_mb)
     available = max(0, min(available_mb(), _first_mb - sum(_reserved.values())))
-    if workers * each > available:
-        fit = available // each
+    if needed > available:
+        fit = max(0, workers + (available - needed) // each)
         remedy = f"set run.in_flight to {fit} or less" if fit else "use a larger machine"
         raise TooManyWorkers(
-            f"{workers} workers of {env} take up to {workers * each:,} MB of memory, {each} MB each, and"
+            f"{workers} workers of {env} take up to {needed:,} MB of memory, {each} MB each and"
+            f" {needed - workers * each:,} MB for a skill at its limit (sandbox.memory_mb), and"
             f" {available:,} MB are available: {remedy}"
         )
-    _reserved[pool] = workers * each
+    _reserved[pool] = needed
 
 
 class WorkerPool:
@@ -96,7 +103,7 @@ class WorkerPool:
             TooManyWorkers: they would not fit into the machine's memory, after what is reserved for this
                 process's other pools; none is started.
         """
-        _reserve(self, self._env, len(self._slots))
+        _reserve(self, self._env, len(self._slots), self._sandbox.memory_mb)
         self._starts = [asyncio.create_task(self._first_start(slot)) for slot in self._slots]
         return self
 

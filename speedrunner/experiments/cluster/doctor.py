@@ -26,7 +26,7 @@ from speedrunner.workers.available_memory import available_mb
 from speedrunner.workers.sandbox.child_process import require
 from speedrunner.workers.sandbox.isolation import sandbox_limits
 from speedrunner.workers.sandbox.settings import SandboxError
-from speedrunner.workers.worker_pool import worker_mb
+from speedrunner.workers.worker_pool import needed_mb, worker_mb
 
 Check = Callable[[Subject], Iterable[Finding]]
 
@@ -134,9 +134,9 @@ def memory(subject: Subject) -> Iterator[Finding]:
     if granted := os.environ.get("SLURM_MEM_PER_NODE", ""):
         available = min(available, int(granted) * 2**20 // 10**6)
     for config in subject.configs:
-        each = worker_mb(config.env.name)
-        if (needed := config.run.in_flight * each) > available:
-            fit = max(available // each, 1)
+        needed = needed_mb(config.env.name, config.run.in_flight, config.sandbox.memory_mb)
+        if needed > available:
+            fit = max(config.run.in_flight + (available - needed) // worker_mb(config.env.name), 1)
             what = f"{config.run.in_flight} episodes of {config.env.name}"
             text = f"{what} take {needed:,} MB, but {available:,} MB are free"
             yield failure("memory", text, f"run.in_flight={fit}, or more memory for the job (--mem)")

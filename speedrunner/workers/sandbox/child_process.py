@@ -19,7 +19,7 @@ import msgspec
 
 from speedrunner.workers.sandbox import child
 from speedrunner.workers.sandbox.channel import Channel, ChannelError, Said
-from speedrunner.workers.sandbox.isolation import ISOLATING, find_isolation
+from speedrunner.workers.sandbox.isolation import FIRST_VICTIM, ISOLATING, find_isolation
 from speedrunner.workers.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted, SandboxUnavailable
 from speedrunner.workers.sandbox.view import interpreter
 
@@ -158,7 +158,7 @@ class Child:
         blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_GROUPS)  # child processes inherit the mask
         try:
             return subprocess.Popen(
-                [*program, "-s", "-P", "-S", "-c", PROGRAM, folder, role, settings],
+                [*FIRST_VICTIM, *program, "-s", "-P", "-S", "-c", PROGRAM, folder, role, settings],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,

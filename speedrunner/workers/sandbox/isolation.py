@@ -20,6 +20,10 @@ from speedrunner.workers.sandbox.settings import (
 )
 from speedrunner.workers.sandbox.view import VARIABLES, Shown, interpreter, view
 
+FIRST_VICTIM = ("/bin/sh", "-c", '{ echo 1000 > /proc/self/oom_score_adj; } 2>/dev/null; exec "$@"', "sh")
+"""Prefix of a command line: if memory runs out, the kernel ends this process and its descendants first, and
+not the engine."""
+
 LAUNCHER = Path(__file__).with_name("launcher.py")
 """Isolates with user namespaces, if bubblewrap is not installed."""
 
@@ -63,8 +67,6 @@ def _options(shown: Shown) -> tuple[str, ...]:
             return "--ro-bind", shown.source, shown.place
         case "device":
             return "--dev-bind", shown.source, shown.place
-        case "link":
-            return "--symlink", shown.source, shown.place
         case "empty":
             return "--tmpfs", shown.place, "--remount-ro", shown.place
 

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import threading
 from pathlib import Path
 
 import psutil
@@ -17,9 +18,10 @@ from serving.tokens.tools import ToolCall
 from speedrunner.store.records import Module
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerError, WorkerFault
 from speedrunner.workers.fork_server import ForkServer
+from speedrunner.workers.sandbox.code_session import CodeSession
 from speedrunner.workers.sandbox.settings import Sandbox
 from speedrunner.workers.worker_pool import WorkerPool
-from tests.processes import HANGS_S, is_alive, until, without_file_descriptors, words
+from tests.processes import HANGS_S, is_alive, tree, until, without_file_descriptors, words
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -46,6 +48,12 @@ class CannotBeLoaded(Loaded):
 
     def __init__(self) -> None:
         raise RuntimeError("no walls")
+
+
+class StartsThreads(Corridor):
+    @classmethod
+    def preload(cls) -> None:
+        threading.Thread(target=signal.pause, daemon=True).start()
 
 
 class EndsItsProcess(Corridor):
@@ -84,6 +92,26 @@ async def test_what_cannot_be_loaded_is_left_to_the_workers(tmp_path: Path) -> N
             async with pool.worker():
                 pass
     assert "RuntimeError: no bricks" in log.read_text()
+
+
+async def test_threads_that_are_left_after_loading_are_refused() -> None:
+    async with WorkerPool(1, StartsThreads.name) as pool:
+        with pytest.raises(WorkerError, match=r"StartsThreads.preload\(\) leaves 1 threads running, which"):
+            await pool.ready()
+
+
+def victim_score(process: psutil.Process) -> int:
+    return int(Path(f"/proc/{process.pid}/oom_score_adj").read_text())
+
+
+async def test_workers_skills_and_code_sessions_end_first_if_memory_runs_out() -> None:
+    async with WorkerPool(1, Corridor.name) as pool, pool.worker() as worker, CodeSession(Sandbox()) as code:
+        task = Task(Corridor.name, "default", 10)
+        await worker.reset(task, Module("def skill():\n    return 1", ("skill",)), None)
+        assert code._child is not None
+        first = [*tree(worker.pid), *tree(code._child._process.pid)]
+        assert len(first) >= 1 + 2 * 2
+        assert {victim_score(each) for each in first} == {1000}
 
 
 async def test_an_end_while_loading_is_told_to_the_first_that_wants_a_worker(tmp_path: Path) -> None:

@@ -17,13 +17,15 @@ from serving.tokens.tools import ToolCall
 from speedrunner.library.library import Library
 from speedrunner.workers import worker_pool as pools
 from speedrunner.workers.env_worker import EnvWorker, WorkerFault
-from speedrunner.workers.worker_pool import SKILLS_MB, TooManyWorkers, WorkerPool
+from speedrunner.workers.sandbox.settings import Sandbox
+from speedrunner.workers.worker_pool import SKILLS_MB, TooManyWorkers, WorkerPool, needed_mb
 from tests.processes import HANGS_S, runs, tree
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
 
 CORRIDOR = "tests.toy_env:Corridor"
+SKILL_MB = needed_mb(CORRIDOR, 0, Sandbox().memory_mb)
 PLANT = Task("scienceworld", "find-plant", 0)
 EMPTY = Library(ScienceWorld.primitives)
 
@@ -34,12 +36,12 @@ class TestMemory:
     ) -> None:
         each = ScienceWorld.memory_mb + SKILLS_MB
         before = set(psutil.Process().children())
-        monkeypatch.setattr(pools, "available_mb", lambda: 5 * each + 1)
+        monkeypatch.setattr(pools, "available_mb", lambda: 5 * each + SKILL_MB + 1)
         with pytest.raises(TooManyWorkers) as raised:
             await WorkerPool(64, "scienceworld").__aenter__()
         assert str(raised.value) == (
-            "64 workers of scienceworld take up to 36,480 MB of memory, 570 MB each, and 2,851 MB are"
-            " available: set run.in_flight to 5 or less"
+            "64 workers of scienceworld take up to 37,553 MB of memory, 570 MB each and 1,073 MB for a skill"
+            " at its limit (sandbox.memory_mb), and 3,924 MB are available: set run.in_flight to 5 or less"
         )
         assert set(psutil.Process().children()) <= before
 
@@ -48,7 +50,7 @@ class TestMemory:
     ) -> None:
         """Simulators start as they are played, so that what is free now is promised already."""
         each = REGISTRY.find(CORRIDOR).memory_mb + SKILLS_MB
-        monkeypatch.setattr(pools, "available_mb", lambda: 3 * each)
+        monkeypatch.setattr(pools, "available_mb", lambda: 3 * each + 2 * SKILL_MB)
         async with WorkerPool(2, CORRIDOR):
             with pytest.raises(TooManyWorkers, match=r"set run\.in_flight to 1 or less"):
                 await WorkerPool(2, CORRIDOR).__aenter__()
@@ -56,6 +58,9 @@ class TestMemory:
                 pass
         async with WorkerPool(3, CORRIDOR):
             pass
+        monkeypatch.setattr(pools, "available_mb", lambda: 3 * each + SKILL_MB - 1)
+        with pytest.raises(TooManyWorkers, match=r"set run\.in_flight to 2 or less"):
+            await WorkerPool(3, CORRIDOR).__aenter__()
 
     @pytest.mark.parametrize(("env", "name"), [("babyai", "pick_up_seq_go_to"), ("crafter", "default")])
     async def test_no_worker_takes_more_than_its_environment_says(self, env: str, name: str) -> None:
