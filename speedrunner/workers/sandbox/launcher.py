@@ -2,7 +2,7 @@
 
     python -I -S launcher.py [HOW PLACE SOURCE]... -- COMMAND...
 
-HOW is `bind`, `device`, `link` or `empty`, as `speedrunner.workers.sandbox.view` explains, or `variable`: an
+HOW is `bind`, `device` or `empty`, as `speedrunner.workers.sandbox.view` explains, or `variable`: an
 environment variable with the name PLACE. This script replaces bubblewrap if that is not installed. It needs
 no right except that to user namespaces. As in bubblewrap, there are three processes:
 
@@ -21,23 +21,14 @@ import os
 import signal
 import sys
 
-NAMESPACES = {  # flags of unshare(2), by the kernel's names
-    "user": 0x10000000,
-    "mnt": 0x20000,
-    "pid": 0x20000000,
-    "net": 0x40000000,
-    "ipc": 0x8000000,
-    "uts": 0x4000000,
-    "cgroup": 0x2000000,
-}
-OPTIONAL = {"cgroup"}
-"""Namespaces that some kernels lack."""
+NAMESPACES = 0x10000000 | 0x20000 | 0x20000000 | 0x40000000 | 0x8000000 | 0x4000000 | 0x2000000
+"""Flags of unshare(2): users, mounts, process ids, network, IPC, host name, control groups."""
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
 MNT_DETACH = 2
-PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}
-"""Number of the system call, by machine."""
+PIVOT_ROOT = 155
+"""Number of the system call on x86-64."""
 
 PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 CAPABILITIES_VERSION = 0x20080522
@@ -95,8 +86,7 @@ def _status(pid: int) -> int:
 def _unshare() -> None:
     """Leave all namespaces, as the same user, who is the only one in the new ones."""
     maps = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
-    names = {each for each in NAMESPACES if each not in OPTIONAL or os.path.exists(f"/proc/self/ns/{each}")}
-    _call("unshare", sum(NAMESPACES[each] for each in names))
+    _call("unshare", NAMESPACES)
     _write("/proc/self/setgroups", "deny")  # otherwise only root may write the other two
     for name, number in maps.items():
         _write(f"/proc/self/{name}", f"{number} {number} 1")
@@ -116,19 +106,13 @@ def _enter(things: list[tuple[str, str, str]]) -> None:
     _mount(None, "/", MS_REC | MS_SLAVE)  # hides these mounts from the outside
     _mount("tmpfs", BASE, MS_NOSUID | MS_NODEV, "mode=0755")
     os.mkdir(BASE + OUTSIDE)
-    machine = os.uname().machine
-    if machine not in PIVOT_ROOT:
-        raise OSError(errno.ENOSYS, f"pivot_root: unknown system call number on {machine}")
-    _call("syscall", PIVOT_ROOT[machine], BASE.encode(), (BASE + OUTSIDE).encode())
+    _call("syscall", PIVOT_ROOT, BASE.encode(), (BASE + OUTSIDE).encode())
     os.chdir("/")
     for how, place, source in things:
         if how == "empty":
             _mount("tmpfs", place, MS_NOSUID | MS_NODEV, "mode=0755")
             continue
         os.makedirs(os.path.dirname(place), exist_ok=True)
-        if how == "link":
-            os.symlink(source, place)
-            continue
         if os.path.isdir(OUTSIDE + source):
             os.makedirs(place, exist_ok=True)
         else:

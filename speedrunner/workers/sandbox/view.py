@@ -4,45 +4,39 @@ from __future__ import annotations
 
 import functools
 import os
+import re
+import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal, NamedTuple
 
 from speedrunner.workers.sandbox.settings import INSTEAD, SandboxUnavailable
 
-SYSTEM = Path("/usr")
+PYTHON = Path("/python")
+"""Place of this Python inside, wherever it is outside."""
 
-FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-"""Folders of programs and libraries: in `/usr`, in the root on older systems, and in a separate Python."""
-
-PACKAGES = ("site-packages", "dist-packages")
-"""Names of folders with installed packages, also in virtual environments."""
-
-LIBRARIES = Path("/etc/ld.so.cache")
-
-VARIABLES = {"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": "/python/lib"}
-"""Environment variables: sets must have the same order in each process, and a Python outside `/usr` is in
-another place inside."""
+VARIABLES = {"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": f"{PYTHON}/lib"}
+"""Environment variables: sets have the same order in each process, and shared objects are in one folder."""
 
 
 class Shown(NamedTuple):
     """One visible thing. Things are added in the order of their list.
 
     Attributes:
-        how: `bind` shows a folder or file, `device` a device, `link` is a symbolic link, and `empty` an empty
-            folder in place of another one.
+        how: `bind` shows a folder or file, `device` a device, and `empty` an empty folder in place of another
+            one.
         place: its path inside.
-        source: its path outside, without symbolic links; or a link's target; nothing, if empty.
+        source: its path outside, without symbolic links; nothing, if empty.
     """
 
-    how: Literal["bind", "device", "link", "empty"]
+    how: Literal["bind", "device", "empty"]
     place: str
     source: str = ""
 
 
 def view(mounts: Mapping[str, Path]) -> list[Shown]:
-    """Return everything visible: the system, and the folders of `mounts` by their paths inside.
+    """Return everything visible: Python, and the folders of `mounts` by their paths inside.
 
     Raises:
         SandboxUnavailable: this Python cannot be shown.
@@ -53,51 +47,50 @@ def view(mounts: Mapping[str, Path]) -> list[Shown]:
 
 @functools.cache
 def system() -> tuple[Shown, ...]:
-    """Return the programs and libraries of `/usr`, and this Python at `/python` if it is elsewhere, without
-    the folders of `_packages`. Raises `SandboxUnavailable`."""
-    shown = [*_programs(Path("/"), Path("/")), *_programs(SYSTEM, SYSTEM)]
-    if LIBRARIES.exists():
-        shown.append(Shown("bind", str(LIBRARIES), str(LIBRARIES.resolve())))
-    prefix, _ = _python()
-    if prefix != SYSTEM:
-        shown += _programs(prefix, Path("/python"))
-    return tuple(shown)
+    """Return the interpreter, the standard library without installed packages, and the shared objects that
+    they load. Raises `SandboxUnavailable`."""
+    program, library = _program(), Path(os.__file__).resolve().parent
+    # Some systems have installed packages there. A link out of the library leads nowhere inside.
+    packages = [library / name for name in ("site-packages", "dist-packages")]
+    return (
+        *(Shown("bind", _inside(each), str(each)) for each in (program, library)),
+        *(Shown("empty", _inside(each)) for each in packages if each.is_dir() and not each.is_symlink()),
+        *(Shown("bind", place, os.path.realpath(path)) for place, path in _shared_objects(program, library)),
+    )
 
 
 def interpreter() -> str:
     """Return the path of the Python interpreter inside. Raises `SandboxUnavailable`."""
-    prefix, program = _python()
-    return str(program) if prefix == SYSTEM else f"/python/{program.relative_to(prefix)}"
+    return _inside(_program())
 
 
-def _python() -> tuple[Path, Path]:
-    """Return the prefix of this Python without its virtual environment, and the interpreter in it."""
+def _program() -> Path:
+    return Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+
+
+def _inside(path: Path) -> str:
+    """Return the place of a part of this Python, without its virtual environment."""
     prefix = Path(sys.base_prefix).resolve()
-    program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
-    if not program.is_relative_to(prefix):
-        raise SandboxUnavailable(f"the interpreter {program} is outside of its prefix {prefix}; {INSTEAD}")
-    return prefix, program
+    if not path.is_relative_to(prefix):
+        raise SandboxUnavailable(f"{path} is outside of Python's prefix {prefix}; {INSTEAD}")
+    return str(PYTHON / path.relative_to(prefix))
 
 
-def _programs(root: Path, place: Path) -> list[Shown]:
-    """Return the programs and libraries of `root`, shown at `place`, without the folders of `_packages`."""
-    shown = []
-    for folder in (root / name for name in FOLDERS):
-        inside = place / folder.name
-        if folder.is_symlink():
-            shown.append(Shown("link", str(inside), str(folder.readlink())))
-        elif folder.is_dir():
-            shown.append(Shown("bind", str(inside), str(folder)))
-            shown += [Shown("empty", str(inside / each.relative_to(folder))) for each in _packages(folder)]
-    return shown
+def _shared_objects(program: Path, library: Path) -> Iterator[tuple[str, str]]:
+    """Yield the place inside and the path outside of each shared object that Python and its modules need.
 
-
-def _packages(root: Path) -> list[Path]:
-    """Return the outermost folders of installed packages below `root`: those of each Python there, and those
-    that this process imports from."""
-    found = {each for name in PACKAGES for each in root.glob(f"py*/{name}")}  # also of PyPy
-    for entry in (Path(name) for each in sys.path for name in (each, os.path.realpath(each))):
-        found |= {each for each in (entry, *entry.parents) if each.name in PACKAGES}
-    # Some are links. `Path.is_dir` raises an error for unreadable folders and for long names.
-    there = {each.resolve() for each in found if os.path.isdir(each)}  # noqa: PTH112
-    return sorted(each for each in there if each.is_relative_to(root) and not there & set(each.parents))
+    The dynamic loader lists them without running anything.
+    """
+    modules = [each for each in library.glob("lib-dynload/*.so") if not each.name.startswith("_tkinter")]
+    listing = subprocess.run(
+        [program, "-c", ""],
+        env={**os.environ, "LD_TRACE_LOADED_OBJECTS": "1", "LD_PRELOAD": ":".join(map(str, modules))},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    for name, path in re.findall(r"^\t(?:(\S+) => )?(/.+) \(0x\w+\)$", listing, re.MULTILINE):
+        if name or not Path(path).is_relative_to(library):
+            name = name or Path(path).name
+            yield path if name.startswith("ld-") else f"{PYTHON}/lib/{name}", path

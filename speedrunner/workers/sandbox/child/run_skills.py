@@ -3,6 +3,7 @@ primitives."""
 
 from __future__ import annotations
 
+import builtins
 import inspect
 import random
 import sys
@@ -34,6 +35,28 @@ REFUSALS: dict[str, type[BaseException]] = {
     for each in (InvalidPrimitiveCall, TypeError, EpisodeEnded, ActionLimitReached, TimeLimitReached)
 }
 """Refusals that the worker may send instead of a primitive's result."""
+
+
+class Copy(ModuleType):
+    """A module without those that it imports: `enum.sys` would be a short way to files and clocks."""
+
+    def __init__(self, module: ModuleType) -> None:
+        super().__init__(module.__name__)
+        for name, value in vars(module).items():
+            if isinstance(value, ModuleType):
+                if sys.modules.get(f"{module.__name__}.{name}") is value:  # a part of a package
+                    vars(self)[name] = Copy(value)
+            elif name not in ("__builtins__", "__loader__", "__spec__"):
+                vars(self)[name] = value
+
+
+def import_copy(name: str, *details: Any) -> ModuleType:
+    """Import a module for skills, as `__import__` does."""
+    found = __import__(name, *details)
+    if not isinstance(found, Copy):
+        # All have the copy: dataclasses recognizes `typing.ClassVar` by the module's identity.
+        found = sys.modules[found.__name__] = Copy(found)
+    return found
 
 
 class Tracer:
@@ -162,6 +185,7 @@ class LoadedModule:
         random.seed(seed)  # skills may draw random numbers, and replays must repeat them
         sys.modules["skills"] = ModuleType("skills")  # dataclasses look here for the module of a class
         module = vars(sys.modules["skills"])
+        module["__builtins__"] = vars(builtins) | {"__import__": import_copy}
         module.update({name: self._primitive(name, doc) for name, doc in primitives.items()})
         try:
             code = compile(source, MODULE_FILE, "exec", dont_inherit=True)

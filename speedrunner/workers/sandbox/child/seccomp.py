@@ -1,8 +1,8 @@
 """The filter of system calls, as a program of the kernel's packet filter (BPF). No process can remove it
 again.
 
-`system_calls.txt` lists the allowed calls. Others are refused with EPERM; calls by another architecture's
-numbers end the process.
+`system_calls.txt` lists the allowed calls on x86-64. Others are refused with EPERM; calls by another
+architecture's numbers end the process.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 import struct
 from typing import NamedTuple
 
-ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""The kernel's audit numbers of the machines with known system calls."""
+MACHINE, ARCHITECTURE = "x86_64", 0xC000003E
+"""The machine with the known system calls, and the kernel's audit number for it."""
 
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16  # in struct seccomp_data
@@ -25,9 +25,9 @@ _Instruction = tuple[int, int, int, int]
 
 
 class SystemCall(NamedTuple):
-    """An allowed call: its number on each machine that has it, and the condition on an argument."""
+    """An allowed call: its number, and the condition on an argument."""
 
-    numbers: dict[str, int]
+    number: int
     condition: str
 
 
@@ -39,19 +39,15 @@ def allowed_calls() -> dict[str, SystemCall]:
     """Read `system_calls.txt`. Returns the calls by name."""
     # Without pathlib, which takes each child long to import.
     with open(f"{os.path.dirname(__file__)}/system_calls.txt", encoding="utf-8") as lines:  # noqa: PTH120, PTH123
-        (_, *machines, _, _), *rows = (line.split(None, 4) for line in lines if line[0] != "#")
-    calls = {}
-    for name, *numbers, condition, _ in rows:
-        known = {
-            machine: int(number) for machine, number in zip(machines, numbers, strict=True) if number != "-"
-        }
-        calls[name] = SystemCall(known, condition)
-    return calls
+        _, *rows = (line.split(None, 3) for line in lines if line[0] != "#")
+    return {name: SystemCall(int(number), condition) for name, number, condition, _ in rows}
 
 
 def install() -> None:
     """Confine this process to the allowed calls, permanently. Raises `FilterRefused`."""
-    code = ctypes.create_string_buffer(program(os.uname().machine, os.getpid()))
+    if (machine := os.uname().machine) != MACHINE:
+        raise FilterRefused(f"unsupported machine {machine}: only system calls of {MACHINE} are known")
+    code = ctypes.create_string_buffer(program(os.getpid()))
     instructions = ctypes.create_string_buffer(
         struct.pack("@HP", len(code) // struct.calcsize("=HBBI"), ctypes.addressof(code))
     )
@@ -64,21 +60,17 @@ def install() -> None:
         )
 
 
-def program(machine: str, pid: int) -> bytes:
-    """Return the filter of a process on a machine, named as in `os.uname`. Raises `FilterRefused`."""
-    if machine not in ARCHITECTURES:
-        known = " and ".join(ARCHITECTURES)
-        raise FilterRefused(f"unsupported machine {machine}: only system calls of {known} are known")
+def program(pid: int) -> bytes:
+    """Return the filter of a process."""
     instructions: list[_Instruction] = [
         (_LOAD, 0, 0, _ARCHITECTURE_AT),
-        (_JUMP_IF_EQUAL, 1, 0, ARCHITECTURES[machine]),
+        (_JUMP_IF_EQUAL, 1, 0, ARCHITECTURE),
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
     ]
     for call in allowed_calls().values():
-        if machine in call.numbers:
-            verdict = _verdict(call.condition, pid)
-            instructions += [(_JUMP_IF_EQUAL, 0, len(verdict), call.numbers[machine]), *verdict]
+        verdict = _verdict(call.condition, pid)
+        instructions += [(_JUMP_IF_EQUAL, 0, len(verdict), call.number), *verdict]
     instructions.append((_RETURN, 0, 0, _REFUSE))
     return b"".join(struct.pack("=HBBI", *each) for each in instructions)
 

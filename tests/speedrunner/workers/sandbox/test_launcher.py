@@ -99,7 +99,7 @@ for folder, _, _ in os.walk('/'):
 attempt('remount', libc, 'mount', None, b'/data/draft', None, 0x1020, None)
 attempt('mount', libc, 'mount', b'tmpfs', b'/data/draft', b'tmpfs', 0, None)
 attempt('uncover', libc, 'umount2', b'/data/draft', 2)
-attempt('chroot', os.chroot, '/usr')
+attempt('chroot', os.chroot, '/data')
 attempt('groups', os.setgroups, [])
 name = socket.gethostname().encode()
 attempt('name', libc, 'sethostname', name, len(name))

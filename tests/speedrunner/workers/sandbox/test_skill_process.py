@@ -82,6 +82,33 @@ def test_a_library_of_four_million_characters_reaches_its_child() -> None:
     pool.close()
 
 
+IMPORTS = """
+import collections, dataclasses, enum, json, random, re, typing
+
+@dataclasses.dataclass
+class Point:
+    x: int
+    kinds: typing.ClassVar[int] = 3
+
+def found():
+    reached = [enum, json, random, re]
+    for module in reached:
+        reached += [each for each in vars(module).values() if isinstance(each, type(enum))]
+    whole = [json.decoder.JSONDecodeError, collections.abc.Mapping, typing.get_type_hints(Point)["x"]]
+    names = {each.__name__ for each in reached}
+    return [each.name for each in dataclasses.fields(Point)], len(whole), sorted(names)
+"""
+
+
+def test_modules_are_given_without_those_that_they_import(pool: ChildPool) -> None:
+    module = SkillModule(IMPORTS, ("found",), {}, "seed")
+    with closing(Skills(pool, module, StillWorld())) as skills:
+        fields, whole, reached = skills.run("found", {}, HANGS_S).result
+    assert (fields, whole) == (["x"], 3)  # a class variable is no field
+    assert {"enum", "json.decoder"} <= set(reached)
+    assert {each.partition(".")[0] for each in reached} == {"enum", "json", "random", "re"}
+
+
 def test_where_no_process_starts_in_three_tries_the_episode_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("speedrunner.workers.sandbox.child_process.START_PAUSES_S", (0.0, 0.0, None))
     monkeypatch.setattr("speedrunner.workers.sandbox.child_process.PROGRAM", "raise SystemExit(1)")

@@ -2,49 +2,63 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
 from speedrunner.workers.sandbox import view
-from speedrunner.workers.sandbox.view import Shown
+from speedrunner.workers.sandbox.isolation import ISOLATING
+from speedrunner.workers.sandbox.settings import Level, SandboxUnavailable
+from speedrunner.workers.sandbox.view import interpreter
+from tests.processes import HANGS_S
+
+LOOK = """
+import glob, importlib, os, sys
+library = os.path.dirname(os.__file__)
+failed = []
+for file in glob.glob(library + '/lib-dynload/*.so'):
+    name = os.path.basename(file).partition('.')[0]
+    if name != '_tkinter':
+        try:
+            importlib.import_module(name)
+        except ImportError as error:
+            failed.append(str(error))
+others = [os.path.join(folder, name) for folder, _, names in os.walk('/') for name in names
+          if not folder.startswith(library)]
+packages = [each for each in sys.path if 'packages' in each]
+print(failed, sorted(each for each in others if '.so' not in each), packages, sep='\\n')
+"""
 
 
-def test_a_python_that_stands_apart_is_shown_without_packages_that_it_or_this_process_imports(
+@pytest.mark.process
+@pytest.mark.parametrize("level", ISOLATING)
+def test_it_is_this_python_with_all_modules_of_its_library_and_nothing_else(level: Level) -> None:
+    command = [*ISOLATING[level]({}), interpreter(), "-I", "-S", "-c", LOOK]
+    done = subprocess.run(command, cwd="/", capture_output=True, text=True, timeout=HANGS_S)
+    assert done.stderr == ""
+    assert done.stdout.splitlines() == ["[]", f"['/dev/null', '{interpreter()}']", "[]"]
+
+
+def test_packages_in_the_folder_of_the_library_are_hidden(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    prefix = tmp_path / "conda"
-    for folder in ("lib/python3.11", "lib/tool/py/site-packages/vendor/site-packages", "bin", "pkgs"):
-        (prefix / folder).mkdir(parents=True)
-    (prefix / "lib/python3.11/site-packages").symlink_to("../tool/py/site-packages")
-    (prefix / "lib/python3.11/dist-packages").mkdir()
-    (prefix / "lib/python3.1").symlink_to("python3.11")
-    (prefix / "lib/own/lib/python3.11/site-packages").mkdir(parents=True)
-    (prefix / "lib/program/lib/python3.9/site-packages").mkdir(parents=True)
-    (prefix / "lib64").symlink_to("lib")
-    (prefix / "bin/python3.11").touch()
-    entries = (
-        "own/lib/python3.11/site-packages/egg",
-        "gone/site-packages",
-        f"{'long' * 100}/site-packages",
-        "python3.11/dist-packages/x/site-packages",
+    library = tmp_path / "conda/lib/python3.11"
+    (library / "dist-packages").mkdir(parents=True)
+    (library / "site-packages").symlink_to(tmp_path)
+    program = tmp_path / "conda/bin/python3.11"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    monkeypatch.setattr(sys, "base_prefix", str(tmp_path / "conda"))
+    monkeypatch.setattr(sys, "_base_executable", str(program))
+    with pytest.raises(SandboxUnavailable, match=r"outside of Python's prefix .*conda"):
+        view.system.__wrapped__()
+    monkeypatch.setattr(os, "__file__", str(library / "os.py"))
+    assert view.system.__wrapped__()[:3] == (
+        ("bind", "/python/bin/python3.11", str(program)),
+        ("bind", "/python/lib/python3.11", str(library)),
+        ("empty", "/python/lib/python3.11/dist-packages", ""),
     )
-    (prefix / "lib/python3.11/dist-packages/x/site-packages").mkdir(parents=True)
-    monkeypatch.setattr(sys, "path", [*sys.path, "", *(str(prefix / "lib" / each) for each in entries)])
-    monkeypatch.setattr(sys, "base_prefix", str(prefix))
-    monkeypatch.setattr(sys, "_base_executable", str(prefix / "bin/python3.11"))
-    assert [each for each in view.system.__wrapped__() if each.place.startswith("/python")] == [
-        Shown("bind", "/python/bin", str(prefix / "bin")),
-        Shown("bind", "/python/lib", str(prefix / "lib")),
-        Shown("empty", "/python/lib/own/lib/python3.11/site-packages"),
-        Shown("empty", "/python/lib/python3.11/dist-packages"),
-        Shown("empty", "/python/lib/tool/py/site-packages"),
-        Shown("link", "/python/lib64", "lib"),
-    ]
-    assert view.interpreter() == "/python/bin/python3.11"
-
-
-def test_of_usr_only_programs_and_libraries_are_shown() -> None:
-    places = {Path(each.place) for each in view.system() if each.place.startswith("/usr/")}
-    assert {each.parts[2] for each in places} <= set(view.FOLDERS)
