@@ -32,6 +32,9 @@ def server_processes(endpoint: Endpoint) -> list[psutil.Process]:
     with suppress(psutil.Error):
         for pid in _listeners(endpoint):
             root = psutil.Process(pid)
+            # A forked engine inherits the API server's socket, and psutil names one process of each socket.
+            while _title(root) and (parent := root.parent()):
+                root = parent
             found |= {each.pid: each for each in (root, *root.children(recursive=True))}
     processes = list(found.values())
     return processes if any("EngineCore" in name for name in cpu_seconds(processes)) else []
@@ -45,10 +48,24 @@ def cpu_seconds(processes: Iterable[psutil.Process]) -> dict[str, float]:
     found: dict[str, float] = {}
     for process in processes:
         with suppress(psutil.Error):
-            _, titled, title = "".join(process.cmdline()[:1]).partition("::")
-            name, times = title if titled else "API server", process.cpu_times()
+            name, times = _title(process) or "API server", process.cpu_times()
             found[name] = found.get(name, 0.0) + times.user + times.system
     return found
+
+
+def _title(process: psutil.Process) -> str:
+    """Return vLLM's name of a process; empty for the API server and others."""
+    return "".join(process.cmdline()[:1]).partition("::")[2]
+
+
+def option_of(processes: Iterable[psutil.Process], name: str) -> str | None:
+    """Return the value of an option of a server's command line (`max-num-seqs`); `None`: it has none."""
+    for process in processes:
+        with suppress(psutil.Error):
+            words = [part for word in process.cmdline() for part in word.split("=", 1)]
+            if f"--{name}" in words[:-1]:
+                return words[words.index(f"--{name}") + 1]
+    return None
 
 
 class GpuReading(msgspec.Struct, frozen=True):

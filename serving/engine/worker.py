@@ -1,4 +1,5 @@
-"""vLLM's worker, changed so that a single worker listens to no one. It runs in the server's processes.
+"""vLLM's worker, changed so that a single worker listens to no one and times its steps. It runs in the
+server's processes.
 
 Each of torch's process groups (Gloo) listens on loopback, even if the world has only one member. Any user of
 the machine can connect there, and idle connections stay open: some thousands of them use up the engine's file
@@ -14,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import psutil
 import torch.distributed
 
+from serving.engine.step_clock import start_clock
+
 if TYPE_CHECKING:
     Base = Any
 else:
@@ -26,13 +29,14 @@ else:
 
 
 class Worker(Base):  # type: ignore[misc]
-    """The platform's worker, which closes unneeded ports."""
+    """The platform's worker, which closes unneeded ports and starts the clock of steps."""
 
     def init_device(self) -> None:
         """Create the process groups, and close their ports if the world has one member."""
         super().init_device()
         if torch.distributed.get_world_size() == 1:
             close_ports()
+            start_clock()
 
 
 def close_ports() -> None:

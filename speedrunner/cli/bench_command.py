@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 
 from serving.gpu_check import require_gpus
+from serving.options import running_endpoint
 from serving.sizing import fit
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.gpu.gpu_pages import PAGE, as_text, bench_command
 from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
-from speedrunner.bench.gpu.steps import bench_of, play_steps, steps_of
+from speedrunner.bench.gpu.steps import as_served, bench_of, play_steps, steps_of
 from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.rollouts import measure_rollouts
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured
@@ -63,14 +64,13 @@ def gpu(
     overrides: EngineOverrides = None,
     *,
     out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
-    minutes: Annotated[
-        float, typer.Option(min=8.0, help="Start only steps that can end within this time, in minutes.")
-    ] = 40.0,
+    minutes: Annotated[float, typer.Option(min=1.0, help="Play the steps that fit into this time.")] = 40.0,
+    only: Annotated[str, typer.Option(help="Play only these steps, such as tools,utilisation.")] = "",
 ) -> None:
     """Run all benchmarks of a model on this machine, in resumable steps.
 
-    The steps are start, capacity, tool calls, prefix cache and rollouts. Each takes at most
-    8 minutes and writes its result at once. Rerun the same command to continue and to repeat failed steps.
+    The steps are start, capacity, tool calls, prefix cache, utilisation and rollouts. Each takes at most 8
+    minutes and writes its result at once. Rerun the same command to continue and to repeat failed steps.
     DIR/record.md has the tables for docs/gpu.md. Exit status 1: a step failed, or a target is missed.
 
     Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --minutes 40 --out records/27b
@@ -80,17 +80,20 @@ def gpu(
     if setup.config.serving.url is None:  # a server that is started here is fitted to its GPUs
         (gpus,) = require_gpus([setup.model_config], say_error)
         setup = replace(setup, model_config=fit(setup.model_config, gpus))
+    elif endpoint := running_endpoint(setup.model_config, setup.config.serving):
+        setup = replace(setup, model_config=as_served(setup.model_config, endpoint))
+    steps = steps_of(setup, [name for name in only.split(",") if name])
     make_folder(out)
     with RunLock(out / "lock"), waiting_line() as status:
         record = open_record(out, subject_of(setup, given))
-        steps = steps_of(setup)
         carry_out(
             lambda drain: play_steps(bench_of(setup, record, status), steps, minutes, drain),
             kept=f"; finished steps are in {out}. Rerun the same command to continue",
         )
     say(as_text(record))
     if left := [each.name for each in steps if not record.has_succeeded(each.name)]:
-        again = bench_command(record, f"--minutes={minutes:g}", f"--out={out}")
+        chosen = [f"--only={only}"] if only else []
+        again = bench_command(record, *chosen, f"--minutes={minutes:g}", f"--out={out}")
         say(f"Remaining steps: {', '.join(left)}\nTo continue: {again}")
     say(f"The tables were written to {out / PAGE}")
     if any(step.is_bad for step in record.steps.values()):

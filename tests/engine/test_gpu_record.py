@@ -10,7 +10,9 @@ import yaml
 from msgspec import to_builtins
 from msgspec.structs import replace
 
+from serving.engine.step_clock import TIMED
 from serving.model_configs import load_model_config
+from speedrunner.bench.gpu import steps
 from speedrunner.bench.gpu.record import read_record_folder
 from tests.scripted_runs import in_process
 
@@ -19,9 +21,7 @@ TRIES = 4
 
 
 @pytest.mark.slow
-def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(
-    tmp_path: Path,
-) -> None:
+def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(tmp_path: Path) -> None:
     out, file = tmp_path / "record", tmp_path / "hybrid.yaml"
     model_config = load_model_config("tiny-hybrid")
     flags = {**model_config.server.flags, "max-num-seqs": 8}  # environments of more would need much memory
@@ -29,8 +29,10 @@ def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(
     file.write_text(yaml.safe_dump(to_builtins(model_config)))
     command = ("bench", "gpu", f"model.name={file}", f"--out={out}")
     before = set(psutil.Process().children(recursive=True))
-    # Long enough for a start, too short for all: what is left is listed, and the server is stopped.
-    first = in_process(*command, "--minutes=8.01")
+    # Too short for the last step: what is left is listed, and the server is stopped.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(steps.EXPECTED_S, "start-warm", (1e6, 1e6))
+        first = in_process(*command, "--minutes=20")
     assert "To continue: speedrunner bench gpu model.name=" in first.stdout, first.stderr
     assert set(psutil.Process().children(recursive=True)) <= before
     pieces = finished(out)
@@ -42,11 +44,20 @@ def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(
     assert pieces.items() <= finished(out).items()  # none of them was played again
     record = read_record_folder(out)
     assert {name: step.reason for name, step in record.steps.items()} == dict.fromkeys(
-        ("start-cold", "capacity", "tools", "cache-probe", "rollout-8", "start-warm"), ""
+        ("start-cold", "capacity", "tools", "cache-probe", "utilisation", "rollout-8", "start-warm"), ""
     )
     row = record.steps["rollout-8"].measured.tables[0].rows[0]  # type: ignore[union-attr]
     assert row["hit_rate"] > 0.5
     assert 0.97 <= row["of_maximum"] <= 1
+    (load,) = record.steps["utilisation"].measured.tables[0].rows  # type: ignore[union-attr]
+    parts = [load[f"{name}, ms"] for name in TIMED]
+    assert all(part >= 0 for part in parts)
+    assert load["schedule, ms"] > 0
+    assert load["grammar, ms"] > 0
+    assert load["launch, ms"] + load["waiting, ms"] > load["grammar, ms"]
+    assert sum(parts) <= load["ms a step"]
+    assert load["CPU cores, API server"] > 0
+    assert 0 < load["CPU cores, EngineCore"] < 1.5
     assert set(psutil.Process().children(recursive=True)) <= before
 
 

@@ -16,27 +16,38 @@ from typing import NamedTuple
 import msgspec
 
 from serving.deployment import Deployment, deploy
+from serving.engine.endpoint import Endpoint
 from serving.engine.folders import USUAL as CACHES
 from serving.engine.gpus import Gpu, read_gpus
+from serving.engine.load import option_of, server_processes
 from serving.errors import ServerFailed, ServingError
 from serving.model_config import ModelConfig
-from serving.sizing import cache_on
+from serving.sizing import SEQUENCES, cache_on
 from speedrunner.bench.cache_probe import probe_cache
 from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.gpu.gpu_pages import write_page
 from speedrunner.bench.gpu.record import Record, StepRecord
+from speedrunner.bench.gpu.utilisation import measure_utilisation
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollouts import LEAST_JUDGED, measure_rollouts
 from speedrunner.bench.tool_probe import probe_tools
 from speedrunner.config.console import Status, prefix_status
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Shutdown
 
 LONGEST_S, STEP_S = 470.0, 300.0
 """Most seconds of a step with the start of its server, and on a running server."""
 
-LEVELS = (16, 64, 128)
-"""Episodes at the same time, if the server takes as many sequences."""
+EXPECTED_S = {
+    **{"start-cold": (230, 40), "capacity": (1, 1), "tools": (90, 20), "cache-probe": (15, 10)},
+    **{"utilisation": (90, 45), "rollout": (150, 60), "start-warm": (120, 40)},
+}
+"""About how many seconds a step takes on a running server: the 27B on an H200, of which only the cold start
+was measured, and a tiny model on a CPU."""
+
+LEVELS, LOAD_LEVELS = (16, 64, 128), (8, 32, 64)
+"""Episodes at the same time in rollouts and in `utilisation`, if the server takes as many sequences."""
 
 KINDS = 12
 """Kinds of tool-call probes."""
@@ -55,11 +66,13 @@ class Step(NamedTuple):
         name: name of its file.
         play: function that measures.
         restarts: whether it starts the server itself; other steps find it running.
+        kind: its key in `EXPECTED_S`, if it is not its name.
     """
 
     name: str
     play: Callable[[Bench], Awaitable[Measurement]]
     restarts: bool = False
+    kind: str = ""
 
 
 @dataclass
@@ -127,13 +140,20 @@ class Bench:
         self._deployment = None
         await self._stack.aclose()
 
-    def limit_s(self, step: Step) -> float:
-        """Return the most seconds that a step may take."""
-        return STEP_S if self.is_running and not step.restarts else LONGEST_S
+    def starts(self, step: Step) -> bool:
+        """Return whether a server is started for a step."""
+        return step.restarts or not (self.is_running or self.setup.config.serving.url)
 
-    async def play(self, step: Step, status: Status) -> None:
-        """Play one step and keep its result, or the reason of its failure."""
-        began, clock, limit_s = time.time(), time.monotonic(), self.limit_s(step)
+    def expected_s(self, step: Step) -> float:
+        """Return about how many seconds a step takes."""
+        on_gpu = self.setup.model_config.gpus > 0
+        kinds = [step.kind or step.name, *["start-cold"] * (self.starts(step) and not step.restarts)]
+        return sum(EXPECTED_S[kind][0 if on_gpu else 1] for kind in kinds)
+
+    async def play(self, step: Step, status: Status, most_s: float) -> None:
+        """Play one step in at most these seconds, and keep its result or the reason of its failure."""
+        began, clock = time.time(), time.monotonic()
+        limit_s = min(most_s, LONGEST_S if self.starts(step) else STEP_S)
         outer, self.status = self.status, status
         found: Measurement | None = None
         reason = trace = ""
@@ -166,22 +186,22 @@ def bench_of(setup: Setup, record: Record, status: Status) -> Bench:
 
 
 async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, shutdown: Shutdown) -> None:
-    """Play the steps that the record lacks, in order, while the next one can end within the minutes.
+    """Play the steps that the record lacks, in order, as long as the minutes last.
 
-    A step that fails is recorded with its reason, and the others follow. The server is stopped at the end,
-    whatever the reason. Raises `StorageError` if a result cannot be written.
+    A step that is expected to take longer than the rest of them is left out. One that fails is recorded with
+    its reason, and the others follow. The server is stopped at the end, whatever the reason. Raises
+    `StorageError` if a result cannot be written.
     """
     end = time.monotonic() + 60 * minutes
     try:
         write_page(bench.record)
         for number, step in enumerate(steps, start=1):
-            if bench.record.has_succeeded(step.name):
+            left_s, expected_s = end - time.monotonic(), bench.expected_s(step)
+            if bench.record.has_succeeded(step.name) or expected_s > left_s:
                 continue
-            if time.monotonic() + bench.limit_s(step) > end:
-                break
             with shutdown.unit(step.name):
-                reported = prefix_status(bench.status, f"step {number} of {len(steps)}, {step.name}")
-                await bench.play(step, reported)
+                doing = f"step {number} of {len(steps)}, {step.name} (takes about {expected_s:.0f} s)"
+                await bench.play(step, prefix_status(bench.status, doing), left_s)
             write_page(bench.record)
     finally:
         await bench.stop()
@@ -199,34 +219,54 @@ def with_folder(model_config: ModelConfig, compiled: Path) -> ModelConfig:
     return msgspec.structs.replace(model_config, server=server)
 
 
-def steps_of(setup: Setup) -> list[Step]:
+def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[Step]:
     """Return the steps that a configuration allows.
 
     A running server is not started again. Without prefix cache there is none to probe.
+
+    Args:
+        only: names of the steps to play; empty for all. Raises `InvalidConfig` if there is no such step.
     """
     flags = setup.model_config.server.flags
-    levels = _levels(setup.model_config)
+    levels = _levels(setup.model_config, LEVELS)
     steps = [
         Step("start-cold", start_cold, restarts=True),
         Step("capacity", measure_capacity),
         Step("tools", partial(measure_tool_calls, levels[len(levels) // 2])),
         Step("cache-probe", lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status)),
-        *(Step(f"rollout-{level}", partial(measure_rollout, level)) for level in levels),
+        Step("utilisation", measure_load),
+        *(Step(f"rollout-{level}", partial(measure_rollout, level), kind="rollout") for level in levels),
         Step("start-warm", start_warm, restarts=True),
     ]
-    return [
+    possible = [
         step
         for step in steps
         if not (step.restarts and setup.config.serving.url is not None)
         and not (step.name == "cache-probe" and flags.get("enable-prefix-caching") is False)
     ]
+    known = [step.name for step in possible]
+    for name in only:
+        if name not in known:
+            raise InvalidConfig(f"--only {name}: the steps here are {', '.join(known)}")
+    return [step for step in possible if not only or step.name in only]
 
 
-def _levels(model_config: ModelConfig) -> list[int]:
+def as_served(model_config: ModelConfig, endpoint: Endpoint) -> ModelConfig:
+    """Return the model config with a running server's own number of sequences, if its processes are found."""
+    sequences = option_of(server_processes(endpoint), SEQUENCES)
+    if sequences is None or not sequences.isdigit():
+        return model_config
+    flags = {**model_config.server.flags, SEQUENCES: int(sequences)}
+    return msgspec.structs.replace(
+        model_config, server=msgspec.structs.replace(model_config.server, flags=flags)
+    )
+
+
+def _levels(model_config: ModelConfig, levels: Sequence[int]) -> list[int]:
     """Return the numbers of episodes in flight; none is more than the server's sequences."""
-    most = model_config.server.flags.get("max-num-seqs")
-    taken = most * model_config.replicas if isinstance(most, int) else max(LEVELS)
-    return sorted({min(level, taken) for level in LEVELS})
+    most = model_config.server.flags.get(SEQUENCES)
+    taken = most * model_config.replicas if isinstance(most, int) else max(levels)
+    return sorted({min(level, taken) for level in levels})
 
 
 async def start_cold(bench: Bench) -> Measurement:
@@ -264,7 +304,8 @@ def claims(model_config: ModelConfig, gpus: Sequence[Gpu]) -> dict[int, int]:
 async def measure_capacity(bench: Bench) -> Measurement:
     """Compare how many conversations the engine's cache holds with what the configuration claims."""
     model_config, cache = bench.deployment.model_config, cache_of(bench.deployment)
-    gpus = (await asyncio.to_thread(read_gpus)).usable if bench.deployment.server else []
+    is_here = bench.deployment.server is not None or server_processes(bench.deployment.endpoint)
+    gpus = (await asyncio.to_thread(read_gpus)).usable if is_here else []
     claimed = claims(model_config, gpus)
     rows = [
         {"tokens": tokens, "conversations": cache.conversations(tokens)}
@@ -286,6 +327,15 @@ async def measure_tool_calls(in_flight: int, bench: Bench) -> Measurement:
     async with bench.deployment.client(lambda row: None, admission=False) as model:
         role = model.model_config.role("actor")
         return await probe_tools(model, role, KINDS + 2 * in_flight, in_flight, bench.status)
+
+
+async def measure_load(bench: Bench) -> Measurement:
+    """Measure how busy the server is, with different numbers of episodes in flight."""
+    levels = _levels(bench.setup.model_config, LOAD_LEVELS)
+    found = await measure_utilisation(bench.deployment, bench.setup, levels, bench.status)
+    if levels[-1] < max(LOAD_LEVELS):
+        found.notes.append(f"The server takes {levels[-1]} sequences: no more were in flight.")
+    return found
 
 
 async def measure_rollout(in_flight: int, bench: Bench) -> Measurement:

@@ -15,7 +15,7 @@ import pytest
 
 from serving.engine import load
 from serving.engine.endpoint import Endpoint
-from serving.engine.load import GpuReading, Nvml, cpu_seconds, server_processes, strangers
+from serving.engine.load import GpuReading, Nvml, cpu_seconds, option_of, server_processes, strangers
 
 pytestmark = pytest.mark.process
 
@@ -122,3 +122,35 @@ def test_without_a_driver_nothing_is_read_and_the_reason_is_known(monkeypatch: p
     nvml = Nvml()
     assert nvml.failure.startswith("no NVIDIA driver: libno-such-driver.so.1")
     assert nvml.read("GPU-aaaa-1111") == GpuReading()
+
+
+FORKED = """
+import os, setproctitle, socket, sys, time
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+listener.listen()
+if os.fork() == 0:
+    setproctitle.setproctitle("VLLM::EngineCore")
+    print("ready", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_an_engine_that_has_inherited_the_socket_leads_to_its_api_server(tmp_path: Path) -> None:
+    pipe, address = subprocess.PIPE, str(tmp_path / "http")
+    with subprocess.Popen([sys.executable, "-c", FORKED, address], stdin=pipe, stdout=pipe) as server:
+        assert server.stdout is not None
+        assert server.stdout.readline() == b"ready\n"
+        processes = server_processes(Endpoint.on_socket(Path(address)))
+        assert processes[0].pid == server.pid
+        assert set(cpu_seconds(processes)) == {"API server", "EngineCore"}
+
+
+@pytest.mark.parametrize("words", [["--max-num-seqs", "24"], ["--max-num-seqs=24"]])
+def test_options_of_a_server_are_read_from_its_command_line(words: list[str]) -> None:
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "--uds", "x=y", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
+        processes = [psutil.Process(), psutil.Process(server.pid)]
+        assert option_of(processes, "max-num-seqs") == "24"
+        assert option_of(processes, "block-size") is None
+    assert option_of(processes[1:], "max-num-seqs") is None  # it has ended

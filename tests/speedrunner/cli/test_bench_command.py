@@ -32,7 +32,8 @@ class TestGpu:
     def test_a_running_server_gives_what_it_can_and_the_same_command_has_nothing_left(
         self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(steps, "LEVELS", (2, 4))
+        for levels in ("LEVELS", "LOAD_LEVELS"):
+            monkeypatch.setattr(steps, levels, (2, 4))
         monkeypatch.setattr(steps, "LEAST_JUDGED", 2)  # no verdict on this machine's speed
         overrides, out = corridor(script()).overrides(), tmp_path / "record"
         done = in_process("bench", "gpu", *overrides, "--minutes=30", f"--out={out}")
@@ -66,7 +67,10 @@ class TestGpu:
 
         (tmp_path / "file").write_text("")
         assert "file could not be made: file exists" in refused(*overrides, f"--out={tmp_path / 'file'}")
-        in_process("bench", "gpu", *overrides, f"--out={tmp_path}", "--minutes=8")
+        unknown = refused(*overrides, f"--out={tmp_path}", "--only=capacity,speed")
+        assert "--only speed: the steps here are capacity, tools, cache-probe, utilisation, " in unknown
+        done = in_process("bench", "gpu", *overrides, f"--out={tmp_path}", "--only=capacity")
+        assert "Remaining" not in done.stdout
         assert "contains a record of tiny-random with other settings" in refused(
             *overrides, "sandbox.memory_mb=1000", f"--out={tmp_path}"
         )

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from msgspec import structs
 
 from serving.deployment import deploy
+from serving.engine.endpoint import Endpoint
 from serving.errors import RequestFailed
 from serving.sizing import fit
 from speedrunner.bench.engine import playing_setup
@@ -18,10 +22,9 @@ from speedrunner.bench.gpu import steps as steps_module
 from speedrunner.bench.gpu.gpu_pages import PAGE, as_text
 from speedrunner.bench.gpu.record import Record, open_record, read_record_folder, subject_of
 from speedrunner.bench.gpu.steps import (
-    LONGEST_S,
-    STEP_S,
     Bench,
     Step,
+    as_served,
     bench_of,
     claims,
     play_steps,
@@ -29,6 +32,7 @@ from speedrunner.bench.gpu.steps import (
     with_folder,
 )
 from speedrunner.bench.measurement import Measurement
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.shutdown import Interrupted, Shutdown
 from tests.gpu_kinds import GPUS
 from tests.record_samples import SUBJECT
@@ -45,8 +49,30 @@ def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
     setup = playing_setup(("model=qwen3.5-27b", "model.load_format=dummy"))
     on_h100 = replace(setup, model_config=fit(setup.model_config, [GPUS["H100"]]))
     assert [each.name for each in steps_of(on_h100)] == [
-        *("start-cold", "capacity", "tools", "cache-probe", "rollout-16", "rollout-32", "start-warm")
+        *("start-cold", "capacity", "tools", "cache-probe", "utilisation", "rollout-16", "rollout-32"),
+        "start-warm",
     ]
+    assert [each.name for each in steps_of(on_h100, ["utilisation", "tools"])] == ["tools", "utilisation"]
+    with pytest.raises(
+        InvalidConfig, match=r"--only rollout-64: the steps here are start-cold, .*rollout-32"
+    ):
+        steps_of(on_h100, ["rollout-64"])
+
+
+def test_a_running_server_gets_no_more_in_flight_than_its_command_line_allows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    overrides = ("model=qwen3.5-27b", "model.load_format=dummy", "serving.url=unix:/tmp/x/http")
+    setup = playing_setup(overrides)
+    assert "rollout-128" in [each.name for each in steps_of(setup)]
+    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "--max-num-seqs", "24"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
+        monkeypatch.setattr(
+            steps_module, "server_processes", lambda endpoint: [psutil.Process(server.pid)]
+        )  # a real one would have to be vLLM
+        served = as_served(setup.model_config, Endpoint.parse("unix:/tmp/x/http"))
+    rollouts = [each.name for each in steps_of(replace(setup, model_config=served)) if each.kind]
+    assert rollouts == ["rollout-16", "rollout-24"]
 
 
 def test_steps_that_cannot_be_played_are_left_out() -> None:
@@ -71,20 +97,28 @@ async def run(bench: Bench, *steps: Step, minutes: float = 10.0) -> None:
 async def test_all_steps_that_a_running_server_allows_have_a_result(
     corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps_module, "LEVELS", (2, 4))  # environments of more would need much memory
+    for levels in ("LEVELS", "LOAD_LEVELS"):
+        monkeypatch.setattr(steps_module, levels, (2, 4))  # environments of more would need much memory
     overrides = corridor(script()).overrides()
     setup = playing_setup(overrides)
     record = open_record(tmp_path, subject_of(setup, overrides))
     said: list[str] = []
     bench = bench_of(setup, record, said.append)
     await run(bench, *steps_of(setup), minutes=60.0)
-    assert list(record.steps) == ["capacity", "tools", "cache-probe", "rollout-2", "rollout-4"]
-    assert [step.reason for step in record.steps.values()] == [""] * 5
-    assert any("rollout-2: pair 1 of 1 with 2 in flight" in line for line in said)
+    expected = ["capacity", "tools", "cache-probe", "utilisation", "rollout-2", "rollout-4"]
+    assert list(record.steps) == expected
+    assert [step.reason for step in record.steps.values()] == [""] * 6
+    assert "step 4 of 6, utilisation (takes about 45 s)" in said
+    assert any("rollout-2 (takes about 60 s): pair 1 of 1 with 2 in flight" in line for line in said)
     text = as_text(record)
-    for heading in ("Environment", "Capacity", "Kinds", "Requests", "Rollouts", "Figures"):
+    for heading in ("Environment", "Capacity", "Kinds", "Requests", "Utilisation", "Rollouts", "Figures"):
         assert f"#### {heading}\n" in text
     assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
+    for row, level in zip(rows(record, "utilisation"), (2, 4), strict=True):
+        assert (row["in flight"], row["GPU busy"], row["schedule, ms"]) == (level, None, None)
+    notes = record.steps["utilisation"].measured.notes  # type: ignore[union-attr]
+    assert "cannot be found: they are another user's" in notes[0]  # the scripted engine is in this process
+    assert "no clock of steps" in notes[1]
 
 
 def rows(record: Record, step: str) -> list[dict[str, int]]:
@@ -106,7 +140,14 @@ class Played:
     def __init__(self) -> None:
         self.names: list[str] = []
 
-    def step(self, name: str, error: BaseException | None = None, *, restarts: bool = False) -> Step:
+    def step(
+        self,
+        name: str,
+        error: BaseException | None = None,
+        *,
+        restarts: bool = False,
+        kind: str = "capacity",
+    ) -> Step:
         async def play(bench: Bench) -> Measurement:
             if restarts:
                 await bench.start()
@@ -116,7 +157,7 @@ class Played:
                 raise error
             return Measurement(name)
 
-        return Step(name, play, restarts)
+        return Step(name, play, restarts, kind)
 
 
 @pytest.fixture
@@ -174,21 +215,39 @@ async def test_a_step_that_exceeds_its_bound_is_ended(
         finally:
             ended.set()
 
-    monkeypatch.setattr(steps_module, "STEP_S", 0.0)
-    await run(bench, played.step("a"), Step("b", hang), played.step("c", restarts=True))
+    async def shorten(bench: Bench) -> Measurement:
+        monkeypatch.setattr(steps_module, "STEP_S", 0.0)
+        return Measurement("a")
+
+    first, second = (Step(name, play, kind="capacity") for name, play in (("a", shorten), ("b", hang)))
+    await run(bench, first, second, played.step("c", restarts=True))
     assert reasons(bench) == {"a": "", "b": "it took longer than its limit of 0 s", "c": ""}
     assert ended.is_set()
 
 
-async def test_no_step_starts_that_might_not_fit_into_the_minutes(bench: Bench, played: Played) -> None:
-    started, other = played.step("a", restarts=True), played.step("b")
-    assert bench.limit_s(other) == bench.limit_s(started) == LONGEST_S
-    await run(bench, started, other, minutes=7.8)
-    assert played.names == []
-    await bench.start()
-    assert (bench.limit_s(other), bench.limit_s(started)) == (STEP_S, LONGEST_S)
-    await run(bench, other, started, minutes=5.1)
+async def test_a_step_that_does_not_fit_into_the_minutes_is_left_out_and_a_shorter_one_is_played(
+    bench: Bench, played: Played, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        steps_module, "EXPECTED_S", {"capacity": (0, 30), "tools": (0, 200), "start-cold": (0, 100)}
+    )
+    long, short = played.step("a", kind="tools"), played.step("b")
+    await run(bench, long, short, minutes=1.0)  # attached: no time for a start is kept
     assert played.names == ["b"]
+    config = bench.setup.config
+    bench.setup = replace(
+        bench.setup, config=structs.replace(config, serving=structs.replace(config.serving, url=None))
+    )
+    restart = played.step("c", restarts=True, kind="start-cold")
+    assert [bench.expected_s(each) for each in (long, short, restart)] == [300, 130, 100]
+
+
+async def test_a_step_ends_with_the_minutes(bench: Bench, played: Played) -> None:
+    async def hang(bench: Bench) -> Measurement:
+        return await forever()
+
+    await bench.play(Step("a", hang, kind="capacity"), bench.status, 0.1)
+    assert reasons(bench) == {"a": "it took longer than its limit of 0 s"}
 
 
 async def test_a_server_that_does_not_start_fails_its_steps_after_one_try(
@@ -220,7 +279,7 @@ async def test_an_interrupted_step_is_not_recorded_and_the_server_is_stopped(
         shutdown._on_signal(2)
         return await forever()
 
-    steps = [played.step("a"), Step("b", interrupted)]
+    steps = [played.step("a"), Step("b", interrupted, kind="capacity")]
     with pytest.raises(Interrupted):
         await shutdown.run(play_steps(bench, steps, 20.0, shutdown))
     assert reasons(bench) == {"a": ""}

@@ -1,0 +1,130 @@
+"""How busy the GPUs and the server's processes are while episodes are played: the step `utilisation`."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from serving.deployment import Deployment
+from serving.engine.gpus import read_gpus
+from serving.engine.load import GpuReading, Nvml, cpu_seconds, server_processes
+from serving.engine.metrics import read_metrics
+from serving.engine.step_clock import TIMED, read_clock
+from speedrunner.bench.measurement import Measurement, Table
+from speedrunner.bench.rollouts import open_player
+from speedrunner.config.console import Status, prefix_status
+from speedrunner.runs.setup import Setup
+
+CALLS = 3
+"""Requests of each episode."""
+
+SAMPLE_S = 0.2
+"""Seconds between two readings of the GPUs. The driver's own window is up to a second."""
+
+STEPS = "iteration_tokens_total_count"
+"""The engine's own counter of steps with output."""
+
+FORMS = {
+    **{"in flight": "", "steps": "", "output tokens/s": ".0f"},
+    **{"GPU busy": ".0%", "GPU power, W": ".0f", "GPU memory, MiB": ",.0f"},
+}
+"""Formats by heading; `.2f` for all others."""
+
+
+class Reading(NamedTuple):
+    """What has been used until a time: steps, calls and seconds of their parts, CPU seconds of processes."""
+
+    time: float
+    steps: float
+    clock: dict[str, tuple[float, float]]
+    cpu: dict[str, float]
+
+
+class Watch:
+    """Reads a server's processes, its GPUs and its clock.
+
+    Attributes:
+        samples: readings of each GPU.
+        notes: what cannot be measured, and why.
+    """
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._endpoint = deployment.endpoint
+        self._processes = server_processes(deployment.endpoint)
+        self._nvml = Nvml()
+        usable = [gpu.uuid for gpu in read_gpus().usable] if deployment.model_config.gpus else []
+        own = {each.pid for each in self._processes}
+        used = [uuid for uuid in usable if own & (self._nvml.read(uuid).pids or frozenset())]
+        # In a container, processes may have other numbers in the driver's list.
+        self._gpus = (used or usable) if own else []
+        self.samples: list[GpuReading] = []
+        self.notes = [f"The GPUs cannot be read: {self._nvml.failure}."] * bool(usable and self._nvml.failure)
+        if not own:
+            self.notes.append(
+                f"The processes of the server at {self._endpoint} cannot be found: they are another user's or"
+                " on another machine. Their CPU and GPUs are not measured."
+            )
+
+    async def sample(self) -> None:
+        """Read the GPUs until it is cancelled."""
+        self.samples = []
+        while True:
+            self.samples += [self._nvml.read(uuid) for uuid in self._gpus]
+            await asyncio.sleep(SAMPLE_S)
+
+    async def read(self) -> Reading:
+        """Return what has been used so far. Raises `ServerFailed`."""
+        socket = self._endpoint.socket
+        clock = read_clock(socket.parent) if socket and self._processes else {}
+        counted = (await read_metrics(self._endpoint)).sums(STEPS).get(STEPS, 0.0)
+        steps = clock["output"][0] if clock else counted
+        return Reading(time.monotonic(), steps, clock, cpu_seconds(self._processes))
+
+    def row(self, before: Reading, after: Reading) -> dict[str, Any]:
+        """Return the means between two readings by their headings."""
+        seconds, steps = after.time - before.time, after.steps - before.steps
+        row: dict[str, Any] = {"steps": int(steps), "ms a step": 1000 * seconds / steps if steps else None}
+        for part in TIMED:
+            spent = after.clock[part][1] - before.clock[part][1] if after.clock else 0.0
+            row[f"{part}, ms"] = 1000 * spent / steps if after.clock and steps else None
+        for name, used in after.cpu.items():
+            row[f"CPU cores, {name}"] = (used - before.cpu.get(name, 0.0)) / seconds
+        readings = {"GPU busy": "busy", "GPU power, W": "watts", "GPU memory, MiB": "memory_mib"}
+        for heading, name in readings.items():
+            values = [getattr(each, name) for each in self.samples]
+            row[heading] = statistics.mean(values) if values and None not in values else None
+        return row
+
+
+async def measure_utilisation(
+    deployment: Deployment, setup: Setup, levels: Sequence[int], status: Status
+) -> Measurement:
+    """Play short episodes with different numbers of them in flight.
+
+    Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
+    """
+    watch, rows = Watch(deployment), list[dict[str, Any]]()
+    for level in levels:
+        async with open_player(deployment, setup, level) as player:
+            await player.pool.ready()
+            before, sampling = await watch.read(), asyncio.create_task(watch.sample())
+            try:
+                rollout = await player.play(CALLS, prefix_status(status, f"{level} in flight"))
+            finally:
+                sampling.cancel()
+            speed = {"in flight": level, "output tokens/s": rollout.output_per_s}
+            rows.append({**speed, **watch.row(before, await watch.read())})
+    if rows[0]["output, ms"] is None:
+        watch.notes.append(
+            "The server has no clock of steps: it is not SpeedRunner's own, or its model computes in other"
+            " processes. A step is not split."
+        )
+    shown = {name: f"{name}:{FORMS.get(name, '.2f')}" for name in rows[0]}
+    return Measurement(
+        f"{deployment.model_config.name}: means while episodes of {CALLS} requests are played",
+        tables=[Table("utilisation", rows, shown, turned=True)],
+        notes=watch.notes,
+    )

@@ -1,0 +1,49 @@
+"""The means of a server's load between two readings; tests/engine/test_gpu_record.py has real ones."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from serving.engine.endpoint import Endpoint
+from serving.engine.load import GpuReading
+from serving.engine.step_clock import TIMED
+from speedrunner.bench.gpu.utilisation import Reading, Watch
+
+pytestmark = pytest.mark.process
+
+
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    """A watch of a server on a GPU that nvidia-smi shows, without NVML, and whose processes are not here."""
+    monkeypatch.setattr("serving.engine.load.NVML", "libnowhere.so")
+    report = SimpleNamespace(usable=[SimpleNamespace(uuid="GPU-1")])
+    monkeypatch.setattr("speedrunner.bench.gpu.utilisation.read_gpus", lambda: report)
+    config = SimpleNamespace(gpus=1)
+    deployment: Any = SimpleNamespace(endpoint=Endpoint.parse("unix:/nowhere/http"), model_config=config)
+    return Watch(deployment)
+
+
+def test_the_parts_of_a_step_and_the_cores_are_means_and_what_is_not_reported_is_not_measured(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    each = watch(monkeypatch)
+    each.samples = [GpuReading(busy=0.5, memory_mib=1000.0), GpuReading(busy=0.7, memory_mib=1000.0)]
+    begun = dict.fromkeys(TIMED, (10.0, 1.0))
+    ended = {name: (110.0, 1.0 + 0.1 * number) for number, name in enumerate(TIMED)}
+    before = Reading(50.0, 10.0, begun, {"EngineCore": 30.0})
+    row = each.row(before, Reading(52.0, 110.0, ended, {"EngineCore": 31.0, "API server": 0.5}))
+    assert (row["steps"], row["ms a step"]) == (100, 20.0)
+    assert [row[f"{name}, ms"] for name in TIMED] == pytest.approx([0, 1, 2, 3, 4, 5])
+    assert (row["CPU cores, EngineCore"], row["CPU cores, API server"]) == (0.5, 0.25)
+    assert row["GPU busy"] == pytest.approx(0.6)
+    assert (row["GPU power, W"], row["GPU memory, MiB"]) == (None, 1000.0)
+
+
+def test_a_server_that_cannot_be_read_has_its_reasons_and_no_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    each = watch(monkeypatch)
+    assert each.notes[0].startswith("The GPUs cannot be read: no NVIDIA driver: libnowhere.so")
+    assert each.notes[1].startswith("The processes of the server at unix:/nowhere/http cannot be found")
+    row = each.row(Reading(0.0, 5.0, {}, {}), Reading(1.0, 5.0, {}, {}))
+    assert {name: value for name, value in row.items() if value is not None} == {"steps": 0}
