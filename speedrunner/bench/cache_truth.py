@@ -1,4 +1,4 @@
-"""Log-probabilities of recorded tokens, with a cached prefix and without: `bench replay --tokens`.
+"""Whether the prefix cache changes answers: `speedrunner bench replay`.
 
 Recorded answers are forced once more, so the cache fills as it does in a run. After each answer, requests for
 one token each ask for the log-probability at some of its positions: once with the prefix from the cache, and
@@ -12,7 +12,8 @@ not use `prompt_logprobs`, because vLLM does not read the cache for those.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple
@@ -24,16 +25,101 @@ from serving.conversation import Completion
 from serving.deployment import Deployment
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
-from serving.errors import RequestRefused
+from serving.errors import ContextOverflow, RequestRefused
 from serving.model import Model
 from serving.together import run_together
-from speedrunner.bench.forced_replay import RecordedRun
+from serving.tokens.grammar import constant, structural_tag
+from speedrunner.agents.loop import plain_messages
+from speedrunner.bench.engine import completions_api, open_engine
+from speedrunner.bench.measurement import Measurement, Table, columns
+from speedrunner.config.console import Status
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Trajectory
+from speedrunner.store.run_data import RunData
+from speedrunner.store.stored_run import RunDirectoryError
 
 FLOORS = {"median": 0.02, "p95": 0.1, "max": 1.0}
 """Shifts (natural logarithm) that always count as noise, for 16-bit weights; a hundredth for 32 bits. So do
 shifts up to 3 times the control's. An engine adds numbers in another order when it computes another part of a
 prompt, and a control that repeats the same request does not show that. Chosen, not measured."""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run to play again."""
+
+    data: RunData
+    setup: Setup
+
+    def episodes(self) -> list[Trajectory]:
+        """Return its finished episodes by policy and start, with the actor's turns only.
+
+        Raises:
+            RunDirectoryError: there is none.
+            StorageError: the run cannot be read.
+        """
+        found = []
+        played = [*self.data.trajectories(), *self.data.evaluations()]
+        for each in sorted(played, key=lambda each: (each.policy, each.started)):
+            if turns := [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)]:
+                found.append(replace(each, turns=turns))
+        if not found:
+            raise RunDirectoryError(f"{self.data.path} has no finished episode to replay yet")
+        return found
+
+    def _converse(self, model: Model, episode: Trajectory) -> TokenConversation:
+        """Open an episode's conversation. Raises `RunDirectoryError` unless its first prompt is as long as
+        recorded."""
+        setup, policy = self.setup, self.data.policies.load(episode.policy)
+        tools = setup.method.agent(policy, episode.task, setup.env).list_tools(setup.env)
+        messages = plain_messages(episode.turns[0].messages)
+        labels = {"role": "replay", "episode": episode.episode}
+        talk = model.converse("actor", messages, tools, labels)
+        assert isinstance(talk, TokenConversation)
+        recorded, tokens = episode.turns[0].usage.prompt, len(talk.transcript.ids)
+        if recorded != tokens:
+            talk.close()
+            raise RunDirectoryError(
+                f"{self.data.path}: the first prompt of {episode.episode} had {recorded} tokens when it"
+                f" was played, and {tokens} now: its templates, environment, method or model have"
+                " changed"
+            )
+        return talk
+
+    async def play(
+        self, model: Model, episode: Trajectory, salt: str
+    ) -> AsyncIterator[tuple[TokenConversation, list[int], Completion]]:
+        """Play an episode until its end, or until a recorded answer does not fit the context.
+
+        Yields the conversation, the ids of the prompt, and the answer of each turn.
+
+        Args:
+            salt: each request's `cache_salt`; requests with the same one share the prefix cache.
+
+        Raises:
+            RunDirectoryError: the first prompt has another length than recorded.
+            ServingError: the engine failed.
+        """
+        talk = self._converse(model, episode)
+        try:
+            for number, turn in enumerate(episode.turns):
+                if number:
+                    talk.tell(turn.messages[0].content)
+                prompt = list(talk.transcript.ids)
+                if model.model_config.context - len(prompt) < turn.usage.completion:
+                    break
+                talk.transcript.grammar = constant(talk.transcript.written(turn.reasoning, turn.text))
+                tag = {"structural_tag": structural_tag(talk.transcript.grammar)}
+                talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt}
+                await talk.ready()
+                try:
+                    answer = await talk.ask()
+                except ContextOverflow:
+                    break
+                yield talk, prompt, answer
+        finally:
+            talk.close()
 
 
 class ForcedToken(NamedTuple):
@@ -51,36 +137,79 @@ Probe = Callable[[Sequence[int], int, str], Awaitable[tuple[float, int]]]
 prompts with the same salt share."""
 
 
-async def compare_tokens(
-    deployment: Deployment, runs: Sequence[RecordedRun], tokens: int
-) -> list[ForcedToken]:
+VERDICTS = {
+    None: "no prompt token came from the cache, so it was not compared.",
+    True: "cached and computed prefixes give the same distribution, within the engine's noise.",
+    False: (
+        "cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
+        " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
+    ),
+}
+
+
+async def compare_runs(runs: Sequence[RecordedRun], tokens: int, status: Status) -> Measurement:
+    """Compare recorded tokens of runs of one model with a cached prefix and without.
+
+    Args:
+        tokens: recorded tokens of each run.
+
+    Returns:
+        A measurement. Its `runs` have the `shift_figures` of each run.
+
+    Raises:
+        InvalidConfig: the runs' models differ, or have no token ids.
+        StorageError: a run cannot be read or rebuilt.
+        ServingError: the engine failed.
+    """
+    first = runs[0]
+    model_config = completions_api(first.setup.model_config)
+    for run in runs:
+        if run.setup.model_config != model_config:
+            raise InvalidConfig(
+                f"{run.data.path} was played by {run.setup.model_config.name!r} and {first.data.path}"
+                f" by {model_config.name!r}: choose runs of one model configuration"
+            )
+        run.episodes()  # reports a run that cannot be played before a server is started
+    found = Measurement(f"{model_config.name}: cached and computed prefixes", facts={"runs": []})
+    async with open_engine(model_config, first.setup.config, status) as deployment:
+        for run in runs:
+            name = str(run.data.path)
+            status(f"{name}: comparing the log-probabilities of {tokens} recorded tokens")
+            compared = await compare_tokens(deployment, run, tokens)
+            if not compared:
+                found.notes.append(f"{name}: no recorded token could be compared.")
+                continue
+            figures = shift_figures(compared, model_config.dtype)
+            found.facts["runs"].append({"run": name} | figures)
+            names = {"cached": "cached and computed", "control": "computed twice", "limit": "counts as noise"}
+            rows = [{"shift": text} | figures[part] for part, text in names.items()]
+            title = f"{name}: shift of the log-probability of {figures['tokens']} recorded tokens"
+            shown = columns("shift", "median:.2g", "p95:.2g", "max:.2g")
+            found.tables.append(Table("", rows, shown, title=title))
+            found.notes.append(f"{name}: {VERDICTS[figures['same']]}")
+    return found
+
+
+async def compare_tokens(deployment: Deployment, run: RecordedRun, tokens: int) -> list[ForcedToken]:
     """Compare so many recorded tokens with a cached prefix and without. Raises as `RecordedRun.play`."""
     found: list[ForcedToken] = []
-    salt = secrets.token_hex(8)
+    salt, episodes = secrets.token_hex(8), run.episodes()
+    lengths = [turn.usage.completion for each in episodes for turn in each.turns]
+    positions = iter(choose_positions(lengths, tokens))
+    chosen = [(each, [next(positions) for _ in each.turns]) for each in episodes]
 
-    async def compare_episode(
-        run: RecordedRun, model: Model, chosen: tuple[Trajectory, list[set[int]]]
-    ) -> None:
+    async def compare_episode(chosen: tuple[Trajectory, list[set[int]]]) -> None:
         """Force the answers up to the last one with chosen positions."""
         episode, positions = chosen
-
-        async def watch(number: int, talk: TokenConversation, prompt: list[int], answer: Completion) -> None:
-            probe = partial(probe_engine, model.engine, talk.replica.address)
-            found.extend(await compare(probe, prompt, answer.token_ids, positions[number], salt))
-
         last = max(number for number, each in enumerate(positions) if each)
-        wanted = replace(episode, turns=episode.turns[: last + 1])
-        await run.play(model, wanted, lambda: salt, watch=watch)
+        wanted, places = replace(episode, turns=episode.turns[: last + 1]), iter(positions)
+        async for talk, prompt, answer in run.play(model, wanted, salt):
+            probe = partial(probe_engine, model.engine, talk.replica.address)
+            found.extend(await compare(probe, prompt, answer.token_ids, next(places), salt))
 
-    for number, run in enumerate(runs):
-        episodes = run.all_episodes()
-        share = tokens // len(runs) + (number < tokens % len(runs))
-        lengths = [turn.usage.completion for each in episodes for turn in each.turns]
-        positions = iter(choose_positions(lengths, share))
-        chosen = [(each, [next(positions) for _ in each.turns]) for each in episodes]
-        async with deployment.client(lambda row: None) as model:
-            compared = [each for each in chosen if any(each[1])]
-            await run_together(partial(compare_episode, run, model), compared, run.in_flight)
+    async with deployment.client(lambda row: None) as model:
+        compared = [each for each in chosen if any(each[1])]
+        await run_together(compare_episode, compared, run.setup.config.run.in_flight)
     return found
 
 

@@ -21,6 +21,7 @@ from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_mea
 from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.runs.setup import Setup
 from speedrunner.store.run_lock import RunLock
 
 
@@ -33,6 +34,18 @@ def numbers(option: str, text: str) -> list[int]:
     if found[0] < 1:
         raise InvalidConfig(f"{option} {text}: write numbers separated by commas, such as 1,4,16")
     return found
+
+
+def fitted_setup(overrides: list[str]) -> Setup:
+    """Return a setup; its model is fitted to the GPUs here, or to a running server. Raises `InvalidConfig`,
+    `InvalidModelConfig`, `ServerFailed`."""
+    setup = playing_setup(overrides)
+    if setup.config.serving.url is None:
+        (gpus,) = require_gpus([setup.model_config], say_error)
+        setup = replace(setup, model_config=fit(setup.model_config, gpus))
+    elif endpoint := running_endpoint(setup.model_config, setup.config.serving):
+        setup = replace(setup, model_config=as_served(setup.model_config, endpoint))
+    return setup
 
 
 def rollout(
@@ -76,12 +89,7 @@ def gpu(
     Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --minutes 40 --out records/27b
     """
     given = overrides or []
-    setup = playing_setup(given)
-    if setup.config.serving.url is None:  # a server that is started here is fitted to its GPUs
-        (gpus,) = require_gpus([setup.model_config], say_error)
-        setup = replace(setup, model_config=fit(setup.model_config, gpus))
-    elif endpoint := running_endpoint(setup.model_config, setup.config.serving):
-        setup = replace(setup, model_config=as_served(setup.model_config, endpoint))
+    setup = fitted_setup(given)
     steps = steps_of(setup, [name for name in only.split(",") if name])
     make_folder(out)
     with RunLock(out / "lock"), waiting_line() as status:

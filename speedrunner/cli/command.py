@@ -67,9 +67,8 @@ PriceList = Annotated[
     typer.Option(
         "--prices",
         metavar="NAME",
-        help="Price list for all runs: a file of configs/prices, or model (each model "
-        "configuration's own"
-        " list). Default: each run's own list.",
+        help="Price list for all runs: a file of configs/prices, the path of a list's .yaml file, or model"
+        " (each model configuration's own list). Default: each run's own list.",
         show_default=False,
     ),
 ]

@@ -14,7 +14,7 @@ from speedrunner.results import cost_text
 from speedrunner.results.engine_time import engine_seconds
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.means import frame_checkpoints
-from speedrunner.results.pricing import price_book
+from speedrunner.results.pricing import price_book, price_caveats
 from speedrunner.results.writing import list_rows
 from speedrunner.store.process_notes import caveats, process_lines
 from speedrunner.store.run_data import RunData, load
@@ -46,7 +46,7 @@ def cost(
         if points:
             say("", *cost_text.checkpoint_lines({"": points}, width), "")
             say(cost_text.notes(points, [one.book]))
-        say(*process_lines(run.processes), "")
+        say(*price_caveats(one.book, run.processes), *process_lines(run.processes), "")
     if len(loaded) > 1:
         say(*cost_text.total_lines([str(run.path) for run in loaded], costs, width))
         say(cost_text.engine_line(engine_s))

@@ -25,11 +25,16 @@ GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")
 """Groups that also accept a `package.module:Class`."""
 
-ELSEWHERE = {"model": "model=PATH/TO/MODEL.yaml"} | dict.fromkeys(OPEN_GROUPS, "package.module:Class")
+ELSEWHERE = dict.fromkeys(OPEN_GROUPS, "package.module:Class") | {
+    "model": "model=PATH/TO/MODEL.yaml",
+    "prices": "prices=PATH/TO/LIST.yaml",
+}
 """Other values that a group accepts."""
 
 LISTED_CHARS = 80
 """Maximum characters of the choices in an error."""
+
+YAML = (".yaml", ".yml")
 
 _REFERENCE = re.compile(r"\$\{([\w.]+)\}")
 
@@ -66,7 +71,8 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     else:
         content = {key: part for key, part in to_mapping(from_yaml(base)).items() if key not in choices}
     for group, choice in choices.items():
-        chosen = {"name": choice} if group == "model" else read_mapping(CONFIGS / group / f"{choice}.yaml")
+        file = Path(choice) if choice.endswith(YAML) else CONFIGS / group / f"{choice}.yaml"
+        chosen = {"name": choice} if group == "model" else read_mapping(file)
         _merge(content, {group: chosen})
     for key, value in settings:
         _merge(content, _nest(key, value))
@@ -166,13 +172,15 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
             continue
         if key in choices:
             raise InvalidConfig(f"{text}: {key} is set twice")
-        if key == "model" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
+        if key == "model" and isinstance(value, str) and value.endswith(YAML):
             settings.append(("model.name", value))
         elif key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
             choices[key] = _OWN
             settings.append((f"{key}.name", value))
         elif isinstance(value, str) and (
-            value in group_choices(key) or (key in OPEN_GROUPS and value == _OWN)
+            value in group_choices(key)
+            or (key in OPEN_GROUPS and value == _OWN)
+            or (key == "prices" and value.endswith(YAML))
         ):
             choices[key] = value
         else:

@@ -147,6 +147,44 @@ class ModelOptions(msgspec.Struct, frozen=True):
     load_format: Literal["auto", "dummy"] = "auto"
 
 
+class Range(msgspec.Struct, frozen=True):
+    """A measured value with its 95% interval."""
+
+    value: Usd
+    low: Usd
+    high: Usd
+
+
+class MeasuredPrices(msgspec.Struct, frozen=True):
+    """How `speedrunner bench tokens` measured a price list.
+
+    Attributes:
+        hardware: the GPU, or the CPU of a model without one.
+        engine: name and version.
+        unit: the kind of seconds.
+        usd_per_hour: USD of an hour of one GPU, or of one core.
+        seconds, joules: of a million `uncached`, `cached` and `output` tokens. The constant of a million
+            `requests` is in no price. `joules` is empty if it was not measured.
+        cached_to_uncached: price of a cached token divided by that of an uncached one.
+    """
+
+    model: str
+    hardware: str
+    engine: str
+    date: str
+    unit: Literal["GPU", "CPU"]
+    in_flight: AtLeastOne
+    usd_per_hour: Annotated[float, msgspec.Meta(gt=0)]
+    seconds: dict[str, Range]
+    joules: dict[str, Range]
+    cached_to_uncached: Range
+
+    def prices(self, end: Literal["value", "low", "high"] = "value") -> Prices:
+        """Return USD per million tokens: the values, or one end of all intervals."""
+        usd = self.usd_per_hour / 3600
+        return Prices(*(usd * getattr(self.seconds[name], end) for name in Prices.__struct_fields__))
+
+
 class PricesConfig(msgspec.Struct, frozen=True):
     """A price list that overrides the prices in the model config."""
 
@@ -156,11 +194,20 @@ class PricesConfig(msgspec.Struct, frozen=True):
     cached: Usd | None = None
     #: USD per million generated tokens; `None`: the price in the model config.
     output: Usd | None = None
+    #: How `speedrunner bench tokens` measured these prices; `None`: they are a price list.
+    measured: MeasuredPrices | None = None
+
+    @property
+    def whole(self) -> Prices | None:
+        """The list, if it has all three prices."""
+        if self.uncached is None or self.cached is None or self.output is None:
+            return None
+        return Prices(self.uncached, self.cached, self.output)
 
     def in_place_of(self, own: Prices) -> Prices:
         """Return a model config's price list with the values of this one."""
-        named = {name: price for name, price in msgspec.structs.asdict(self).items() if price is not None}
-        return msgspec.structs.replace(own, **named)
+        named = {name: getattr(self, name) for name in Prices.__struct_fields__}
+        return msgspec.structs.replace(own, **{name: usd for name, usd in named.items() if usd is not None})
 
 
 class ServingConfig(ServiceOptions, frozen=True, kw_only=True):

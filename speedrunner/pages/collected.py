@@ -18,7 +18,7 @@ from speedrunner.results.claims import Judged, claim_tables, count_verdicts, jud
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
-from speedrunner.results.pricing import price_list
+from speedrunner.results.pricing import compare_lists, price_caveats, price_list
 from speedrunner.results.run_result import RunResult, count_terminations, read_results
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
@@ -41,7 +41,7 @@ class Collected:
         judged: the paper's claims with their verdicts.
         tables: all tables.
         notes: runs that are left out because another one has their condition and seed.
-        caveats: notes on the results from the model configs.
+        caveats: notes on the results from the model configs, and on measured prices.
         problems: runs and files that could not be read, a line each.
     """
 
@@ -72,17 +72,20 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status) -> Coll
     if not runs:
         raise StorageError("; ".join(problems))
     conditions, notes = group_runs(runs)
-    names = ", ".join(dict.fromkeys(run.prices for run in runs))
+    names = ", ".join(dict.fromkeys(run.book.title for run in runs))
     options = _options(Path(runs[0].path).parent)
     rows = compare_with_paper(list_published(), conditions, options)
     status("judging the paper's claims")
     judged = judge_claims(list_claims(), conditions, options)
     made = [
         *make_tables(conditions, names),
+        *compare_lists(run.book for run in runs),
         *claim_tables(judged),
         *paper_tables(rows),
     ]
-    caveats = sorted({caveat for run in runs for caveat in run.caveats})
+    caveats = sorted(
+        {each for run in runs for each in (*run.caveats, *price_caveats(run.book, run.processes))}
+    )
     return Collected(
         runs=runs,
         conditions=conditions,

@@ -70,12 +70,26 @@ def cost_lines(costs: RunCosts, width: float = inf) -> list[str]:
     lines = [*align_columns(rows, width, DROPPED), *limit_lines(costs)]
     if costs.unpriced:
         lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
+    lines += measured_lines(costs)
     phases = {
         phase if policy is None else f"{phase} v{policy}": line
         for (phase, policy), line in costs.checkpoints.items()
     }
     rows = [("phase, policy", *HEAD), *(_cells(name, line) for name, line in phases.items())]
     return [*lines, "", *align_columns(rows, width, DROPPED), "", _cache(total), engine_line(costs.engine_s)]
+
+
+def measured_lines(costs: RunCosts) -> list[str]:
+    """Return a line with USD and engine seconds by measured prices and their intervals; none for others."""
+    if (measured := costs.book.measured) is None:
+        return []
+    lists = (measured.prices(), *costs.book.ends.values())
+    usd = [costs.total.tokens.times(each).total for each in lists]
+    taken = (
+        "{:.4g} {} ({:.4g} to {:.4g})".format(usd[0] / scale, unit, *(each / scale for each in usd[1:]))
+        for unit, scale in (("USD", 1.0), (f"{measured.unit} seconds", measured.usd_per_hour / 3600))
+    )
+    return [f"Measured prices, in brackets with all at one end of their intervals: {'; '.join(taken)}."]
 
 
 def engine_line(seconds: float | None) -> str:
@@ -151,7 +165,7 @@ def price_text(book: PriceBook) -> str:
     texts = [f"{model}: {text}" for model, text in lists.items()]
     if len(set(lists.values())) == 1:
         texts = list(lists.values())[:1]
-    return "; ".join([book.name, *texts])
+    return "; ".join([book.title, *texts])
 
 
 def reconciliation_line(reconciliation: Reconciliation) -> str:

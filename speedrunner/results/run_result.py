@@ -18,8 +18,9 @@ from speedrunner.config.schema import Config
 from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
-from speedrunner.results.means import add_costs, average_tests
-from speedrunner.results.pricing import OWN, price_book
+from speedrunner.results.means import add_costs, average_tests, frame_checkpoints
+from speedrunner.results.measures import PRICED
+from speedrunner.results.pricing import OWN, PriceBook, price_book
 from speedrunner.results.processes import divide
 from speedrunner.results.skill_table import SkillHistory, SkillRow, list_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
@@ -36,7 +37,7 @@ class RunResult:
     """One run with its frames.
 
     Attributes:
-        prices: name of the price list.
+        book: the prices.
         episodes: see `frame_episodes`.
         checkpoints: the finished ones: rows of `average_tests`; from `read_result` those of
             `frame_checkpoints`, with the columns `LIBRARY`.
@@ -52,7 +53,7 @@ class RunResult:
     path: str
     config: Config
     condition_name: ConditionName
-    prices: str = OWN
+    book: PriceBook = field(default=PriceBook(OWN, {}))
     episodes: pandas.DataFrame
     checkpoints: pandas.DataFrame
     unfinished: list[int] = field(default_factory=list)
@@ -175,15 +176,17 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     """
     run = load(path)
     if not run.processes and not run.rows:  # it was created and has not started
-        costs, history, name = None, SkillHistory({}, [], []), prices or OWN
+        costs, history, book = None, SkillHistory({}, [], []), PriceBook(prices or OWN, {})
         episodes = frame_episodes([])
     else:
-        costs = run_costs(run, price_book(run, prices))
-        history, name = skill_history(run), costs.book.name
-        episodes = frame_episodes(run.episodes, costs)
+        costs = run_costs(run, book := price_book(run, prices))
+        history, episodes = skill_history(run), frame_episodes(run.episodes, costs)
     skills, sleeps = frame_skills(list_skills(history)), frame_sleeps(run, costs)
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
-    return _make_result(run, episodes, checkpoints, prices=name, sleeps=sleeps, skills=skills)
+    for end, list_ in book.ends.items():
+        there = run_costs(run, PriceBook(end, dict.fromkeys(book.models, list_)))
+        checkpoints = checkpoints.join(frame_checkpoints(run, there)[[*PRICED]].add_suffix(f"_{end}"))
+    return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills)
 
 
 def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:

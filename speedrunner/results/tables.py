@@ -49,7 +49,8 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     ended = checkpoints[[*LIMITS]].mul(checkpoints["episodes"], axis=0)
     sums = checkpoints.assign(**ended).groupby(CONDITION)[[*COUNTS, *LIMITS]].sum()
     shares = sums[[*LIMITS]].div(sums["episodes"], axis=0)
-    found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds")])
+    ends = _average_ends(checkpoints, "cost_usd")
+    found = means[["seeds"]].join([sums[[*COUNTS]], shares, means.drop(columns="seeds"), ends])
     flagged = frozenset((shares[[*CUT]].sum(axis=1) > TOO_MANY).to_numpy().nonzero()[0].tolist())
     text = (
         "Means at each checkpoint (number of training rollouts): over the test episodes of a seed,"
@@ -64,6 +65,12 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
     return table_of("performance", text, found.reset_index(), flagged)
 
 
+def _average_ends(checkpoints: pandas.DataFrame, *names: str) -> pandas.DataFrame:
+    """Return means over seeds of USD at the ends of measured prices' intervals; no columns for others."""
+    ends = [each for name in names for end in ("low", "high") if (each := f"{name}_{end}") in checkpoints]
+    return checkpoints.groupby(CONDITION)[ends].mean()
+
+
 def _seeds(checkpoints: pandas.DataFrame) -> Table:
     ordered = checkpoints.sort_values([*KEYS, "checkpoint", "seed"])
     text = "The values of each seed; the table performance has their means."
@@ -72,7 +79,8 @@ def _seeds(checkpoints: pandas.DataFrame) -> Table:
 
 
 def _training(checkpoints: pandas.DataFrame, prices: str) -> Table:
-    found = average_seeds(checkpoints, (*TRAINING, "rollout_usd"))
+    ends = _average_ends(checkpoints, "training_usd", "rollout_usd")
+    found = average_seeds(checkpoints, (*TRAINING, "rollout_usd")).join(ends)
     text = (
         "The spend on training, induction included: tokens (uncached and cached prompt, output) and USD of"
         " all rollouts until the checkpoint (training_NAME), and USD per rollout since the previous one"

@@ -18,6 +18,7 @@ from speedrunner.pages.collected import Collected, collect, describe
 from speedrunner.results.writing import write
 from speedrunner.store.run_data import load
 from tests.scripted_runs import ScriptedRun
+from tests.speedrunner.results.ledgers import measured_list
 from tests.synthetic_sweep import write_sweep
 
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
@@ -208,3 +209,25 @@ class TestHostile:
         found = collected(copied)
         assert found.problems == []
         assert f"{run} is not finished: no complete evaluation after 4 rollouts" in describe(found)
+
+
+def test_measured_prices_come_with_intervals_and_are_compared_with_api_prices(
+    sweep: Path, tmp_path: Path
+) -> None:
+    found = collected(sweep, prices=str(measured_list(tmp_path)))
+    tables = written(found, tmp_path / "tables")
+    for column in ("cost_usd", "training_usd", "rollout_usd"):
+        table = pandas.read_csv(tables / f"{'performance' if column == 'cost_usd' else 'training'}.csv")
+        known = table[table[column].notna()]
+        assert len(known) >= 2
+        assert known[f"{column}_low"].tolist() == pytest.approx((known[column] / 2).tolist())
+        assert known[f"{column}_high"].tolist() == pytest.approx((known[column] * 2).tolist())
+    (compared,) = (table for table in found.tables if table.name == "price_lists")
+    assert "Cached to uncached: 0.25 by gemini-3-flash-preview, 0.1 by gpt-5.4-mini, 0.05 by measurement" in (
+        compared.caption
+    )
+    assert compared.rows[-1] == pytest.approx(("measured-here", 0.2, 0.01, 2.0, 0.05, 0.04, 0.06))
+    (caveat,) = (each for each in found.caveats if "measured elsewhere" in each)
+    assert "gpt-5.4-mini, not tiny-random" in caveat
+    assert "gpt-5.4-mini, not tiny-random" in (tables / "performance.tex").read_text().replace("\\", "")
+    assert "8 in flight" in (tables / "performance.tex").read_text()

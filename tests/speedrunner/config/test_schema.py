@@ -122,6 +122,7 @@ class TestDifferences:
             "prices.uncached",
             "prices.cached",
             "prices.output",
+            "prices.measured",
             "serving.url",
             "serving.api_key_env",
             "serving.start_timeout_s",

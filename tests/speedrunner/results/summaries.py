@@ -16,6 +16,7 @@ from speedrunner.results.frames import frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.means import average_tests
 from speedrunner.results.measures import SPENT
+from speedrunner.results.pricing import PriceBook
 from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
 from speedrunner.store.records import EpisodeRow, Termination
 
@@ -74,7 +75,7 @@ def summary(
         path=f"runs/{name}",
         config=config,
         condition_name=ConditionName(env, method, model),
-        prices="a list",
+        book=PriceBook("a list", {}),
         checkpoints=checkpoints,
         unfinished=list(unfinished),
         episodes=episodes,

@@ -5,15 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import astuple
 
 from serving.meter import LedgerRow
 from serving.model_config import ModelConfig
+from serving.plain_yaml import read_yaml_file
 from serving.usage import Prices, Usage
-from speedrunner.config.schema import InvalidConfig
-from speedrunner.results.pricing import price_book
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import InvalidConfig, to_yaml
+from speedrunner.results.cost_text import measured_lines
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book, price_caveats, price_list
 from speedrunner.store.records import Policy
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.results.ledgers import measured_list
 from tests.speedrunner.run_samples import process
 
 
@@ -48,3 +54,52 @@ def test_another_list_holds_for_every_model(tiny_model_config: ModelConfig, tmp_
 def test_an_unknown_list_is_one_line(tiny_model_config: ModelConfig, tmp_path: Path) -> None:
     with pytest.raises(InvalidConfig, match=r"prices=gpt-5.4-mni is unknown \(did you mean gpt-5.4-mini"):
         price_book(run(tmp_path, tiny_model_config), "gpt-5.4-mni")
+
+
+def test_a_measured_list_has_its_hardware_in_its_title_and_intervals_in_sums(
+    tiny_model_config: ModelConfig, tmp_path: Path
+) -> None:
+    data = run(tmp_path, tiny_model_config)
+    book = price_book(data, str(measured_list(tmp_path)))
+    assert astuple(book.models["tiny-random"]) == pytest.approx((0.2, 0.01, 2.0))
+    about = "measured-here (CPU seconds of tiny-random on a processor with no engine, 8 in flight, "
+    assert book.title.startswith(about)
+    assert {end: each.output for end, each in book.ends.items()} == {"low": 1.0, "high": 4.0}
+    (line,) = measured_lines(run_costs(data, book))  # one uncached and one output token
+    assert "2.2e-06 USD (1.1e-06 to 4.4e-06); 0.00792 CPU seconds (0.00396 to 0.01584)" in line
+    assert price_caveats(book, data.processes) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"hardware": "NVIDIA H200"}, "a processor, not NVIDIA H200"),
+        ({"model": "tiny-hybrid"}, "tiny-random, not tiny-hybrid"),
+        ({"engine": "vllm 0.33.0"}, "no engine, not vllm 0.33.0"),
+    ],
+)
+def test_a_list_that_was_measured_elsewhere_is_told(
+    tiny_model_config: ModelConfig, tmp_path: Path, changes: dict[str, str], told: str
+) -> None:
+    data = run(tmp_path, tiny_model_config)
+    (caveat,) = price_caveats(price_book(data, str(measured_list(tmp_path, **changes))), data.processes)
+    assert caveat.endswith(f"measured elsewhere (measured-here): played with {told}")
+
+
+def test_a_run_that_was_played_at_a_measured_list_keeps_its_intervals(
+    tiny_model_config: ModelConfig, tmp_path: Path
+) -> None:
+    prices = read_yaml_file(measured_list(tmp_path))
+    own = Prices(*(prices[name] for name in ("uncached", "cached", "output")))
+    with RunDirectory.open_for_writing(tmp_path / "run") as directory:
+        directory.write_config(to_yaml(compose([f"prices={tmp_path / 'measured-here.yaml'}"])))
+        directory.append_process(process(tiny_model_config, **{"tiny-random": own}))
+    book = price_book(load(tmp_path / "run"))
+    assert (book.models["tiny-random"], book.measured is not None) == (own, True)
+
+
+def test_a_list_that_is_damaged_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"prices\.measured must be a mapping or null"):
+        price_list(str(measured_list(tmp_path, usd_per_hour=0.0)))
+    with pytest.raises(InvalidConfig, match=r"nothing\.yaml cannot be read"):
+        price_list(str(tmp_path / "nothing.yaml"))

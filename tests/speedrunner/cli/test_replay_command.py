@@ -1,4 +1,4 @@
-"""Recorded runs, played again: the same prompts, the same answers, with the cache and without."""
+"""Recorded runs, played again: the same prompts, and log-probabilities with the cache and without."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ import math
 import random
 import re
 import shutil
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import typer
-import yaml
 from typer.testing import CliRunner
 
 from serving.tokens.tokenizer import ChatTokenizer
@@ -30,7 +28,7 @@ app.command()(replay)
 
 def forced(request: Request) -> Answer:
     """What the request's tag leaves as the only answer."""
-    if not request.tools:
+    if not request.tools or "structured_outputs" not in request.body:
         return say("")
     tag = json.loads(request.body["structured_outputs"]["structural_tag"])["format"]
     parts = tag["elements"] if tag["type"] == "sequence" else [tag]
@@ -38,7 +36,7 @@ def forced(request: Request) -> Answer:
     return say("".join(part["value"] for part in parts))
 
 
-def asked(engine: ScriptedEngine, *arguments: str, tokens: int = 0) -> str:
+def asked(engine: ScriptedEngine, *arguments: str, tokens: int = 20) -> str:
     trust = [word for run in arguments if Path(run, "config.yaml").exists() for word in trusting(Path(run))]
     options = [f"serving.url={engine.endpoint}", *trust, "--tokens", str(tokens)]
     result = CliRunner().invoke(app, [*arguments, *options])
@@ -47,52 +45,25 @@ def asked(engine: ScriptedEngine, *arguments: str, tokens: int = 0) -> str:
     return result.stdout
 
 
-def studied(engine: ScriptedEngine, *arguments: str, tokens: int = 0) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(asked(engine, *arguments, "--json", tokens=tokens))
+def studied(engine: ScriptedEngine, *arguments: str, tokens: int = 20) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(asked(engine, *arguments, "--json", tokens=tokens))["runs"]
     return found
-
-
-def actors(requests: list[Request]) -> list[Request]:
-    return [each for each in requests if "walk" in each.tools and "write_skill" not in each.tools]
 
 
 def prompts(requests: list[Request]) -> list[tuple[int, ...]]:
-    return sorted(each.prompt for each in actors(requests))
-
-
-def salts(requests: list[Request]) -> dict[str, list[Request]]:
-    found: dict[str, list[Request]] = {}
-    for each in actors(requests):
-        found.setdefault(each.body["cache_salt"], []).append(each)
-    return found
-
-
-def check_same_prompts(run: ScriptedRun, again: ScriptedEngine) -> None:
-    """Both passes sent what the run had sent, id by id."""
-    recorded = prompts(run.server.requests)
-    shared, *fresh = sorted(salts(again.requests).values(), key=len, reverse=True)
-    assert prompts(shared) == recorded
-    assert {len(each) for each in fresh} == {1}
-    alone = Counter(prompts([each for one in fresh for each in one]))
-    # One request goes before all others, so that the engine has done its first work.
-    assert (alone - Counter(recorded)).total() == 1
-    assert not Counter(recorded) - alone
+    """Prompts of the actor's requests that are not probes of one token."""
+    return sorted(
+        each.prompt
+        for each in requests
+        if "walk" in each.tools and "write_skill" not in each.tools and "logprobs" not in each.body
+    )
 
 
 def test_a_run_s_prompts_come_again_id_by_id(learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer) -> None:
     with ScriptedEngine(tiny_tokenizer, forced) as engine:
-        found = studied(engine, str(learnt.dir))
-    check_same_prompts(learnt, engine)
-    (method,) = found["methods"]
-    (cached, fresh) = method["passes"]
-    assert method["method"] == "speedrunner on tests.toy_env:Corridor"
-    assert cached["requests"] == fresh["requests"] == len(prompts(learnt.server.requests))
-    assert cached["compared"] == cached["requests"]
-    assert [each["respelled"] + each["unforced"] for each in (cached, fresh)] == [0, 0]
-    # What the engine does not tell is not made up.
-    assert cached["first_token_s"] is None
-    others = [row for row in learnt.data.requests if row.labels["role"] not in ("actor", "prefix_warm_up")]
-    assert method["left_out"] == len(others)
+        (found,) = studied(engine, str(learnt.dir), tokens=10_000)
+    assert prompts(engine.requests) == prompts(learnt.server.requests)
+    assert found["run"] == str(learnt.dir)
 
 
 def test_answers_without_a_call_come_again_too(corridor: Runs, tiny_tokenizer: ChatTokenizer) -> None:
@@ -103,32 +74,17 @@ def test_answers_without_a_call_come_again_too(corridor: Runs, tiny_tokenizer: C
     run = corridor(script(actor, LEARN))
     asyncio.run(run.play("run.rollouts=2", "run.test_episodes=1"))
     with ScriptedEngine(tiny_tokenizer, forced) as engine:
-        found = studied(engine, str(run.dir))
-    check_same_prompts(run, engine)
-    cached = found["methods"][0]["passes"][0]
-    assert cached["unforced"] == 0
-    assert cached["compared"] == cached["requests"] - 2 * found["methods"][0]["episodes"]
+        studied(engine, str(run.dir), tokens=10_000)
+    assert prompts(engine.requests) == prompts(run.server.requests)
 
 
-def test_runs_of_several_methods_are_told_apart(
+def test_each_run_has_its_own_comparison(
     learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> None:
-    other = tmp_path / "other"
-    changed = yaml.safe_load((learnt.dir / "config.yaml").read_text())
-    shutil.copytree(learnt.dir, other)
-    changed["method"] = {"name": "speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner"}
-    (other / "config.yaml").write_text(yaml.safe_dump(changed))
+    other = shutil.copytree(learnt.dir, tmp_path / "other")
     with ScriptedEngine(tiny_tokenizer, forced) as engine:
-        found = studied(engine, str(learnt.dir), str(other), "--prices", "gpt-5.4-mini")
-    assert [each["method"].partition(" ")[0] for each in found["methods"]] == [
-        *("speedrunner", "speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner")
-    ]
-    for method in found["methods"]:
-        assert [each["cache"] for each in method["passes"]] == ["with", "without"]
-        for row in method["passes"]:
-            assert row["usd_at_0.1"] == pytest.approx(
-                (0.75 * (row["prompt"] - row["cached"]) + 0.075 * row["cached"] + 4.5 * row["output"]) / 1e6
-            )
+        found = studied(engine, str(learnt.dir), str(other))
+    assert [each["run"] for each in found] == [str(learnt.dir), str(other)]
 
 
 def test_a_template_that_has_changed_since_is_noticed(
@@ -156,8 +112,7 @@ def test_the_log_probabilities_of_recorded_tokens_are_compared(
 ) -> None:
     with ScriptedEngine(tiny_tokenizer, forced) as engine:
         engine.likely = likely
-        (method,) = studied(engine, str(learnt.dir), tokens=60)["methods"]
-    found = method["logprobs"]
+        (found,) = studied(engine, str(learnt.dir), tokens=60)
     assert found["same"] is True
     assert 30 <= found["tokens"] <= 60  # short prompts have no whole block in the cache
     assert found["reused"] > 0

@@ -1,0 +1,57 @@
+"""`bench tokens` with real servers on the CPU: prices of both kinds of cache, and a run at these prices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from serving.engine.endpoint import Endpoint
+from serving.engine.load import cpu_seconds, server_processes
+from serving.plain_yaml import read_yaml_file
+from tests.scripted_runs import in_process
+
+pytestmark = pytest.mark.slow
+
+SMALL = ("--usd-per-gpu-hour=0.05", "--contexts=512,4096", "--in-flight=1,4,99", "--repeats=2")
+
+
+def test_the_processes_of_a_server_are_found_by_its_socket(vllm_endpoint: Endpoint) -> None:
+    used = cpu_seconds(server_processes(vllm_endpoint))
+    assert used.keys() == {"EngineCore", "API server"}
+    assert used["EngineCore"] > 1
+
+
+@pytest.mark.parametrize("model", ["tiny-random", "tiny-hybrid"])
+def test_a_cached_token_costs_less_than_an_uncached_one(
+    vllm_endpoint: Endpoint, tmp_path: Path, model: str
+) -> None:
+    out, run = tmp_path / "record", tmp_path / "run"
+    url = [f"serving.url={vllm_endpoint}"] if model == "tiny-random" else []
+    done = in_process("bench", "tokens", f"model={model}", *url, *SMALL, f"--out={out}", "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    undisturbed = [unit for unit in found["units"] if not unit["disturbed"]]
+    assert len(undisturbed) > 0.8 * len(found["units"])
+    for unit in undisturbed:
+        prompt = unit["uncached"] + unit["cached"]
+        assert prompt == unit["requests"] * unit["context"]
+        assert unit["output"] == unit["requests"] * (64 if unit["kind"] == "output" else 1)
+        assert (unit["cached"] > 0.7 * prompt) == (unit["kind"] != "uncached")
+    file = out / f"measured-{model}.yaml"
+    prices = read_yaml_file(file)
+    assert 0 <= prices["cached"] < prices["uncached"] / 3
+    assert prices["uncached"] < prices["output"]
+    assert prices["measured"]["cached_to_uncached"]["high"] < 0.5
+
+    env = ("env=tests.odd_envs:Ring", "env.words=60", "method=react", "model=tiny-random")
+    short = ("run.rollouts=0", "run.test_episodes=2", f"serving.url={vllm_endpoint}", f"run.dir={run}")
+    played = in_process("run", *env, *short, f"prices={file}")
+    assert played.returncode == 0, played.stderr
+    report = in_process("report", str(run), "--out", str(tmp_path / "report"))
+    assert report.returncode == 0, report.stderr
+    page = (tmp_path / "report/report.html").read_text()
+    assert "by measurement" in page
+    assert f"CPU seconds of {model} on " in page
+    assert ("measured elsewhere" in page) == (model == "tiny-hybrid")  # the run used the other model

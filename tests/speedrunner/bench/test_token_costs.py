@@ -1,0 +1,149 @@
+"""What tokens cost: the fit on made-up units, and the whole command on an engine whose CPU time is known."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+
+import psutil
+import pytest
+
+from serving.plain_yaml import read_yaml_file
+from speedrunner.bench import token_costs, token_units
+from speedrunner.bench.token_costs import CLASSES, fit_costs
+from speedrunner.bench.token_units import EMPTY, Kind, TokenUnit
+from tests.scripted_engine import Answer, Request, say
+from tests.scripted_runs import Runs, ScriptedRun, complaint, in_process
+
+COSTS = {"uncached": 40.0, "cached": 1.5, "output": 300.0, "requests": 3000.0}
+"""Seconds of a million."""
+
+
+def unit(context: int, kind: Kind, noise: float = 1.0) -> TokenUnit:
+    amounts = {"uncached": context if kind == "uncached" else 16, "output": 64 if kind == "output" else 1}
+    amounts |= {"cached": context - amounts["uncached"], "requests": 1}
+    seconds = sum(COSTS[name] * amount for name, amount in amounts.items()) / 1e6 * noise
+    return TokenUnit(context, 8, kind, seconds=seconds, joules=None, disturbed="", **amounts)
+
+
+def units(noise: float, seed: int, contexts: tuple[int, ...] = (512, 2048, 8192)) -> list[TokenUnit]:
+    """Five repeats of each kind, with noise of this relative size."""
+    rng = Random(seed)
+    kinds: list[tuple[int, Kind]] = [(EMPTY, "uncached")]
+    kinds += [(context, kind) for context in contexts for kind in ("uncached", "cached", "output")]
+    return [unit(*each, noise=rng.gauss(1, noise)) for each in kinds for _ in range(5)]
+
+
+def test_the_fit_finds_the_costs_that_made_the_units() -> None:
+    found = fit_costs(units(0.0, 0))
+    assert {name: each.value for name, each in found.costs.items()} == pytest.approx(COSTS, rel=1e-4)
+    assert found.ratio is not None
+    assert found.ratio.value == pytest.approx(1.5 / 40, rel=1e-4)
+    assert max(map(abs, found.residuals.values())) < 1e-6
+
+
+def test_its_intervals_have_the_truth_about_as_often_as_they_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(token_costs, "RESAMPLES", 1000)
+    fits = [fit_costs(units(0.05, seed)) for seed in range(100)]
+    for name, cost in COSTS.items():
+        assert sum(each.costs[name].low <= cost <= each.costs[name].high for each in fits) >= 88, name
+    ratios = [each.ratio for each in fits if each.ratio]
+    assert sum(each.low <= 1.5 / 40 <= each.high for each in ratios) >= 88
+
+
+def test_a_cost_that_grows_with_the_context_shows_in_residuals_and_widens_the_intervals() -> None:
+    even = fit_costs(units(0.01, 1)).costs["uncached"]
+    bent = [each if each.context < 8192 else unit(8192, each.kind, 1.3) for each in units(0.01, 1)]
+    found = fit_costs(bent)
+    assert found.residuals[8192, "uncached"] > 0.03 > -0.03 > found.residuals[2048, "uncached"]
+    assert found.costs["uncached"].high - found.costs["uncached"].low > 3 * (even.high - even.low)
+
+
+def test_without_a_cached_token_its_cost_is_not_known() -> None:
+    found = fit_costs([each for each in units(0.01, 0) if each.kind == "uncached"])
+    assert (found.costs.get("cached") is None) == (found.ratio is None)
+
+
+@pytest.fixture
+def measurable(corridor: Runs, monkeypatch: pytest.MonkeyPatch) -> ScriptedRun:
+    """A scripted engine with CPU time by the tokens that it counted, and short units."""
+
+    def answer(request: Request) -> Answer:
+        return say("word " * 80)
+
+    run = corridor(answer)
+    engine = run.server
+
+    def used(processes: object) -> dict[str, float]:
+        tokens = {"uncached": engine.prompt - engine.cached, "cached": engine.cached}
+        tokens["output"] = engine.generated
+        return {"EngineCore": sum(COSTS[name] * tokens[name] for name in tokens) / 1e6}
+
+    monkeypatch.setattr(token_units, "cpu_seconds", used)
+    monkeypatch.setattr(token_units, "server_processes", lambda endpoint: [psutil.Process()])
+    monkeypatch.setattr(token_units, "UNIT_S", 0.001)
+    return run
+
+
+def bench(run: ScriptedRun, out: Path, *more: str, rate: float = 3.6) -> list[str]:
+    small = ("--contexts", "64,256,99999", "--in-flight", "1,4", "--repeats", "2", *more)
+    return ["bench", "tokens", *run.overrides(), f"--usd-per-gpu-hour={rate}", f"--out={out}", *small]
+
+
+@pytest.mark.process
+def test_the_command_writes_a_price_list_that_prices_a_run(
+    measurable: ScriptedRun, learnt: ScriptedRun, tmp_path: Path
+) -> None:
+    out = tmp_path / "record"
+    done = in_process(*bench(measurable, out))
+    assert done.returncode == 0, done.stderr
+    assert "Longer prompts than" in done.stdout
+    assert "Joules: not measured, no NVIDIA driver" in done.stdout
+    file = out / "measured-tiny-random.yaml"
+    written = read_yaml_file(file)
+    assert {name: written[name] for name in CLASSES} == pytest.approx(  # at 0.001 USD a second
+        {name: COSTS[name] / 1000 for name in CLASSES}, rel=1e-3
+    )
+    assert (written["measured"]["unit"], written["measured"]["in_flight"]) == ("CPU", 4)
+    priced = json.loads(in_process("cost", str(learnt.dir), "--prices", str(file), "--json").stdout)
+    tokens = priced["runs"][0]["total"]["tokens"]
+    usd = 40 * tokens["computed"] + 1.5 * tokens["cached"] + 300 * (tokens["reasoning"] + tokens["action"])
+    assert priced["runs"][0]["total"]["usd"] == pytest.approx(usd / 1e9, rel=1e-3)
+    shown = in_process("cost", str(learnt.dir), "--prices", str(file)).stdout
+    assert "prices: measured-tiny-random (CPU seconds of tiny-random on " in shown
+    assert "Measured prices, in brackets with all at one end of their intervals: " in shown
+
+
+@pytest.mark.process
+def test_it_continues_repeats_what_others_disturbed_and_prices_anew_at_another_rate(
+    measurable: ScriptedRun, tmp_path: Path
+) -> None:
+    out, script, engine = tmp_path / "record", measurable.server.script, measurable.server
+
+    def disturbed(request: Request) -> Answer:
+        if len(engine.requests) == 30:
+            engine.generated += 1  # as by a request of another client
+        assert callable(script)
+        return script(request)
+
+    engine.script = disturbed
+    first = in_process(*bench(measurable, out))
+    assert "left out (other requests, or retries: the engine counted other tokens): rerun" in first.stdout
+    before = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
+    (marked,) = (path for path in before if '"disturbed":"other' in path.read_text().replace(": ", ":"))
+    lost = next(path for path in before if path != marked)
+    lost.unlink()  # as a kill leaves it
+    second = in_process(*bench(measurable, out), "--usd-per-gpu-hour=7.2")
+    assert (second.returncode, "left out" in second.stdout) == (0, False)
+    after = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
+    assert {path for path in after if after[path] != before.get(path)} == {lost, marked}
+    assert read_yaml_file(out / "measured-tiny-random.yaml")["output"] == pytest.approx(0.6, rel=1e-3)
+
+
+@pytest.mark.process
+def test_a_server_whose_processes_cannot_be_found_is_refused(
+    measurable: ScriptedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(token_units, "server_processes", lambda endpoint: [])
+    assert "cannot be found" in complaint(in_process(*bench(measurable, tmp_path / "record")))
