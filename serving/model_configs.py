@@ -45,12 +45,10 @@ variables add to these; `null` removes one."""
 OWN_FLAGS = frozenset(
     {"model", "served-model-name", "revision", "tokenizer-revision", "max-model-len", "dtype"}
     | {"host", "port", "uds", "api-key", "data-parallel-size", "load-format"}
-    | {"nnodes", "node-rank", "master-addr", "master-port", "headless"}
+    | {"pipeline-parallel-size", "nnodes", "headless"}
 )
 """Flags that the server object sets itself, from the model config's other fields; `server.flags` must not set
 them."""
-
-_SHARDED = "server.flags.tensor-parallel-size (times pipeline-parallel-size)"
 
 
 def list_model_configs() -> list[str]:
@@ -191,19 +189,12 @@ def _contradictions(model_config: ModelConfig) -> Iterator[str]:
         yield "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"
     if model_config.cache == "attention" and "prefix-match-unit" in flags:
         yield "server.flags.prefix-match-unit goes with `cache: hybrid` alone"
-    shards = _shards(flags)
+    shards = flags.get("tensor-parallel-size", 1)
     if model_config.gpus and shards != model_config.gpus:
-        yield f"`gpus: {model_config.gpus}` contradicts {_SHARDED}, which is {shards}"
+        yield f"`gpus: {model_config.gpus}` contradicts server.flags.tensor-parallel-size, which is {shards}"
     for flag in flags:
         if flag in OWN_FLAGS:
             yield f"server.flags.{flag}: not here, it is set from the model config's other fields"
-
-
-def _shards(flags: Mapping[str, object]) -> int:
-    """Return the number of parts of the model that compute at the same time; 0 if the flags are no
-    numbers."""
-    across, along = (flags.get(flag, 1) for flag in ("tensor-parallel-size", "pipeline-parallel-size"))
-    return across * along if isinstance(across, int) and isinstance(along, int) else 0
 
 
 def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:

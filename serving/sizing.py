@@ -118,9 +118,8 @@ def cache_on(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Capacity | None:
     shards, share = flags.get("tensor-parallel-size", 1), memory_share(model_config)
     if shape is None or not isinstance(shards, int):
         return None
-    stages = model_config.gpus // shards  # pipeline parallel
     step = _step_tokens(model_config, gpus)
-    return capacity_of(shape, memory, shards=shards, stages=stages, share=share, step_tokens=step)
+    return capacity_of(shape, memory, shards=shards, share=share, step_tokens=step)
 
 
 def memory_share(model_config: ModelConfig) -> float:

@@ -1,7 +1,5 @@
 """vLLM's API server, deaf to the signals that Slurm sends to every process of a job (reasons in
 `serving.engine.guard`).
-
-With `--headless`, it runs a part of a model on a node without an API server, as `vllm serve --headless` does.
 """
 
 from __future__ import annotations
@@ -21,25 +19,12 @@ signals."""
 
 
 def serve() -> None:
-    """Serve a model, or its part on the head node."""
+    """Serve a model."""
     from vllm.entrypoints.launchers.api_server.entry import main
 
     limit_heads(sys.argv)
     _collect_garbage()
     main()
-
-
-def serve_headless() -> None:
-    """Serve a part of a model. The API server's own module would start a second API server."""
-    from vllm.entrypoints.cli.serve import run_headless
-    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
-    from vllm.utils.argparse_utils import FlexibleArgumentParser
-
-    _collect_garbage()
-    given = make_arg_parser(FlexibleArgumentParser()).parse_args()
-    validate_parsed_serve_args(given)
-    given.api_server_count = 0
-    run_headless(given)
 
 
 def limit_heads(arguments: list[str]) -> None:
@@ -92,4 +77,4 @@ if __name__ == "__main__":
     gc.disable()  # loading modules leaves no garbage; without searches for it, a start takes a fifth less
     be_deaf()
     fork_cpu_engine()
-    serve_headless() if "--headless" in sys.argv else serve()
+    serve()

@@ -194,22 +194,19 @@ def graph_sizes(sequences: int) -> list[int]:
     return sorted({1, 2, 4, *steps, sequences})
 
 
-def capacity_of(
-    shape: Shape, memory: int, *, shards: int = 1, stages: int = 1, share: float, step_tokens: int
-) -> Capacity:
+def capacity_of(shape: Shape, memory: int, *, shards: int = 1, share: float, step_tokens: int) -> Capacity:
     """Compute the capacity of one replica's prefix cache.
 
     Args:
         memory: bytes of the smallest GPU, as nvidia-smi reports them.
         shards: GPUs among which each layer is divided (tensor parallel).
-        stages: groups of GPUs among which the layers are divided (pipeline parallel).
         share: share of the memory that vLLM takes (`gpu-memory-utilization`).
         step_tokens: most tokens that one step computes (`max-num-batched-tokens`).
     """
     weights = weights_bytes(shape)
     tokens, size = block_of(shape, shards)
-    free = share * (memory - DRIVER_BYTES) - weights / (shards * stages)
-    blocks = int((free - overhead_bytes(shape, step_tokens, shards)) * stages / size)
+    free = share * (memory - DRIVER_BYTES) - weights / shards
+    blocks = int((free - overhead_bytes(shape, step_tokens, shards)) / size)
     return Capacity(
         block_size=tokens,
         num_gpu_blocks=max(blocks, 0),

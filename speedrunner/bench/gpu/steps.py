@@ -18,7 +18,7 @@ import msgspec
 from serving.deployment import Deployment, deploy
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import USUAL as CACHES
-from serving.engine.gpus import Gpu, read_gpus
+from serving.engine.gpus import read_gpus
 from serving.engine.load import option_of, server_processes
 from serving.errors import ServerFailed, ServingError
 from serving.model_config import ModelConfig
@@ -36,8 +36,8 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.shutdown import Shutdown
 
-LONGEST_S, STEP_S = 470.0, 300.0
-"""Most seconds of a step with the start of its server, and on a running server."""
+LONGEST_S = 470.0
+"""Most seconds of a step, with the start of its server."""
 
 EXPECTED_S = {
     **{"start-cold": (230, 40), "capacity": (1, 1), "tools": (90, 20), "cache-probe": (15, 10)},
@@ -140,20 +140,16 @@ class Bench:
         self._deployment = None
         await self._stack.aclose()
 
-    def starts(self, step: Step) -> bool:
-        """Return whether a server is started for a step."""
-        return step.restarts or not (self.is_running or self.setup.config.serving.url)
-
     def expected_s(self, step: Step) -> float:
-        """Return about how many seconds a step takes."""
-        on_gpu = self.setup.model_config.gpus > 0
-        kinds = [step.kind or step.name, *["start-cold"] * (self.starts(step) and not step.restarts)]
-        return sum(EXPECTED_S[kind][0 if on_gpu else 1] for kind in kinds)
+        """Return about how many seconds a step takes, with the start of its server."""
+        kinds = [step.kind or step.name]
+        if not (step.restarts or self.is_running or self.setup.config.serving.url):
+            kinds.append("start-cold")
+        return sum(EXPECTED_S[kind][0 if self.setup.model_config.gpus else 1] for kind in kinds)
 
     async def play(self, step: Step, status: Status, most_s: float) -> None:
         """Play one step in at most these seconds, and keep its result or the reason of its failure."""
-        began, clock = time.time(), time.monotonic()
-        limit_s = min(most_s, LONGEST_S if self.starts(step) else STEP_S)
+        began, clock, limit_s = time.time(), time.monotonic(), min(most_s, LONGEST_S)
         outer, self.status = self.status, status
         found: Measurement | None = None
         reason = trace = ""
@@ -178,11 +174,6 @@ class Bench:
                 measured=found,
             )
         )
-
-
-def bench_of(setup: Setup, record: Record, status: Status) -> Bench:
-    """Return what the steps share."""
-    return Bench(setup, record, status)
 
 
 async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, shutdown: Shutdown) -> None:
@@ -230,13 +221,13 @@ def steps_of(setup: Setup, only: Sequence[str] = ()) -> list[Step]:
     flags = setup.model_config.server.flags
     levels = _levels(setup.model_config, LEVELS)
     steps = [
-        Step("start-cold", start_cold, restarts=True),
+        Step("start-cold", partial(measure_start, "cold"), restarts=True),
         Step("capacity", measure_capacity),
         Step("tools", partial(measure_tool_calls, levels[len(levels) // 2])),
         Step("cache-probe", lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status)),
         Step("utilisation", measure_load),
         *(Step(f"rollout-{level}", partial(measure_rollout, level), kind="rollout") for level in levels),
-        Step("start-warm", start_warm, restarts=True),
+        Step("start-warm", partial(measure_start, "warm"), restarts=True),
     ]
     possible = [
         step
@@ -269,56 +260,33 @@ def _levels(model_config: ModelConfig, levels: Sequence[int]) -> list[int]:
     return sorted({min(level, taken) for level in levels})
 
 
-async def start_cold(bench: Bench) -> Measurement:
-    """Start without compiled code, as on a new machine."""
+async def measure_start(kind: str, bench: Bench) -> Measurement:
+    """Start the server: `cold`, without compiled code as on a new machine, or `warm`."""
     await bench.stop()
     # If an earlier try took too long, its compiled code stays, so that this one gets further.
-    if "start-cold" not in bench.record.steps:
+    if kind == "cold" and "start-cold" not in bench.record.steps:
         await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
-    return await _start("cold", bench)
-
-
-async def start_warm(bench: Bench) -> Measurement:
-    """Start with the code that earlier starts compiled."""
-    return await _start("warm", bench)
-
-
-async def _start(kind: str, bench: Bench) -> Measurement:
     phases = await bench.start()
     rows = [{"start": kind, "phase": phase, "seconds": seconds} for phase, seconds in phases.items()]
     shown = columns("start", "phase", "seconds:.1f")
     return Measurement(f"Start, {kind}", tables=[Table("starts", rows, shown)])
 
 
-def claims(model_config: ModelConfig, gpus: Sequence[Gpu]) -> dict[int, int]:
-    """Return how many conversations the cache should hold on these GPUs, by their tokens.
-
-    The arithmetic is that of `serving.sizing`. Empty if it does not know the model, and without GPUs.
-    """
-    cache = cache_on(model_config, gpus)
-    lengths = {min(tokens, model_config.context) for tokens in (*LENGTHS, model_config.context)}
-    found = {tokens: cache.conversations(tokens) for tokens in sorted(lengths)} if cache else {}
-    return {tokens: conversations for tokens, conversations in found.items() if conversations}
-
-
 async def measure_capacity(bench: Bench) -> Measurement:
-    """Compare how many conversations the engine's cache holds with what the configuration claims."""
+    """Compare how many conversations the engine's cache holds with the arithmetic of `serving.sizing`."""
     model_config, cache = bench.deployment.model_config, cache_of(bench.deployment)
     is_here = bench.deployment.server is not None or server_processes(bench.deployment.endpoint)
-    gpus = (await asyncio.to_thread(read_gpus)).usable if is_here else []
-    claimed = claims(model_config, gpus)
-    rows = [
-        {"tokens": tokens, "conversations": cache.conversations(tokens)}
-        for tokens in claimed
-        or [*(tokens for tokens in LENGTHS if tokens < model_config.context), model_config.context]
-    ]
+    claim = cache_on(model_config, (await asyncio.to_thread(read_gpus)).usable if is_here else [])
+    rows, ratios = list[dict[str, int]](), list[float]()
+    for tokens in sorted({min(tokens, model_config.context) for tokens in (*LENGTHS, model_config.context)}):
+        rows.append({"tokens": tokens, "conversations": cache.conversations(tokens)})
+        if claim:
+            rows[-1]["claimed"] = claimed = claim.conversations(tokens)
+            ratios += [rows[-1]["conversations"] / claimed] if claimed else []
     found = Measurement(describe_cache(model_config, cache), tables=[Table("capacity", rows)])
-    if claimed:
-        for row in rows:
-            row["claimed"] = claimed[row["tokens"]]
-        least = min(row["conversations"] / row["claimed"] for row in rows)
+    if ratios:
         name = "least ratio of conversations that fit to the configuration's claim"
-        found.figures = [Figure(name, least, at_least=1.0, form=".2f")]
+        found.figures = [Figure(name, min(ratios), at_least=1.0, form=".2f")]
     return found
 
 

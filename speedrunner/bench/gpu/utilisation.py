@@ -27,12 +27,6 @@ SAMPLE_S = 0.2
 STEPS = "iteration_tokens_total_count"
 """The engine's own counter of steps with output."""
 
-FORMS = {
-    **{"in flight": "", "steps": "", "output tokens/s": ".0f"},
-    **{"GPU busy": ".0%", "GPU power, W": ".0f", "GPU memory, MiB": ",.0f"},
-}
-"""Formats by heading; `.2f` for all others."""
-
 
 class Reading(NamedTuple):
     """What has been used until a time: steps, calls and seconds of their parts, CPU seconds of processes."""
@@ -122,9 +116,8 @@ async def measure_utilisation(
             "The server has no clock of steps: it is not SpeedRunner's own, or its model computes in other"
             " processes. A step is not split."
         )
-    shown = {name: f"{name}:{FORMS.get(name, '.2f')}" for name in rows[0]}
     return Measurement(
         f"{deployment.model_config.name}: means while episodes of {CALLS} requests are played",
-        tables=[Table("utilisation", rows, shown, turned=True)],
+        tables=[Table("utilisation", rows, turned=True)],
         notes=watch.notes,
     )

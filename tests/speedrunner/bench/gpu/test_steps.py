@@ -7,6 +7,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -14,7 +15,9 @@ import pytest
 from msgspec import structs
 
 from serving.deployment import deploy
+from serving.engine.cache_config import CacheConfig
 from serving.engine.endpoint import Endpoint
+from serving.engine.gpus import GpuReport
 from serving.errors import RequestFailed
 from serving.sizing import fit
 from speedrunner.bench.engine import playing_setup
@@ -25,8 +28,7 @@ from speedrunner.bench.gpu.steps import (
     Bench,
     Step,
     as_served,
-    bench_of,
-    claims,
+    measure_capacity,
     play_steps,
     steps_of,
     with_folder,
@@ -83,11 +85,23 @@ def test_steps_that_cannot_be_played_are_left_out() -> None:
     assert set(every) - set(attached) == {"start-cold", "start-warm"}
 
 
-def test_claims_come_from_the_memory_of_the_gpus() -> None:
-    model_config = fit(playing_setup(["model=qwen3.5-27b"]).model_config, [GPUS["H100"]])
-    assert claims(model_config, [GPUS["H100"]]) == {8192: 17, 32_768: 7, 131_072: 2}
-    assert claims(model_config, []) == {}
-    assert claims(playing_setup(["model=tiny-random"]).model_config, [GPUS["H100"]]) == {}
+async def test_a_running_server_on_this_machine_is_compared_with_the_claim_for_its_gpus(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    deployment: Any = SimpleNamespace(
+        server=None,
+        endpoint=Endpoint.parse("unix:/tmp/x/http"),
+        model_config=fit(playing_setup(["model=qwen3.5-27b"]).model_config, [GPUS["H100"]]),
+        replicas=[SimpleNamespace(cache=CacheConfig(784, 400, True, 16, hybrid=True))],
+    )
+    bench._deployment = deployment
+    monkeypatch.setattr(steps_module, "read_gpus", lambda: GpuReport(installed=[GPUS["H100"]]))
+    for found, expected in ([object()], [17, 7, 2]), ([], [None] * 3):
+        monkeypatch.setattr(steps_module, "server_processes", lambda endpoint, found=found: found)
+        measured = await measure_capacity(bench)
+        assert [row.get("claimed") for row in measured.tables[0].rows] == expected
+        assert measured.met is (True if found else None)
+    bench._deployment = None
 
 
 async def run(bench: Bench, *steps: Step, minutes: float = 10.0) -> None:
@@ -103,7 +117,7 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
     setup = playing_setup(overrides)
     record = open_record(tmp_path, subject_of(setup, overrides))
     said: list[str] = []
-    bench = bench_of(setup, record, said.append)
+    bench = Bench(setup, record, said.append)
     await run(bench, *steps_of(setup), minutes=60.0)
     expected = ["capacity", "tools", "cache-probe", "utilisation", "rollout-2", "rollout-4"]
     assert list(record.steps) == expected
@@ -213,10 +227,11 @@ async def test_a_step_that_exceeds_its_bound_is_ended(
         try:
             return await forever()
         finally:
+            monkeypatch.undo()
             ended.set()
 
     async def shorten(bench: Bench) -> Measurement:
-        monkeypatch.setattr(steps_module, "STEP_S", 0.0)
+        monkeypatch.setattr(steps_module, "LONGEST_S", 0.0)
         return Measurement("a")
 
     first, second = (Step(name, play, kind="capacity") for name, play in (("a", shorten), ("b", hang)))
