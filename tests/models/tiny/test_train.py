@@ -1,7 +1,8 @@
-"""The training: it learns, and what it exports can be served."""
+"""The training: it learns, and what it exports can be served, as the committed weights are."""
 
 from __future__ import annotations
 
+import json
 from itertools import islice
 from pathlib import Path
 
@@ -11,9 +12,11 @@ import pytest
 from models.tiny import learning, train, training_corpus
 from models.tiny.actor_examples import Example, snapshots
 from models.tiny.learning import batches, new_model
-from models.tiny.training_corpus import Examples
+from models.tiny.teachers import recorded_sleeps
 from models.tiny.training_recipe import Recipe, Stage
+from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.weights import model_path
 
 STAGES = [
     Stage(tokens=3_000, batch=256, rate=3e-3, constant=0.5, mix={"snapshots": 1.0}),
@@ -32,14 +35,13 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
 
 
 @pytest.fixture(scope="module")
-def sources(tokenizer: ChatTokenizer) -> dict[str, Examples]:
+def sources(tokenizer: ChatTokenizer) -> dict[str, list[Example]]:
     return {
-        name: Examples.packed(list(islice(snapshots(tokenizer, seed), 30)))
-        for seed, name in enumerate(("snapshots", "plain"))
+        name: list(islice(snapshots(tokenizer, seed), 30)) for seed, name in enumerate(("snapshots", "plain"))
     }
 
 
-def test_a_batch_has_no_more_tokens_than_its_stage_says(sources: dict[str, Examples]) -> None:
+def test_a_batch_has_no_more_tokens_than_its_stage_says(sources: dict[str, list[Example]]) -> None:
     stage = Stage(tokens=1, batch=1_000, rate=1.0, constant=0.5, mix={"snapshots": 1.0})
     for batch in islice(batches(sources, stage, seed=0), 20):
         assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= 1_000
@@ -54,7 +56,7 @@ def test_every_example_of_a_source_is_drawn_before_one_comes_again() -> None:
 
 
 def test_the_training_learns(
-    tokenizer: ChatTokenizer, sources: dict[str, Examples], monkeypatch: pytest.MonkeyPatch
+    tokenizer: ChatTokenizer, sources: dict[str, list[Example]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(learning, "REPORTED_EVERY", 5)
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
@@ -67,7 +69,7 @@ def test_the_training_learns(
 
 
 def test_what_is_exported_is_a_model_folder(
-    tokenizer: ChatTokenizer, sources: dict[str, Examples], tmp_path: Path
+    tokenizer: ChatTokenizer, sources: dict[str, list[Example]], tmp_path: Path
 ) -> None:
     import torch
     from transformers import AutoModelForCausalLM
@@ -85,3 +87,21 @@ def test_a_corpus_has_as_many_examples_as_its_recipe_says(tmp_path: Path) -> Non
     training_corpus.reader_of_bytes(tmp_path, SMALL.context)
     found = training_corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)
     assert len(found["snapshots"]) == 3
+
+
+def test_the_committed_tokenizer_and_network_have_as_many_entries() -> None:
+    config = json.loads((train.WEIGHTS / "config.json").read_bytes())
+    assert len(ChatTokenizer(train.WEIGHTS).huggingface) == config["vocab_size"]
+    assert config["max_position_embeddings"] >= load_model_config("tiny").context
+
+
+def test_the_committed_weights_are_what_the_model_config_serves() -> None:
+    assert Path(model_path(load_model_config("tiny"))) == train.WEIGHTS
+    assert load_model_config("tiny").caveat
+
+
+def test_sleeps_were_recorded_with_the_numbers_that_the_served_prompts_have() -> None:
+    shown, served = recorded_sleeps.MODEL_CONFIG, load_model_config("tiny")
+    assert shown.context == served.context
+    assert shown.roles.inducer.string_tokens == served.roles.inducer.string_tokens
+    assert shown.roles.inducer.max_calls == served.roles.inducer.max_calls
