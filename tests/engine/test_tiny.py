@@ -15,7 +15,7 @@ from tests.bundled_demo import Demo
 pytestmark = pytest.mark.slow
 
 PLAIN = 0.21
-"""Least share that it solves without skills, in 30 episodes: enough to learn from. Its model card says 97 % of
+"""Least share that it solves without skills, in 30 episodes: enough to learn from. Its model card: 97 % of
 230."""
 
 
