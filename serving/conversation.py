@@ -16,31 +16,7 @@ from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import Status
 from serving.model_config import Role
 from serving.tokens.tools import ToolCall
-from serving.usage import Integer, Usage
-
-
-class TokenIds(msgspec.Struct, frozen=True):
-    """The token ids of one request.
-
-    Attributes:
-        shared: number of the first ids of the prompt that are those of the request before: its prompt and
-            answer. 0 for the first request of a conversation.
-        prompt: the other ids of the prompt.
-        answer: the generated ids.
-    """
-
-    shared: Integer
-    prompt: list[Integer]
-    answer: list[Integer]
-
-    def whole_prompt(self, before: list[int]) -> list[int]:
-        """Return all ids of the prompt, from those of the request before: its prompt and answer.
-
-        Raises `ValueError` if these do not have the shared ids.
-        """
-        if not 0 <= self.shared <= len(before):
-            raise ValueError(f"a request shares {self.shared} ids of {len(before)} before it")
-        return before[: self.shared] + self.prompt
+from serving.usage import Usage
 
 
 class Completion(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,7 +28,6 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         seconds: time from sending the request to the end of the answer.
         request: id of its request in the ledger; empty if there was none.
         token_ids: the generated ids (completions API only).
-        recorded: the ids for the record, if the options want them there.
         echo: the items of it that later requests send back (chat API).
         open_calls: ids of its tool calls, which the reply answers (same API).
         first_token_s: time from the request's arrival in the engine to its first token, if the engine reports
@@ -67,7 +42,6 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
     request: str = ""
     token_ids: list[int] = []
-    recorded: TokenIds | None = None
     echo: list[dict[str, Any]] = []
     open_calls: list[str] = []
     first_token_s: float | None = None

@@ -122,9 +122,7 @@ class Deployment:
             model_config = msgspec.structs.replace(model_config, context=context)
         self._reconciliations.add(meter)
         async with self._engine(meter, self.restarts.recover if self.restarts else None) as engine:
-            model = Model(
-                model_config, engine, self._tokenizer, self.replicas, admission, self._options.token_ids
-            )
+            model = Model(model_config, engine, self._tokenizer, self.replicas, admission)
             self._models.append(model)
             try:
                 yield model

@@ -34,7 +34,6 @@ class Model:
         tokenizer: needed on the completions API.
         replicas: the engine's replicas.
         queued: whether its conversations wait for room in the cache, if the replicas queue conversations.
-        records_ids: whether completions have the token ids for the record.
 
     Attributes:
         tokenizer: `None` on the chat API.
@@ -51,7 +50,6 @@ class Model:
         tokenizer: ChatTokenizer | None,
         replicas: Sequence[Replica] = (),
         queued: bool = True,
-        records_ids: bool = False,
     ) -> None:
         self.model_config = model_config
         self.engine = engine
@@ -59,7 +57,6 @@ class Model:
         self.tokenizer = tokenizer
         self.note_tools: Callable[[dict[str, str], list[ToolSpec]], None] = lambda labels, tools: None
         self._queued = queued
-        self._records_ids = records_ids
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
         self._tool_check: ToolCheck | None = None
@@ -93,7 +90,7 @@ class Model:
         replica = min(self.replicas, key=lambda each: len(each.slots))
         slot = replica.slot(self._sent_before(transcript.ids), self._queued)
         context = self.model_config.context
-        return TokenConversation(self.engine, transcript, settings, context, labels, slot, self._records_ids)
+        return TokenConversation(self.engine, transcript, settings, context, labels, slot)
 
     async def warm(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str], **options: Any

@@ -45,8 +45,6 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     admission: bool = True
     #: Check tool calls and the prefix cache before the first episode: `once` for each engine, or `never`.
     check: Check = "once"
-    #: Record the token ids of all prompts and answers (completions API), for `export --to atif --token-ids`.
-    token_ids: bool = False
 
     def elsewhere(self) -> Self:
         """Return the same options for another engine, without this one's address and API key."""

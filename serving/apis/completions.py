@@ -10,7 +10,6 @@ from serving.conversation import (
     AnswerOverflow,
     Completion,
     Conversation,
-    TokenIds,
     sampling,
     status_of,
 )
@@ -19,7 +18,7 @@ from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, TruncatedCall
 from serving.model_config import Role
 from serving.tokens.grammar import structural_tag
-from serving.tokens.transcript import Transcript, common_prefix
+from serving.tokens.transcript import Transcript
 
 
 class TokenConversation(Conversation):
@@ -40,7 +39,6 @@ class TokenConversation(Conversation):
         context: int,
         labels: dict[str, str],
         slot: Slot,
-        records_ids: bool = False,
     ) -> None:
         self.transcript = transcript
         self.tag = structural_tag(transcript.grammar)
@@ -50,8 +48,6 @@ class TokenConversation(Conversation):
         self.replica = slot.replica
         self._prompt = Prompt(transcript.ids, slot.replica.ideal)
         self._slot = slot
-        self._before: list[int] | None = [] if records_ids else None
-        """Prompt and answer of the last request, if ids are recorded."""
         self.options = {
             **sampling(role),
             "structured_outputs": {"structural_tag": self.tag},
@@ -88,7 +84,6 @@ class TokenConversation(Conversation):
             **self.options,
         )
         ids = reply.answer.choices[0].token_ids or []
-        recorded = self._record_ids(ids)
         answer = self.transcript.answer(ids)
         usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
         completion = Completion(
@@ -100,7 +95,6 @@ class TokenConversation(Conversation):
             seconds=reply.seconds,
             request=reply.request,
             token_ids=ids,
-            recorded=recorded,
             first_token_s=reply.answer.first_token_s,
         )
         overflows = isinstance(answer.problem, TruncatedCall) and len(ids) >= room
@@ -110,15 +104,6 @@ class TokenConversation(Conversation):
             message = f"the answer did not fit the {room} tokens left of the context of {self._context}"
             raise AnswerOverflow(message, completion)
         return completion
-
-    def _record_ids(self, answer: list[int]) -> TokenIds | None:
-        """Return the ids of a request, before its answer is appended; `None` if they are not recorded."""
-        if self._before is None:
-            return None
-        prompt = self.transcript.ids
-        shared = len(common_prefix(self._before, prompt))
-        self._before = prompt + answer
-        return TokenIds(shared, prompt[shared:], answer)
 
     def recall(self, completion: Completion) -> None:
         """See `Conversation`."""

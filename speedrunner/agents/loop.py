@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-import msgspec
-
 from serving.conversation import AnswerOverflow, Conversation
 from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
@@ -125,6 +123,5 @@ async def _ask(
         queued_s=round(waiting.seconds, 4),
         error=error,
         request=completion.request,
-        token_ids=completion.recorded or msgspec.UNSET,
     )
     return turn, termination

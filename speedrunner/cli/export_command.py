@@ -42,12 +42,6 @@ def export(
         ),
     ],
     out: Annotated[Path, typer.Option("--out", help="A new or empty folder to write.", show_default=False)],
-    token_ids: Annotated[
-        bool,
-        typer.Option(
-            "--token-ids", help="Write the ids of prompts and answers (serving.token_ids), for atif."
-        ),
-    ] = False,
     licence: Annotated[
         str | None,
         typer.Option(
@@ -68,8 +62,6 @@ def export(
         speedrunner export runs/demo --to atif --out demo-atif
         speedrunner export runs/demo:4 --to skills --out babyai-skills
     """
-    if token_ids and to != "atif":
-        raise InvalidConfig(f"--token-ids is for --to atif, not for --to {to}")
     check_new(out)
     if to == "skills":
         _write_skills(runs, out, licence, trust or [])
@@ -86,7 +78,7 @@ def export(
         elif to == "inspect":
             what = f"{len(write_logs(paths, folder))} logs"
         else:
-            what = f"{write_trajectories(paths, folder, token_ids)} trajectories"
+            what = f"{write_trajectories(paths, folder)} trajectories"
     say(f"{what or 'nothing'} of {len(paths)} runs written to {out}")
 
 

@@ -20,7 +20,7 @@ import msgspec
 from serving.usage import Prices, Usage
 from speedrunner.config.names import condition_name
 from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names, timestamp
-from speedrunner.store.files import StorageError, explain_errors
+from speedrunner.store.files import explain_errors
 from speedrunner.store.records import CallNode, Turn
 from speedrunner.store.run_data import RunData, load
 
@@ -29,32 +29,25 @@ SCHEMA = "ATIF-v1.8"
 Json = dict[str, Any]
 
 
-def write_trajectories(paths: Sequence[Path], folder: Path, with_ids: bool = False) -> int:
+def write_trajectories(paths: Sequence[Path], folder: Path) -> int:
     """Write each run into a subfolder. Return the number of trajectories.
 
-    Args:
-        with_ids: whether steps have the token ids of their requests, if the run recorded them.
-
     Raises:
-        StorageError: a run cannot be read, has no token ids, or the folder cannot be written.
+        StorageError: a run cannot be read, or the folder cannot be written.
         InvalidConfig: a run's configuration cannot be read.
     """
     count = 0
     with explain_errors(folder, "written"):
         for name, path in zip(run_names(paths), paths, strict=True):
             run = load(path)
-            if with_ids and not run.settings.serving.token_ids:
-                raise StorageError(
-                    f"{path} has no token ids: only runs with serving.token_ids=true record them"
-                )
             (folder / name).mkdir(parents=True, exist_ok=True)
-            for key, document in _documents(run, name, with_ids):
+            for key, document in _documents(run, name):
                 (folder / name / f"{key}.json").write_bytes(msgspec.json.encode(document))
                 count += 1
     return count
 
 
-def _documents(run: RunData, name: str, with_ids: bool) -> Iterator[tuple[str, Json]]:
+def _documents(run: RunData, name: str) -> Iterator[tuple[str, Json]]:
     """Yield the trajectories of a run with their file names, without suffix."""
     about = msgspec.structs.asdict(condition_name(run.settings))
     times = {row.request: row.time for row in run.ledger}
@@ -75,7 +68,7 @@ def _documents(run: RunData, name: str, with_ids: bool) -> Iterator[tuple[str, J
             }
             if offered := tools.get((conversation.role, facts["policy"])):
                 agent["tool_definitions"] = offered
-            steps = list(_steps(conversation.turns, times, prices, with_ids))
+            steps = list(_steps(conversation.turns, times, prices))
             if not steps:  # the format wants at least one
                 steps = [{"source": "system", "message": "No request was answered."}]
             key = f"{facts['episode'].replace('/', '-')}-{conversation.number:04d}"
@@ -105,17 +98,13 @@ def _final_metrics(conversation: Conversation, prices: Prices | None, steps: int
     return found if prices is None else {**found, "total_cost_usd": prices.cost(usage)}
 
 
-def _steps(
-    turns: Sequence[Turn], times: Mapping[str, float], prices: Prices | None, with_ids: bool
-) -> Iterator[Json]:
+def _steps(turns: Sequence[Turn], times: Mapping[str, float], prices: Prices | None) -> Iterator[Json]:
     """Yield the steps of a conversation, without their numbers.
 
     Args:
         times: Unix seconds at which each request ended.
         prices: prices of the model's tokens, if known.
-        with_ids: whether answers have the token ids of their requests. Each repeats its whole prompt.
     """
-    ids: list[int] = []
     for number, turn in enumerate(turns):
         for message in turn.messages:
             if message.role != "tool":  # a tool's reply is the observation of its call
@@ -129,11 +118,6 @@ def _steps(
         if turn.call is not None:
             step["tool_calls"] = [_tool_call(f"turn-{number}", turn.call.name, turn.call.arguments)]
         step["metrics"] = _metrics(turn.usage, prices)
-        if with_ids and turn.token_ids is not msgspec.UNSET:
-            prompt = turn.token_ids.whole_prompt(ids)
-            step["metrics"]["prompt_token_ids"] = prompt
-            step["metrics"]["completion_token_ids"] = turn.token_ids.answer
-            ids = prompt + turn.token_ids.answer
         following = turns[number + 1].messages if number + 1 < len(turns) else []
         replies = [message.content for message in following if message.role == "tool"]
         if replies or turn.executed is not None:

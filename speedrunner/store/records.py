@@ -13,7 +13,6 @@ from typing import Any, Literal
 import msgspec
 
 from envs import Outcome, Task
-from serving.conversation import TokenIds
 from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Integer, Number, Prices, Timestamp, Usage
@@ -134,7 +133,6 @@ class Turn(msgspec.Struct):
         role: `actor`, or another role of the method that played the episode.
         conversation: number of the role's conversation within the episode, from 0.
         request: id of its rows in the ledger; empty in records of earlier versions.
-        token_ids: those of the request, if `serving.token_ids` was set.
     """
 
     messages: list[Message]
@@ -149,7 +147,6 @@ class Turn(msgspec.Struct):
     role: str = "actor"
     conversation: Integer = 0
     request: str = ""
-    token_ids: TokenIds | msgspec.UnsetType = msgspec.UNSET
 
 
 class Hunk(msgspec.Struct, frozen=True):

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 RETIRED: dict[str, dict[str, object]] = {
     "method": {"cost_aware": False, "guard": "off", "guard_episodes": 5, "notes": False},
     "run": {"budget_tokens": None},
-    "serving": {"api_key_file": None, "port": None},
+    "serving": {"api_key_file": None, "port": None, "token_ids": False},
 }
 """Settings in runs of earlier versions. With these values they had no effect."""
 

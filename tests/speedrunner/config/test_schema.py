@@ -131,7 +131,6 @@ class TestDifferences:
             "serving.hang_timeout_s",
             "serving.admission",
             "serving.check",
-            "serving.token_ids",
             "serving.spending_cap_usd",
             "logging",
             "verbosity",

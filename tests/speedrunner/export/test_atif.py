@@ -7,11 +7,8 @@ from pathlib import Path
 import pytest
 from atif import Trajectory as Atif
 
-from serving.model_config import ModelConfig
-from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.store.run_data import RunData
-from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
+from tests.scripted_runs import ScriptedRun, in_process
 from tests.speedrunner.store.test_stored_format import STORED
 
 pytestmark = pytest.mark.process
@@ -92,37 +89,6 @@ def test_shows_a_reply_as_the_observation_of_its_call(run: RunData, exported: Pa
     assert result.content == second.messages[0].content
     assert result.source_call_id == answer.tool_calls[0].tool_call_id
     assert answer.message == first.text
-
-
-def test_token_ids_are_those_of_the_engine_s_requests(
-    tmp_path: Path, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
-) -> None:
-    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        played = ScriptedRun(tmp_path, roomy(tiny_model_config), engine)
-        where = f"run.dir={tmp_path / 'run'}"
-        done = in_process("run", *SCHEDULE, *played.arguments, "serving.token_ids=true", where)
-        assert done.returncode == 0, done.stderr
-        requests = [each for each in engine.requests if not (each.warms or each.probes)]
-        sent = [each.prompt for each in requests if len(each.prompt) > 1]  # the first one is a ping
-    out = ("--out", str(tmp_path / "ids"), "--token-ids")
-    done = in_process("export", str(tmp_path / "run"), "--to", "atif", *out)
-    assert (done.returncode, done.stderr) == (0, "")
-    found = [
-        (step.metrics, step.message)
-        for path in (tmp_path / "ids").rglob("*-*.json")
-        for step in opened(path).steps
-        if step.metrics is not None
-    ]
-    assert sorted(tuple(metrics.prompt_token_ids or ()) for metrics, _ in found) == sorted(sent)
-    for metrics, text in found:
-        assert len(metrics.completion_token_ids or ()) == metrics.completion_tokens
-        assert str(text) in tiny_tokenizer.decode(metrics.completion_token_ids or [])
-
-
-def test_a_run_without_token_ids_is_refused(run: RunData, tmp_path: Path) -> None:
-    out = ("--out", str(tmp_path / "ids"), "--token-ids")
-    line = complaint(in_process("export", str(run.path), "--to", "atif", *out))
-    assert "only runs with serving.token_ids=true record them" in line
 
 
 def test_a_run_of_format_2_is_exported(tmp_path: Path) -> None:

@@ -199,13 +199,6 @@ def test_nothing_is_written_over_or_half(
     assert (list(tmp_path.iterdir()), list(out.iterdir())) == ([out], [])
 
 
-def test_token_ids_are_for_atif_only(run: RunData, tmp_path: Path) -> None:
-    done = in_process(
-        "export", str(run.path), "--to", "inspect", "--out", str(tmp_path / "out"), "--token-ids"
-    )
-    assert complaint(done) == "--token-ids is for --to atif, not for --to inspect"
-
-
 @pytest.mark.parametrize(("below", "given"), [("", "."), ("sleeps", "..")])
 def test_a_run_without_a_name_in_its_path_gets_that_of_its_folder(
     below: str, given: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
