@@ -127,11 +127,18 @@ def install_packages(kind: str, venv: Path) -> None:
 
 
 def install_bubblewrap() -> None:
-    """Install bubblewrap, the best isolation for skills, if apt allows it."""
-    if shutil.which("apt-get") and os.geteuid() == 0 and not shutil.which("bwrap"):
+    """Install bubblewrap, the best isolation for skills, if apt allows it. Otherwise say so, and continue."""
+    if shutil.which("bwrap"):
+        return
+    if shutil.which("apt-get") and os.geteuid() == 0:
         command = ("apt-get", "install", "--yes", "--quiet", "--no-install-recommends", "bubblewrap")
-        if not run(*command) and run("apt-get", "update", "--quiet"):
-            run(*command)
+        if run(*command) or (run("apt-get", "update", "--quiet") and run(*command)):
+            return
+    print(
+        "bubblewrap, which isolates skills, is not installed (Debian: apt install bubblewrap). SpeedRunner"
+        " uses user namespaces instead if this machine allows them; see docs/sandbox.md",
+        flush=True,
+    )
 
 
 def install(kind: str | None, venv: Path) -> None:
