@@ -1,11 +1,8 @@
 """Where the engine's process spends the time of a step: a clock around vLLM's own functions.
 
-vLLM 0.32 does not report it: `--enable-logging-iteration-details` logs only how long a step waits for the
-model, its metrics count steps without times, and a profiler slows each step. The clock takes microseconds a
-step. Its file is in the server's folder, where other processes of this user read it.
-
-It sees a model that computes in the engine's process (one GPU, or a CPU). With several GPUs the model's
-processes do that part of the work.
+vLLM 0.32 reports only how long a step waits for the model (`--enable-logging-iteration-details`). The clock
+takes microseconds a step. Its file is in the server's folder, for other processes of this user. It sees a
+model that computes in the engine's process: on one GPU, or on a CPU.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ import asyncio
 import statistics
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from serving.deployment import Deployment
 from serving.engine.gpus import read_gpus
@@ -26,15 +26,6 @@ SAMPLE_S = 0.2
 
 STEPS = "iteration_tokens_total_count"
 """The engine's own counter of steps with output."""
-
-
-class Reading(NamedTuple):
-    """What has been used until a time: steps, calls and seconds of their parts, CPU seconds of processes."""
-
-    time: float
-    steps: float
-    clock: dict[str, tuple[float, float]]
-    cpu: dict[str, float]
 
 
 class Watch:
@@ -69,23 +60,26 @@ class Watch:
             self.samples += [self._nvml.read(uuid) for uuid in self._gpus]
             await asyncio.sleep(SAMPLE_S)
 
-    async def read(self) -> Reading:
-        """Return what has been used so far. Raises `ServerFailed`."""
+    async def read(self) -> dict[str, float]:
+        """Return what has been used so far: time, steps, ms of their parts and CPU seconds of processes.
+
+        Raises `ServerFailed`.
+        """
         socket = self._endpoint.socket
         clock = read_clock(socket.parent) if socket and self._processes else {}
         counted = (await read_metrics(self._endpoint)).sums(STEPS).get(STEPS, 0.0)
-        steps = clock["output"][0] if clock else counted
-        return Reading(time.monotonic(), steps, clock, cpu_seconds(self._processes))
+        found = {"time": time.monotonic(), "steps": clock["output"][0] if clock else counted}
+        found |= {f"{part}, ms": 1000 * seconds for part, (_, seconds) in clock.items()}
+        return found | {f"CPU cores, {name}": used for name, used in cpu_seconds(self._processes).items()}
 
-    def row(self, before: Reading, after: Reading) -> dict[str, Any]:
+    def row(self, before: dict[str, float], after: dict[str, float]) -> dict[str, Any]:
         """Return the means between two readings by their headings."""
-        seconds, steps = after.time - before.time, after.steps - before.steps
+        spent = {name: value - before.get(name, 0.0) for name, value in after.items()}
+        seconds, steps = spent.pop("time"), spent.pop("steps")
         row: dict[str, Any] = {"steps": int(steps), "ms a step": 1000 * seconds / steps if steps else None}
-        for part in TIMED:
-            spent = after.clock[part][1] - before.clock[part][1] if after.clock else 0.0
-            row[f"{part}, ms"] = 1000 * spent / steps if after.clock and steps else None
-        for name, used in after.cpu.items():
-            row[f"CPU cores, {name}"] = (used - before.cpu.get(name, 0.0)) / seconds
+        for name in (f"{part}, ms" for part in TIMED):
+            row[name] = spent.pop(name) / steps if steps and name in spent else None
+        row |= {name: used / seconds for name, used in spent.items()}
         readings = {"GPU busy": "busy", "GPU power, W": "watts", "GPU memory, MiB": "memory_mib"}
         for heading, name in readings.items():
             values = [getattr(each, name) for each in self.samples]

@@ -10,7 +10,7 @@ import pytest
 from serving.engine.endpoint import Endpoint
 from serving.engine.load import GpuReading
 from serving.engine.step_clock import TIMED
-from speedrunner.bench.gpu.utilisation import Reading, Watch
+from speedrunner.bench.gpu.utilisation import Watch
 
 pytestmark = pytest.mark.process
 
@@ -30,12 +30,11 @@ def test_the_parts_of_a_step_and_the_cores_are_means_and_what_is_not_reported_is
 ) -> None:
     each = watch(monkeypatch)
     each.samples = [GpuReading(busy=0.5, memory_mib=1000.0), GpuReading(busy=0.7, memory_mib=1000.0)]
-    begun = dict.fromkeys(TIMED, (10.0, 1.0))
-    ended = {name: (110.0, 1.0 + 0.1 * number) for number, name in enumerate(TIMED)}
-    before = Reading(50.0, 10.0, begun, {"EngineCore": 30.0})
-    row = each.row(before, Reading(52.0, 110.0, ended, {"EngineCore": 31.0, "API server": 0.5}))
+    before = {"time": 50.0, "steps": 10.0, "CPU cores, EngineCore": 30.0}
+    after = {"time": 52.0, "steps": 110.0, "CPU cores, EngineCore": 31.0, "CPU cores, API server": 0.5}
+    row = each.row(before, after | {f"{name}, ms": 100.0 * number for number, name in enumerate(TIMED)})
     assert (row["steps"], row["ms a step"]) == (100, 20.0)
-    assert [row[f"{name}, ms"] for name in TIMED] == pytest.approx([0, 1, 2, 3, 4, 5])
+    assert [row[f"{name}, ms"] for name in TIMED] == [0, 1, 2, 3, 4, 5]
     assert (row["CPU cores, EngineCore"], row["CPU cores, API server"]) == (0.5, 0.25)
     assert row["GPU busy"] == pytest.approx(0.6)
     assert (row["GPU power, W"], row["GPU memory, MiB"]) == (None, 1000.0)
@@ -45,5 +44,5 @@ def test_a_server_that_cannot_be_read_has_its_reasons_and_no_figures(monkeypatch
     each = watch(monkeypatch)
     assert each.notes[0].startswith("The GPUs cannot be read: no NVIDIA driver: libnowhere.so")
     assert each.notes[1].startswith("The processes of the server at unix:/nowhere/http cannot be found")
-    row = each.row(Reading(0.0, 5.0, {}, {}), Reading(1.0, 5.0, {}, {}))
+    row = each.row({"time": 0.0, "steps": 5.0}, {"time": 1.0, "steps": 5.0})
     assert {name: value for name, value in row.items() if value is not None} == {"steps": 0}
