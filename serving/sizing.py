@@ -101,8 +101,9 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     flags = dict(model_config.server.flags)
     flags.setdefault(SEQUENCES, cache.sequences)
     flags.setdefault(STEP, _step_tokens(model_config, gpus))
-    if isinstance(sequences := flags[SEQUENCES], int):
-        flags.setdefault(COMPILATION, {"cudagraph_capture_sizes": graph_sizes(sequences)})
+    sequences, compilation = flags[SEQUENCES], flags.get(COMPILATION, {})
+    if isinstance(sequences, int) and isinstance(compilation, dict):
+        flags[COMPILATION] = {"cudagraph_capture_sizes": graph_sizes(sequences), **compilation}
     server = msgspec.structs.replace(model_config.server, flags=flags)
     return msgspec.structs.replace(model_config, context=context, server=server)
 

@@ -63,10 +63,11 @@ def start_clock() -> None:
 
 
 def read_clock(folder: Path) -> dict[str, tuple[float, float]]:
-    """Return calls and seconds of each part so far, over all engines of the server with this folder.
+    """Return calls and seconds of each part so far, as means over the engines of the server with this folder.
 
-    Empty if it has no clock.
+    Empty if it has no clock that has seen a step.
     """
-    found = [_CELLS.unpack(file.read_bytes()) for file in folder.glob("steps-*")]
-    sums = [sum(values) for values in zip(*found, strict=True)]
-    return dict(zip(TIMED, zip(sums[::2], sums[1::2], strict=True), strict=True)) if sums else {}
+    clocks = [_CELLS.unpack(file.read_bytes()) for file in folder.glob("steps-*")]
+    found = [cells for cells in clocks if cells[-2]]  # a model's own process starts one, but makes no output
+    means = [sum(values) / len(found) for values in zip(*found, strict=True)]
+    return dict(zip(TIMED, zip(means[::2], means[1::2], strict=True), strict=True)) if means else {}

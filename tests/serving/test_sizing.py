@@ -38,7 +38,8 @@ class TestFit:
         assert fit(once, [GPUS["H200"]]) == once
 
     def test_flags_of_the_configuration_win(self, tmp_path: Path) -> None:
-        flags = {"max-num-seqs": 4, "max-num-batched-tokens": 2048, "compilation-config": {}}
+        flags = {"max-num-seqs": 4, "max-num-batched-tokens": 2048}
+        flags |= {"compilation-config": {"cudagraph_capture_sizes": None}}  # vLLM's own choice
         model_config = with_config(BIG, tmp_path, **flags)
         fitted = fit(msgspec.structs.replace(model_config, context=65_536), [GPUS["H100"]])
         assert (fitted.context, fitted.server) == (65_536, model_config.server)
