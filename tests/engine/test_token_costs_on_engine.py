@@ -14,7 +14,7 @@ from tests.scripted_runs import in_process
 
 pytestmark = pytest.mark.slow
 
-SMALL = ("--usd-per-gpu-hour=0.05", "--contexts=512,4096", "--in-flight=1,4,99", "--repeats=2")
+SMALL = ("--usd-per-gpu-hour=0.05", "--contexts=256,1024", "--in-flight=1,4", "--repeats=2")
 
 
 def test_the_processes_of_a_server_are_found_by_its_socket(vllm_endpoint: Endpoint) -> None:
