@@ -40,6 +40,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
+from speedrunner.store.stored_run import State
 from tests.speedrunner.run_samples import process
 
 METHODS = ("react", "opo", "asi", "speedrunner")
@@ -97,6 +98,7 @@ class Invented:
             self._play(f"evaluations/{point:04d}", keys_, number, point)
         _write(self.folder / "requests.jsonl", self.ledger)
         _write(self.folder / "episodes.jsonl", self.episodes)
+        (self.folder / "state.json").write_bytes(msgspec.json.encode(State()))
 
     def _play(self, file: str, keys: Sequence[str], policy: int, point: int) -> None:
         lines = []

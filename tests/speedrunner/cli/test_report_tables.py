@@ -150,6 +150,7 @@ def test_the_paper_s_numbers_stand_beside_ours(made: Path) -> None:
     missing = table[(table.env == "crafter") & (table.method == "asi")].iloc[0]
     assert missing["missing"] == (
         "no run of asi on crafter: speedrunner sweep experiment=main model=gpt-5.4-mini"
+        f" --dir={made.parent / 'runs'}"
     )
 
 
