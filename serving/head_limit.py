@@ -12,7 +12,7 @@ HEAD_S = 20.0
 """Seconds in which the head of a request must be complete. Then its connection is dropped."""
 
 HEAD_BYTES = 16_384
-"""Most bytes of a head. uvicorn's faster parser, `httptools`, has no limit."""
+"""Most bytes of an incomplete head. uvicorn's faster parser, `httptools`, has no limit."""
 
 
 class HeadLimit(H11Protocol):

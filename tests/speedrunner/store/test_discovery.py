@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import numpy
@@ -42,17 +41,13 @@ def test_damaged_runs_are_named_and_the_others_are_read() -> None:
     assert problems == ["torn/episodes.jsonl is cut off", "odd cannot be read: no such skill"]
 
 
-def test_an_error_that_no_reader_expects_names_its_type_and_place_and_shows_no_numpy(tmp_path: Path) -> None:
+def test_an_error_that_no_reader_expects_is_told_with_its_type_and_place_and_without_numpy() -> None:
     def read(path: Path) -> None:
         raise KeyError(numpy.int64(4))
 
-    with pytest.raises(StorageError) as raised:
-        readable([tmp_path], read)
-    assert re.fullmatch(
-        rf"{tmp_path} cannot be read: records of the run contradict each other \(KeyError: 4, at"
-        r" test_discovery\.py:\d+\); run `speedrunner verify` to find the record",
-        str(raised.value),
-    )
+    line = r"^one cannot be read: .* \(KeyError: 4, at test_discovery\.py:\d+\); run `speedrunner verify`"
+    with pytest.raises(StorageError, match=line):
+        readable([Path("one")], read)
 
 
 def test_runs_that_are_all_damaged_are_an_error() -> None:

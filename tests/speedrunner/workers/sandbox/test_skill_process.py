@@ -93,7 +93,8 @@ class Point:
 def found():
     reached = [enum, json, random, re]
     for module in reached:
-        reached += [each for each in vars(module).values() if isinstance(each, type(enum))]
+        values = vars(module).values()
+        reached += [each for each in values if isinstance(each, type(enum)) and each not in reached]
     whole = [json.decoder.JSONDecodeError, collections.abc.Mapping, typing.get_type_hints(Point)["x"]]
     names = {each.__name__ for each in reached}
     return [each.name for each in dataclasses.fields(Point)], len(whole), sorted(names)
