@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -51,8 +52,9 @@ class Slot:
         if not self.queued or self.replica.cache is None:
             return 0.0
         began = time.monotonic()
-        self.blocks = self.replica.cache.blocks(tokens, shared=self.shared)
-        self.busy = True
+        blocks = self.replica.cache.blocks(tokens, shared=self.shared)
+        self.replica.admitted_blocks += self.admitted * (blocks - self.blocks)
+        self.blocks, self.busy = blocks, True
         self.let_in.clear()
         self.replica.settle(asking=self)
         if self.admitted:
@@ -71,14 +73,14 @@ class Slot:
 
     def rest(self) -> None:
         """Give up the slot: the conversation continues only after another one has."""
-        self.admitted = False
+        self.replica.admit(self, False)
         self.pause()
 
     def leave(self) -> None:
         """Close the slot and release everything it holds. A second call does nothing."""
         if self in self.replica.slots:
             self.replica.slots.remove(self)
-            self.pause()
+            self.rest()
 
 
 class Replica:
@@ -92,6 +94,7 @@ class Replica:
 
     Attributes:
         slots: slots of the open conversations, oldest first.
+        admitted_blocks: blocks that the admitted ones hold; shared blocks count once.
         ideal: what its cache could give, if the engine reports the cache.
     """
 
@@ -110,21 +113,15 @@ class Replica:
         self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM reserves one block
         self._admission = admission
         self._prefixes: dict[tuple[int, ...], int] = {}
+        self._sharing: Counter[int] = Counter()
+        """Number of admitted conversations by the id of their prefix."""
         self.slots: list[Slot] = []
+        self.admitted_blocks = 0
 
     @property
     def waiting(self) -> int:
         """Number of conversations that wait now."""
         return sum(not slot.admitted and slot.busy for slot in self.slots)
-
-    @property
-    def admitted_blocks(self) -> int:
-        """Blocks that the admitted conversations hold; shared blocks count once."""
-        admitted_slots = [slot for slot in self.slots if slot.admitted]
-        if self.cache is None:
-            return 0
-        shared = {slot.prefix_id: slot.shared // self.cache.block_size for slot in admitted_slots}
-        return sum(shared.values()) + sum(slot.blocks for slot in admitted_slots)
 
     def slot(self, prefix: tuple[int, ...] = (), queued: bool = True) -> Slot:
         """Return a slot for a new conversation that shares its first tokens `prefix` with others.
@@ -137,25 +134,38 @@ class Replica:
         self.slots.append(slot)
         return slot
 
+    def admit(self, slot: Slot, admitted: bool = True) -> None:
+        """Admit a conversation, or take its slot in the cache away."""
+        if slot.admitted == admitted:
+            return
+        assert self.cache is not None
+        slot.admitted = admitted
+        change = 1 if admitted else -1
+        self._sharing[slot.prefix_id] += change
+        is_alone = self._sharing[slot.prefix_id] == admitted
+        shared_blocks = slot.shared // self.cache.block_size if is_alone else 0
+        self.admitted_blocks += change * (slot.blocks + shared_blocks)
+
     def settle(self, asking: Slot | None = None) -> None:
         """Remove the youngest from the cache until the admitted ones fit, then admit those that it has room
         for."""
-        admitted_slots = [slot for slot in self.slots if slot.admitted]  # oldest first
-        while self.admitted_blocks > self.capacity and len(admitted_slots) > 1:
-            youngest = admitted_slots.pop()
-            if youngest.busy and youngest is not asking:
-                break  # it gives up its slot when its request is over
-            youngest.admitted = False
+        if self.admitted_blocks > self.capacity:
+            admitted_slots = [slot for slot in self.slots if slot.admitted]  # oldest first
+            while self.admitted_blocks > self.capacity and len(admitted_slots) > 1:
+                youngest = admitted_slots.pop()
+                if youngest.busy and youngest is not asking:
+                    break  # it gives up its slot when its request is over
+                self.admit(youngest, False)
         for place, slot in enumerate(self.slots):
             if slot.admitted or not slot.busy:
                 continue
-            slot.admitted = True
+            self.admit(slot)
             # Admit this slot before idle younger ones, which were admitted because they asked first.
             idle = [other for other in self.slots[place:] if other.admitted and not other.busy]
             while self._is_full and idle:
-                idle.pop().admitted = False
+                self.admit(idle.pop(), False)
             if self._is_full and any(other.admitted for other in self.slots if other is not slot):
-                slot.admitted = False
+                self.admit(slot, False)
                 return  # no conversation overtakes it
             slot.let_in.set()
 

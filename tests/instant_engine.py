@@ -3,7 +3,8 @@
     python -m tests.instant_engine 4 &
     speedrunner bench rollout model=tiny env=babyai serving.url=http://127.0.0.1:8765/v1 --pairs 1
 
-It takes the seconds of each answer. It reports this time as vLLM does, and sends the prompt back.
+It takes the seconds of an answer, which differ by up to `JITTER`: else all episodes would stay in step. It
+reports this time as vLLM does, and sends the prompt back.
 """
 
 from __future__ import annotations
@@ -23,7 +24,6 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
 
 JITTER = 0.05
-"""Largest share by which the time of an answer differs: without any, all episodes would stay in step."""
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
@@ -53,12 +53,9 @@ class InstantEngine:
         self._prompt += usage["prompt_tokens"]
         self._generated += len(ids)
         await asyncio.sleep(self._seconds * self._random.uniform(1 - JITTER, 1 + JITTER))
-        timing = {"queue_time_ms": 0, "time_to_first_token_ms": 1000 * (time.monotonic() - began)}
-        answer = {
-            "choices": [{"token_ids": ids, "finish_reason": "stop"}],
-            "usage": usage,
-            "metrics": {**timing, "generation_time_ms": 0},
-        }
+        timing = {"queue_time_ms": 0, "time_to_first_token_ms": 0}
+        timing["generation_time_ms"] = 1000 * (time.monotonic() - began)  # type: ignore[assignment]
+        answer = {"choices": [{"token_ids": ids}], "usage": usage, "metrics": timing}
         return json.dumps(answer).encode()[:-1] + b',"prompt_token_ids":[' + prompt + b"]}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

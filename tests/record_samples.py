@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from speedrunner.bench.gpu.record import Record, StepRecord, Subject, open_record
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
-from speedrunner.bench.rollouts import ROLLOUT_COLUMNS, Rollout
+from speedrunner.bench.rollouts import Rollout
 
 NOON = 1_790_000_000.0
 
@@ -35,7 +35,6 @@ ROW = Rollout(
     of_maximum=0.998,
     hit_rate=0.931,
     queued=0,
-    preemptions=0,
     client_ms=3.14,
     transit_ms=1.5,
     transit_p95_ms=4.25,
@@ -50,7 +49,7 @@ def rollout_step(row: Rollout, began: float) -> StepRecord:
     measured = Measurement(
         "a rollout",
         figures=[Figure(ratio, row.ratio, at_least=0.95, form=".3f")],
-        tables=[Table("rollouts", [row], ROLLOUT_COLUMNS, turned=True)],
+        tables=[Table("rollouts", [row], turned=True)],
         notes=["a note"],
     )
     return StepRecord(step=f"rollout-{row.in_flight}", began=began, seconds=104.0, measured=measured)

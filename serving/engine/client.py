@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import functools
 import random
+import secrets
 import time
-import uuid
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
@@ -108,7 +108,7 @@ class _Request(Generic[T]):
     replica: int | None = None
     look_up: Callable[[], Lookup | None] = lambda: None
     lookup: Lookup | None = None
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
     tries: int = 0
     started: float = 0.0
     failures: int = 0

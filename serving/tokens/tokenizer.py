@@ -87,11 +87,13 @@ class ChatTokenizer:
                     return [hide(item) for item in value]
             return value
 
+        hidden_messages, hidden_tools = hide(messages), hide([tool.openai for tool in tools])
+
         def render(open_turn: bool) -> str:
             return str(
                 self.huggingface.apply_chat_template(
-                    hide(messages),
-                    tools=hide([tool.openai for tool in tools]) or None,
+                    hidden_messages,
+                    tools=hidden_tools or None,
                     tokenize=False,
                     add_generation_prompt=open_turn,
                     **template_options,

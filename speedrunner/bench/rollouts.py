@@ -24,14 +24,13 @@ from serving.deployment import Deployment
 from serving.engine.answers import TokenCompletion
 from serving.engine.client import EngineResponse
 from serving.engine.http import HttpClient
-from serving.engine.metrics import read_metrics
 from serving.model import Model
 from serving.model_config import ModelConfig
 from serving.options import REQUEST_TIMEOUT_S
 from speedrunner.agents.actor import Actor
 from speedrunner.bench.bare_replay import BareClient
 from speedrunner.bench.engine import CACHE_TARGETS
-from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.config.schema import to_yaml
 from speedrunner.results.ledger import token_line
@@ -40,11 +39,9 @@ from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Due, Wake
 from speedrunner.runs.setup import Setup
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Trajectory, Turn
+from speedrunner.store.records import Turn
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.workers.worker_pool import WorkerPool
-
-PREEMPTIONS = "num_preemptions_total"
 
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95
 
@@ -53,13 +50,6 @@ WARM_UP_CALLS = 2
 
 LEAST_JUDGED = 8
 """Minimum requests of an episode for a verdict. Shorter episodes are mostly start."""
-
-ROLLOUT_COLUMNS = columns(
-    *("in_flight", "calls", "turns", "prompt", "output", "seconds:.1f", "mean_in_flight:.1f"),
-    *("output_per_s:.0f", "replay_per_s:.0f", "ratio:.3f", "hit_rate:.1%", "of_maximum:.2%"),
-    *("queued", "preemptions", "client_ms:.2f", "transit_ms:.1f", "transit_p95_ms:.1f"),
-    *("turn_ms:.1f", "turn_p95_ms:.1f", "worker_ms:.1f"),
-)
 
 
 class Rollout(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,7 +66,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         hit_rate: prompt tokens from the prefix cache, as a share of all.
         of_maximum: the same as a share of those that the cache could provide, if there are any.
         queued: requests before which the episode was queued.
-        preemptions: requests that the engine stopped for lack of blocks, and computed again.
         client_ms: CPU ms of this process per turn; environments run in other processes.
         transit_ms, transit_p95_ms: median and 95th percentile of a request's time outside the engine: its way
             there, and from the engine's last token to the client's receipt of the answer.
@@ -98,7 +87,6 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     hit_rate: float
     of_maximum: float | None
     queued: int
-    preemptions: int
     client_ms: float
     transit_ms: float | None
     transit_p95_ms: float | None
@@ -139,13 +127,14 @@ class Player:
         prefix = await self._warm(model)
         await self.pool.ready()
         model.engine.note_response = lambda each: responses.update({each.request: each})
-        before = await self._preemptions()
         batch, talks = next(self._batches), dict[str, TokenConversation]()
         began, cpu_began = time.monotonic(), time.process_time()
         await self._play_batch(model, batch, talks, status)
         seconds, cpu_s = time.monotonic() - began, time.process_time() - cpu_began
-        preemptions = await self._preemptions() - before
-        played = self._finished(batch)
+        played = self.directory.read().trajectories(batch)
+        for each in played:
+            if each.termination.is_fault:
+                raise RunStopped(f"{each.episode} ended by {each.termination}: {each.error}")
         line = token_line(row for row in self.directory.read().iterate_ledger() if row.request in responses)
         turns = [turn for each in played for turn in each.turns]
         prompt = sum(turn.usage.prompt for turn in turns)
@@ -172,7 +161,6 @@ class Player:
             hit_rate=line.tokens.cached / prompt,
             of_maximum=line.cache_share,
             queued=sum(turn.queued_s > 0 for turn in turns),
-            preemptions=preemptions,
             client_ms=1000 * cpu_s / len(turns),
             **time_turns([each.turns for each in played], responses),
         )
@@ -207,19 +195,6 @@ class Player:
 
         steps = [Due(Wake(batch, 0, tasks), tasks)]
         await play_steps(self.setup, self.directory, model, self.pool, steps, keep)
-
-    def _finished(self, batch: int) -> list[Trajectory]:
-        """Return the episodes of a batch. Raises `RunStopped` after an infrastructure error."""
-        played = self.directory.read().trajectories(batch)
-        for each in played:
-            if each.termination.is_fault:
-                raise RunStopped(f"{each.episode} ended by {each.termination}: {each.error}")
-        return played
-
-    async def _preemptions(self) -> int:
-        """Return how many requests the engine has stopped for lack of blocks since its start."""
-        sums = (await read_metrics(self.deployment.endpoint)).sums(PREEMPTIONS)
-        return int(sums.get(PREEMPTIONS, 0))
 
 
 def time_turns(
@@ -318,6 +293,6 @@ def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) ->
     return Measurement(
         f"{model_config.name}: rollouts, each followed by a bare replay of its requests",
         figures,
-        tables=[Table("rollouts", rollouts, ROLLOUT_COLUMNS, turned=True)],
+        tables=[Table("rollouts", rollouts, turned=True)],
         facts={"model": model_config.name},
     )

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from serving.deployment import ServiceOptions, deploy
-from serving.errors import ContextOverflow
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.cache_probe import SIBLINGS, CacheRequest, probe_cache
@@ -72,11 +71,3 @@ async def test_what_keeps_tokens_from_the_cache_is_named(
     assert (report.figures[0].value, report.met) == (0.0, False)
     (line,) = report.facts["advice"]
     assert told in line
-
-
-async def test_more_turns_than_the_context_takes_are_an_error(
-    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
-) -> None:
-    small = msgspec.structs.replace(bare, context=1_500)
-    with pytest.raises(ContextOverflow):
-        await probed(Probed, small, tiny_tokenizer, tmp_path, turns=20)
