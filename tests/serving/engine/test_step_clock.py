@@ -1,4 +1,4 @@
-"""The clock of steps as other processes read it; tests/engine/test_gpu_record.py has that of a real engine."""
+"""The clock of steps as other processes read it; tests/engine/test_gpu_record.py has a real engine's."""
 
 from __future__ import annotations
 
