@@ -33,7 +33,6 @@ from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.engine import completions_api, open_engine
 from speedrunner.bench.measurement import Measurement, Table, columns
 from speedrunner.config.console import Status
-from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Trajectory
 from speedrunner.store.run_data import RunData
@@ -138,56 +137,39 @@ prompts with the same salt share."""
 
 
 VERDICTS = {
-    None: "no prompt token came from the cache, so it was not compared.",
-    True: "cached and computed prefixes give the same distribution, within the engine's noise.",
+    None: "No prompt token came from the cache, so it was not compared.",
+    True: "Cached and computed prefixes give the same distribution, within the engine's noise.",
     False: (
-        "cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
+        "Cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
         " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
     ),
 }
 
 
-async def compare_runs(runs: Sequence[RecordedRun], tokens: int, status: Status) -> Measurement:
-    """Compare recorded tokens of runs of one model with a cached prefix and without.
-
-    Args:
-        tokens: recorded tokens of each run.
-
-    Returns:
-        A measurement. Its `runs` have the `shift_figures` of each run.
+async def compare_run(run: RecordedRun, tokens: int, status: Status) -> Measurement:
+    """Compare recorded tokens of a run with a cached prefix and without; its facts are `shift_figures`.
 
     Raises:
-        InvalidConfig: the runs' models differ, or have no token ids.
-        StorageError: a run cannot be read or rebuilt.
+        InvalidConfig: its model has no token ids.
+        StorageError: the run cannot be read or rebuilt.
         ServingError: the engine failed.
     """
-    first = runs[0]
-    model_config = completions_api(first.setup.model_config)
-    for run in runs:
-        if run.setup.model_config != model_config:
-            raise InvalidConfig(
-                f"{run.data.path} was played by {run.setup.model_config.name!r} and {first.data.path}"
-                f" by {model_config.name!r}: choose runs of one model configuration"
-            )
-        run.episodes()  # reports a run that cannot be played before a server is started
-    found = Measurement(f"{model_config.name}: cached and computed prefixes", facts={"runs": []})
-    async with open_engine(model_config, first.setup.config, status) as deployment:
-        for run in runs:
-            name = str(run.data.path)
-            status(f"{name}: comparing the log-probabilities of {tokens} recorded tokens")
-            compared = await compare_tokens(deployment, run, tokens)
-            if not compared:
-                found.notes.append(f"{name}: no recorded token could be compared.")
-                continue
-            figures = shift_figures(compared, model_config.dtype)
-            found.facts["runs"].append({"run": name} | figures)
-            names = {"cached": "cached and computed", "control": "computed twice", "limit": "counts as noise"}
-            rows = [{"shift": text} | figures[part] for part, text in names.items()]
-            title = f"{name}: shift of the log-probability of {figures['tokens']} recorded tokens"
-            shown = columns("shift", "median:.2g", "p95:.2g", "max:.2g")
-            found.tables.append(Table("", rows, shown, title=title))
-            found.notes.append(f"{name}: {VERDICTS[figures['same']]}")
-    return found
+    model_config = completions_api(run.setup.model_config)
+    run.episodes()  # reports a run that cannot be played before a server is started
+    async with open_engine(model_config, run.setup.config, status) as deployment:
+        status(f"comparing the log-probabilities of {tokens} recorded tokens")
+        compared = await compare_tokens(deployment, run, tokens)
+    if not compared:
+        return Measurement(f"{run.data.path}: no recorded token could be compared")
+    figures = shift_figures(compared, model_config.dtype)
+    names = {"cached": "cached and computed", "control": "computed twice", "limit": "counts as noise"}
+    rows = [{"shift": text} | figures[part] for part, text in names.items()]
+    return Measurement(
+        f"{run.data.path}: shift of the log-probability of {figures['tokens']} recorded tokens",
+        tables=[Table("", rows, columns("shift", "median:.2g", "p95:.2g", "max:.2g"))],
+        facts=figures,
+        notes=[VERDICTS[figures["same"]]],
+    )
 
 
 async def compare_tokens(deployment: Deployment, run: RecordedRun, tokens: int) -> list[ForcedToken]:

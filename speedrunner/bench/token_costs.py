@@ -74,9 +74,11 @@ def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"]
 
     found = {name: around(1e6 * cost, 1e6 * drawn[name]) for name, cost in zip(names, costs, strict=True)}
     ratio = None
-    if "cached" in found and found["uncached"].low > 0:
-        value = found["cached"].value / found["uncached"].value
-        ratio = around(value, drawn["cached"] / drawn["uncached"].clip(found["uncached"].low / 1e7))
+    if "cached" in found and found["uncached"].value:
+        least = found["uncached"].value / 1e9  # a thousandth of the cost of a token
+        ratio = around(
+            found["cached"].value / found["uncached"].value, drawn["cached"] / drawn["uncached"].clip(least)
+        )
     return Fit(found, ratio, {each: float(residuals[own].mean()) for each, own in members.items()})
 
 
@@ -164,7 +166,7 @@ def summarize(
     top = [unit for unit in used if unit.in_flight == max(unit.in_flight for unit in used)]
     fit = fit_costs(top)
     if fit.ratio is None:
-        raise InvalidConfig("--contexts: the cache provided no token of these prompts; measure longer ones")
+        raise InvalidConfig("--contexts: these prompts are too short to measure cached and uncached tokens")
     has_joules = all(unit.joules is not None for unit in used)
     own = MeasuredPrices(
         model=setup.model_config.name,

@@ -41,7 +41,7 @@ PROBE = (
 
 BENCH = (
     Command("rollout", "Compare rollouts with a bare replay and an ideal cache.", "bench_command:rollout"),
-    Command("replay", "Replay runs to test whether the prefix cache changes answers."),
+    Command("replay", "Replay a run to test whether the prefix cache changes answers."),
     Command("tokens", "Measure what an uncached, a cached and an output token cost."),
     Command("gpu", "Run all benchmarks of a model on this machine, in resumable steps.", "bench_command:gpu"),
     Command("probe", "Test an engine's tool calls and prefix cache.", commands=PROBE),

@@ -5,10 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
+from serving.engine.gpus import Gpu, GpuReport
+from serving.engine.load import GpuReading
 from serving.plain_yaml import read_yaml_file
 from speedrunner.bench import token_costs, token_units
 from speedrunner.bench.token_costs import CLASSES, fit_costs
@@ -67,7 +71,7 @@ def test_without_a_cached_token_its_cost_is_not_known() -> None:
 
 @pytest.fixture
 def measurable(corridor: Runs, monkeypatch: pytest.MonkeyPatch) -> ScriptedRun:
-    """A scripted engine with CPU time by the tokens that it counted, and short units."""
+    """A scripted engine with CPU and wall time by the tokens that it counted, and short units."""
 
     def answer(request: Request) -> Answer:
         return say("word " * 80)
@@ -81,6 +85,8 @@ def measurable(corridor: Runs, monkeypatch: pytest.MonkeyPatch) -> ScriptedRun:
         return {"EngineCore": sum(COSTS[name] * tokens[name] for name in tokens) / 1e6}
 
     monkeypatch.setattr(token_units, "cpu_seconds", used)
+    clock = SimpleNamespace(monotonic=lambda: used(None)["EngineCore"])
+    monkeypatch.setattr(token_units, "time", clock)
     monkeypatch.setattr(token_units, "server_processes", lambda endpoint: [psutil.Process()])
     monkeypatch.setattr(token_units, "UNIT_S", 0.001)
     return run
@@ -147,3 +153,35 @@ def test_a_server_whose_processes_cannot_be_found_is_refused(
 ) -> None:
     monkeypatch.setattr(token_units, "server_processes", lambda endpoint: [])
     assert "cannot be found" in complaint(in_process(*bench(measurable, tmp_path / "record")))
+
+
+@pytest.mark.process
+def test_joules_of_the_server_s_gpu_are_fitted_and_other_processes_on_it_are_noticed(
+    measurable: ScriptedRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, own = measurable.server, psutil.Process().pid
+    on_gpu = {own}
+
+    class Driver:
+        failure = ""
+
+        def read(self, uuid: str) -> GpuReading:
+            energy = 0.04 * (engine.prompt - engine.cached) + 0.001 * engine.cached + 2 * engine.generated
+            return GpuReading(joules=energy, pids=frozenset(on_gpu if uuid == "GPU-used" else {1}))
+
+    gpus = [Gpu(str(n), uuid, "A GPU", 1, 1, "") for n, uuid in enumerate(("GPU-other", "GPU-used"))]
+    monkeypatch.setattr(token_units, "Nvml", Driver)
+    monkeypatch.setattr(token_units, "read_gpus", lambda: GpuReport(installed=gpus))
+    measurable.model_config = replace(measurable.model_config, gpus=1)
+    done = in_process(*bench(measurable, tmp_path / "record"))
+    assert done.returncode == 0, done.stderr
+    assert "Joules of a million" in done.stdout
+    measured = read_yaml_file(tmp_path / "record/measured-tiny-random.yaml")["measured"]
+    assert (measured["unit"], measured["seconds"]["output"]["value"]) == ("GPU", pytest.approx(300, rel=1e-3))
+    joules = {name: each["value"] for name, each in measured["joules"].items()}
+    assert joules == pytest.approx(
+        {"uncached": 4e4, "cached": 1e3, "output": 2e6, "requests": 0}, rel=1e-3, abs=1
+    )
+    on_gpu.add(11)
+    complaint_ = complaint(in_process(*bench(measurable, tmp_path / "disturbed")))
+    assert complaint_.startswith("every unit was disturbed (other processes on the GPU: 11)")
