@@ -19,6 +19,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -120,9 +121,13 @@ def install_packages(kind: str, venv: Path) -> None:
         # The CPU build first, since the default package index only has the CUDA build of the same version.
         torch = (*command, "-r", locked("cpu", "torch"))
         print("Installing PyTorch's CPU build", flush=True)
-        if not run(*torch, errors=subprocess.DEVNULL):
-            print(f"The configured package index does not have it: trying {PYTORCH_CPU}", flush=True)
-            must(NO_TORCH, *torch, "--default-index", PYTORCH_CPU)
+        with tempfile.TemporaryFile() as errors:
+            if not run(*torch, errors=errors.fileno()):
+                print(f"The configured package index does not give it: trying {PYTORCH_CPU}", flush=True)
+                if not run(*torch, "--default-index", PYTORCH_CPU):
+                    errors.seek(0)
+                    print(errors.read().decode(errors="replace"), file=sys.stderr)
+                    raise CannotInstall(NO_TORCH)
     must(failed, *command, "-r", lock_of(kind))
 
 

@@ -45,7 +45,6 @@ variables add to these; `null` removes one."""
 OWN_FLAGS = frozenset(
     {"model", "served-model-name", "revision", "tokenizer-revision", "max-model-len", "dtype"}
     | {"host", "port", "uds", "api-key", "data-parallel-size", "load-format"}
-    | {"pipeline-parallel-size", "nnodes", "headless"}
 )
 """Flags that the server object sets itself, from the model config's other fields; `server.flags` must not set
 them."""

@@ -22,17 +22,8 @@ def serve() -> None:
     """Serve a model."""
     from vllm.entrypoints.launchers.api_server.entry import main
 
-    limit_heads(sys.argv)
     _collect_garbage()
     main()
-
-
-def limit_heads(arguments: list[str]) -> None:
-    """Let `HeadLimit` read requests, unless they come through a Unix socket, which no one else reaches."""
-    from uvicorn.config import HTTP_PROTOCOLS
-
-    if not any(word.startswith("--uds") for word in arguments):
-        HTTP_PROTOCOLS["auto"] = "serving.head_limit:HeadLimit"
 
 
 def be_deaf() -> None:

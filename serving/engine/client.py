@@ -7,7 +7,7 @@ import functools
 import random
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
@@ -23,6 +23,7 @@ from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import READINESS, LedgerRow, Meter, Status
 from serving.options import OUTAGE_TIMEOUT_S, REQUEST_TIMEOUT_S
+from serving.together import run_together
 from serving.usage import Usage
 
 Recover = Callable[[float], Awaitable[bool]]
@@ -379,21 +380,21 @@ class Engine:
         )
 
 
-async def wait_until_ready(engine: Engine, lengths: Iterable[int] = (1,), **options: Any) -> None:
+async def wait_until_ready(engine: Engine, sizes: Sequence[int] = (1,), **options: Any) -> None:
     """Send real, tiny completions at the same time, since `/health` does not show whether the model answers.
 
     Args:
-        lengths: tokens of each answer.
+        sizes: tokens of each answer.
         options: as `Engine.complete`.
 
     Raises `ServerFailed`.
     """
-    requests = (
-        engine.complete(Prompt([0]), max_tokens=length, labels={"role": READINESS}, **options)
-        for length in lengths
-    )
+
+    async def send(size: int) -> EngineResponse[TokenCompletion]:
+        return await engine.complete(Prompt([0]), max_tokens=size, labels={"role": READINESS}, **options)
+
     try:
-        replies = await asyncio.gather(*requests)
+        replies = await run_together(send, sizes, len(sizes))
     except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:
         raise ServerFailed(f"the engine at {engine.endpoint} is up but does not answer: {error}") from error
     for reply in replies:

@@ -57,7 +57,7 @@ COMMANDS = {
         ),
     ),
     "Look": (
-        Command("status", "Show the status of runs, planned runs and their Slurm jobs."),
+        Command("status", "Show the status of runs and their Slurm jobs."),
         Command("show", "List a run's episodes, or print a recorded episode or sleep."),
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
         Command("compare", "Print learning curves of runs and compare each run with the first."),

@@ -12,7 +12,12 @@ READERS = ("show", "compare", "cost", "report", "view", "status", "export", "lib
 
 def explain(error: Exception, arguments: Sequence[str]) -> str | None:
     """Return the line for a command's error; `None` for a bug, which shows its traceback."""
+    from speedrunner.agents.toolbox import ToolError
+    from speedrunner.library.rules import InvalidSkill
+
     text = str(error)
+    if isinstance(error, (InvalidSkill, ToolError)):  # texts for a model, which a method has not caught
+        return None
     if not is_for_people(error):
         if next(iter(arguments), "") not in READERS or not isinstance(error, DAMAGED):
             return None

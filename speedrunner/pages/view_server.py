@@ -58,7 +58,7 @@ def serve(site: Site, token: str, listener: socket.socket) -> None:
     """Answer requests until SIGINT or SIGTERM, then raise `KeyboardInterrupt`."""
     import uvicorn
 
-    from serving.head_limit import HeadLimit
+    from speedrunner.pages.head_limit import HeadLimit
 
     config = uvicorn.Config(
         application(site, token),

@@ -38,12 +38,12 @@ from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_
 if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
 
-RETIRED: dict[str, dict[str, object]] = {
-    "method": {"cost_aware": False, "guard": "off", "guard_episodes": 5, "notes": False},
-    "run": {"budget_tokens": None},
-    "serving": {"api_key_file": None, "port": None, "token_ids": False},
+RETIRED: dict[str, dict[str, tuple[object, ...]]] = {
+    "method": {"cost_aware": (False,), "guard": ("off",), "guard_episodes": (5,), "notes": (False,)},
+    "run": {"budget_tokens": (None,)},
+    "serving": {"api_key_file": (None,), "port": (None,), "token_ids": (False, True)},
 }
-"""Settings in runs of earlier versions. With these values they had no effect."""
+"""Settings in runs of earlier versions. With these values they had no effect on what was played."""
 
 CONFIG_BYTES = 2**20
 """Most bytes of a `config.yaml`; those of runs have a few thousand."""
@@ -104,7 +104,7 @@ class RunData:
         for section, retired in RETIRED.items():
             if isinstance(given := config.get(section), dict):
                 config[section] = {
-                    key: value for key, value in given.items() if retired.get(key, ...) != value
+                    key: value for key, value in given.items() if value not in retired.get(key, ())
                 }
         return config
 

@@ -58,4 +58,4 @@ def test_without_pytorch_s_wheels_the_remedy_is_named(
     with pytest.raises(install.CannotInstall, match="PIP_FIND_LINKS=FOLDER make venv"):
         install.install_packages("cpu", tmp_path)
     assert [install.PYTORCH_CPU in each for each in called] == [False, False, False, True]
-    assert f"does not have it: trying {install.PYTORCH_CPU}" in capfd.readouterr().out
+    assert f"does not give it: trying {install.PYTORCH_CPU}" in capfd.readouterr().out

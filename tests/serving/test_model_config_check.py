@@ -20,7 +20,7 @@ MISTAKES: list[dict[str, Any]] = [
     *({"path": None, "base_url": "https://h/v1"}, {"api": "tokens"}, {"api": ["chat", "completions"]}),
     {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
     *({"tool_format": None}, {"roles__actor__thinking_tokens": 64}),
-    *({"server__flags": {flag: 2}} for flag in ("port", "data-parallel-size", "nnodes")),
+    *({"server__flags": {flag: 2}} for flag in ("port", "data-parallel-size")),
     *(
         {"server__flags": {"seed": [1]}},
         {"server__flags": {"prefix-match-unit": 16}},
