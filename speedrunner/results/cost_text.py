@@ -85,11 +85,10 @@ def measured_lines(costs: RunCosts) -> list[str]:
         return []
     lists = (measured.prices(), *costs.book.ends.values())
     usd = [costs.total.tokens.times(each).total for each in lists]
-    taken = (
-        "{:.4g} {} ({:.4g} to {:.4g})".format(usd[0] / scale, unit, *(each / scale for each in usd[1:]))
-        for unit, scale in (("USD", 1.0), (f"{measured.unit} seconds", measured.usd_per_hour / 3600))
-    )
-    return [f"Measured prices, in brackets with all at one end of their intervals: {'; '.join(taken)}."]
+    taken = "{:.4g} USD ({:.4g} to {:.4g}), {:.4g} {} seconds ({:.4g} to {:.4g})"
+    seconds = [each * 3600 / measured.usd_per_hour for each in usd]
+    text = taken.format(*usd, seconds[0], measured.unit, *seconds[1:])
+    return [f"Measured prices, in brackets with all at one end of their intervals: {text}."]
 
 
 def engine_line(seconds: float | None) -> str:

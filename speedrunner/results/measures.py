@@ -51,9 +51,6 @@ AVERAGED = (*MEANS[:-1], "cost_usd", "thought_cut")
 COUNTS = ("episodes", "unscored", "silent")
 TRAINING = tuple(f"training_{name}" for name in SPENT)
 
-PRICED = ("cost_usd", "rollout_usd", "training_usd")
-"""USD of a checkpoint. At measured prices, each also has columns `NAME_low` and `NAME_high`."""
-
 TESTED = ("score", "output", "cost_usd")
 """The metrics of tests between conditions."""
 

@@ -10,7 +10,7 @@ import msgspec
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose, group_choices
 from speedrunner.config.schema import MeasuredPrices, PricesConfig
-from speedrunner.results.writing import Cell, Table
+from speedrunner.results.writing import Table
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.run_data import RunData
 from speedrunner.store.stored_run import RunDirectoryError
@@ -119,19 +119,17 @@ def price_caveats(book: PriceBook, processes: Iterable[Process]) -> list[str]:
 
 def compare_lists(books: Iterable[PriceBook]) -> list[Table]:
     """Return a table of the measured lists and those of `configs/prices/`; none without measured ones."""
-    measured = {book.name: book.measured for book in books if book.measured}
+    found = {book.name: book.measured for book in books if book.measured}
+    measured = {name if name != OWN else f"measured-{own.model}": own for name, own in found.items()}
     if not measured:
         return []
-    named = {name: list_ for name in group_choices("prices") if (list_ := price_list(name).whole)}
-    none: tuple[Cell, Cell] = (None, None)
-    ratios = {
-        name: (list_, list_.cached / list_.uncached, *none) for name, list_ in named.items() if list_.uncached
-    }
+    ratios: dict[str, tuple[Prices, float, float | None, float | None]] = {}
+    for name in group_choices("prices"):
+        if (list_ := price_list(name).whole) and list_.uncached:
+            ratios[name] = (list_, list_.cached / list_.uncached, None, None)
     for name, own in measured.items():
         ratios[name] = (own.prices(), *msgspec.structs.astuple(own.cached_to_uncached))
-    texts = (
-        f"{ratio[1]:.2g} by {'measurement' if name in measured else name}" for name, ratio in ratios.items()
-    )
+    texts = [f"{ratio:.2g} by {name}" for name, (_, ratio, *_) in ratios.items()]
     return [
         Table(
             "price_lists",

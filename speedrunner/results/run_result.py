@@ -19,7 +19,6 @@ from speedrunner.results.frames import frame_episodes, frame_sleeps
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import add_costs, average_tests, frame_checkpoints
-from speedrunner.results.measures import PRICED
 from speedrunner.results.pricing import OWN, PriceBook, price_book
 from speedrunner.results.processes import divide
 from speedrunner.results.skill_table import SkillHistory, SkillRow, list_skills, skill_history
@@ -185,7 +184,8 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
     for end, list_ in book.ends.items():
         there = run_costs(run, PriceBook(end, dict.fromkeys(book.models, list_)))
-        checkpoints = checkpoints.join(frame_checkpoints(run, there)[[*PRICED]].add_suffix(f"_{end}"))
+        ends = frame_checkpoints(run, there)[["cost_usd", "rollout_usd", "training_usd"]]
+        checkpoints = checkpoints.join(ends.add_suffix(f"_{end}"))
     return _make_result(run, episodes, checkpoints, book=book, sleeps=sleeps, skills=skills)
 
 

@@ -52,6 +52,6 @@ def test_a_cached_token_costs_less_than_an_uncached_one(
     report = in_process("report", str(run), "--out", str(tmp_path / "report"))
     assert report.returncode == 0, report.stderr
     page = (tmp_path / "report/report.html").read_text()
-    assert "by measurement" in page
+    assert f"by measured-{model}" in page
     assert f"CPU seconds of {model} on " in page
     assert ("measured elsewhere" in page) == (model == "tiny-hybrid")  # the run used the other model

@@ -224,8 +224,9 @@ def test_measured_prices_come_with_intervals_and_are_compared_with_api_prices(
         assert known[f"{column}_low"].tolist() == pytest.approx((known[column] / 2).tolist())
         assert known[f"{column}_high"].tolist() == pytest.approx((known[column] * 2).tolist())
     (compared,) = (table for table in found.tables if table.name == "price_lists")
-    assert "Cached to uncached: 0.25 by gemini-3-flash-preview, 0.1 by gpt-5.4-mini, 0.05 by measurement" in (
-        compared.caption
+    assert (
+        "Cached to uncached: 0.25 by gemini-3-flash-preview, 0.1 by gpt-5.4-mini, 0.05 by measured-here"
+        in (compared.caption)
     )
     assert compared.rows[-1] == pytest.approx(("measured-here", 0.2, 0.01, 2.0, 0.05, 0.04, 0.06))
     (caveat,) = (each for each in found.caveats if "measured elsewhere" in each)
