@@ -2,26 +2,26 @@
 
 The seconds of a unit (`token_units`) are a sum over its tokens by class and its requests, fitted by least
 squares. Residuals are relative to the unit's mean over repeats, so that long prompts do not outweigh short
-ones. Intervals are bootstraps of the residuals: they contain the noise of repeats and, in a fit to several
-contexts, what does not grow evenly with the tokens.
+ones. Intervals are bootstraps of the residuals, in two parts: of the repeats, and of the means over repeats.
+The second part contains what does not grow evenly with the tokens, and more repeats do not reduce it.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from itertools import chain
 from random import shuffle
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
 import msgspec
 
-from serving.usage import Prices
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
-from speedrunner.bench.token_units import EMPTY, TokenMeter, TokenUnit, plan_cells
+from speedrunner.bench.token_units import EMPTY, Kind, TokenMeter, TokenUnit, plan_cells
 from speedrunner.config.console import Status
-from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range
+from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range, TokenCosts
 from speedrunner.results.inference import RESAMPLES, SEED, TAIL
 from speedrunner.results.pricing import engine_of, hardware_of
 from speedrunner.runs.machine import machine
@@ -31,78 +31,111 @@ from speedrunner.runs.shutdown import Shutdown
 if TYPE_CHECKING:
     from numpy import ndarray
 
-CLASSES = Prices.__struct_fields__
+COSTS = TokenCosts.__struct_fields__
 
 
 class Fit(NamedTuple):
     """Costs that explain some units.
 
     Attributes:
-        costs: seconds or joules of a million tokens of each class, and of a million `requests`. A class
-            without tokens is missing.
+        costs: seconds or joules.
         ratio: cost of a cached token divided by that of an uncached one.
         residuals: by context and kind, the mean of (measured - fitted) / measured.
     """
 
-    costs: dict[str, Range]
-    ratio: Range | None
+    costs: TokenCosts
+    ratio: Range
     residuals: dict[tuple[int, str], float]
 
 
 def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"] = "seconds") -> Fit:
-    """Fit the costs of tokens to units. Costs below zero are given as zero."""
+    """Fit the costs of tokens to units. Costs below zero are given as zero.
+
+    Raises `InvalidConfig` if the units do not show each cost by itself.
+    """
     import numpy as np
 
-    whole = np.array([[getattr(unit, name) for name in (*CLASSES, "requests")] for unit in units], float)
-    has_some = [bool(each) for each in np.atleast_1d(whole.any(axis=0))]
-    names = [name for name, some in zip((*CLASSES, "requests"), has_some, strict=True) if some]
+    whole = np.array([[getattr(unit, name) for name in COSTS] for unit in units], float)
     taken = np.array([getattr(unit, resource) for unit in units], float) / whole[:, -1]
-    strata = [(unit.context, unit.kind) for unit in units]
-    members = {each: [stratum == each for stratum in strata] for each in strata}
-    means = np.array([taken[members[each]].mean() for each in strata])
-    design = whole[:, has_some] / (whole[:, -1] * means)[:, None]
+    kinds = list(dict.fromkeys((unit.context, unit.kind) for unit in units))
+    place = np.array([kinds.index((unit.context, unit.kind)) for unit in units])
+
+    def average(values: ndarray) -> ndarray:
+        return np.bincount(place, values) / np.bincount(place)
+
+    design = whole / (whole[:, -1] * average(taken)[place])[:, None]
+    if np.linalg.matrix_rank(design / np.abs(design).max(axis=0).clip(1e-300)) < len(COSTS):
+        raise InvalidConfig(
+            "--contexts: these units do not show the cost of each kind of token; measure longer prompts"
+        )
     inverse = np.linalg.pinv(design)
-    costs = inverse @ (taken / means)
-    residuals = taken / means - design @ costs
-    widened = residuals * (len(units) / max(len(units) - len(names), 1)) ** 0.5
-    draws = np.random.default_rng(SEED).choice(widened - widened.mean(), (RESAMPLES, len(units)))
-    drawn = dict(zip(names, (costs + draws @ inverse.T).clip(0).T, strict=True))
+    relative = taken / average(taken)[place]
+    costs = inverse @ relative
+    residuals = relative - design @ costs
+    between = average(residuals)
+    within = residuals - between[place]
+    draw = np.random.default_rng(SEED).choice
+    free = max(len(kinds) - len(COSTS), 1)
+    drawn_between = draw(between * (len(kinds) / free) ** 0.5, (RESAMPLES, len(kinds)))[:, place]
+    repeats = len(units) / max(len(units) - len(kinds), 1)
+    drawn_within = draw(within * repeats**0.5, (RESAMPLES, len(units)))
+    draws = (costs + (drawn_between + drawn_within) @ inverse.T).clip(0).T
+    drawn = dict(zip(COSTS, draws, strict=True))
 
     def around(value: float, draws: ndarray) -> Range:
         ends = (value, *np.quantile(draws, [TAIL, 1 - TAIL]))
         return Range(*(float(f"{max(end, 0.0):.5g}") for end in ends))
 
-    found = {name: around(1e6 * cost, 1e6 * drawn[name]) for name, cost in zip(names, costs, strict=True)}
-    ratio = None
-    if "cached" in found and found["uncached"].value:
-        least = found["uncached"].value / 1e9  # a thousandth of the cost of a token
-        ratio = around(
-            found["cached"].value / found["uncached"].value, drawn["cached"] / drawn["uncached"].clip(least)
-        )
-    return Fit(found, ratio, {each: float(residuals[own].mean()) for each, own in members.items()})
+    found = {name: around(1e6 * cost, 1e6 * drawn[name]) for name, cost in zip(COSTS, costs, strict=True)}
+    least = max(found["uncached"].value, 1e-9) / 1e9  # a thousandth of the cost of a token
+    ratio = around(found["cached"].value / (1e9 * least), drawn["cached"] / drawn["uncached"].clip(least))
+    return Fit(TokenCosts(**found), ratio, dict(zip(kinds, map(float, between), strict=True)))
+
+
+def level_of(units: Sequence[TokenUnit]) -> list[TokenUnit]:
+    """Return the units at the most requests in flight at which every context was measured whole.
+
+    Raises `InvalidConfig` if there is none.
+    """
+    wanted = {(unit.context, unit.kind) for unit in units}
+    for level in sorted({unit.in_flight for unit in units}, reverse=True):
+        own = [unit for unit in units if unit.in_flight == level and not unit.disturbed]
+        if {(unit.context, unit.kind) for unit in own} == wanted:
+            return own
+    reasons = "; ".join(dict.fromkeys(unit.disturbed for unit in units if unit.disturbed))
+    remedy = (
+        f" (disturbed by {reasons}): rerun when nothing else does" if reasons else ": use fewer --contexts"
+    )
+    raise InvalidConfig(f"no requests in flight have all contexts, so there is no price list{remedy}")
 
 
 def cost_table(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"], title: str) -> Table:
     """Return the costs by requests in flight: of each context, and of all with the residuals of that fit."""
     rows = []
     for level in sorted({unit.in_flight for unit in units}):
-        own = [unit for unit in units if unit.in_flight == level]
-        whole = fit_costs(own, resource)
-        fits = {
-            context: fit_costs([unit for unit in own if unit.context in (EMPTY, context)], resource)
-            for context in sorted({unit.context for unit in own} - {EMPTY})
+        by_context: dict[int, list[TokenUnit]] = {}
+        for unit in units:
+            if unit.in_flight == level:
+                by_context.setdefault(unit.context, []).append(unit)
+        empty = by_context.pop(EMPTY, [])
+        complete = {
+            context: own
+            for context, own in sorted(by_context.items())
+            if empty and len({unit.kind for unit in own}) == len(get_args(Kind))
         }
+        if not complete:
+            continue
+        fits = {context: fit_costs([*empty, *own], resource) for context, own in complete.items()}
+        whole = fit_costs([*empty, *chain(*complete.values())], resource)
         for context, found in [*fits.items(), ("all", whole)]:
             off = [f"{each:+.0%}" for (place, _), each in sorted(whole.residuals.items()) if place == context]
-            costs = {name: _show(found.costs.get(name)) for name in (*CLASSES, "requests")}
+            costs = {name: _show(getattr(found.costs, name)) for name in COSTS}
             more = {"cached/uncached": _show(found.ratio), "residuals": " ".join(off)}
             rows.append({"in flight": level, "context": context} | costs | more)
     return Table("", rows, title=title)
 
 
-def _show(found: Range | None) -> str:
-    if found is None:
-        return NOT_MEASURED
+def _show(found: Range) -> str:
     value, *ends = (
         f"{each:.0f}" if each >= 100 else f"{each:.2g}" for each in msgspec.structs.astuple(found)
     )
@@ -134,10 +167,14 @@ async def measure_units(
             for cell in {names[name] for name in left}:
                 status(f"warming up: {cell.in_flight} requests of {cell.context} tokens")
                 await meter.measure(cell)  # kernels are compiled at their first use
-            for number, name in enumerate(left, start=1):
-                cell = names[name]
-                status(f"{number} of {len(left)}: {cell.in_flight} requests of {cell.context} tokens")
-                began, clock = time.time(), time.monotonic()
+            start = time.monotonic()
+            for number, name in enumerate(left):
+                cell, clock, began = names[name], time.monotonic(), time.time()
+                rest = (
+                    f", {(clock - start) / number * (len(left) - number) / 60:.0f} min left" if number else ""
+                )
+                what = f"{cell.in_flight} requests of {cell.context} tokens"
+                status(f"{number + 1} of {len(left)}: {what}{rest}")
                 with shutdown.unit(name):
                     units[name] = await meter.measure(cell)
                     measured = Measurement(name, tables=[Table("units", units[name])])
@@ -156,17 +193,10 @@ def _read_units(record: Record, name: str) -> list[TokenUnit]:
 def summarize(
     setup: Setup, record: Record, units: Sequence[TokenUnit], usd_per_hour: float
 ) -> tuple[Measurement, PricesConfig]:
-    """Return the tables of costs, and the price list at the most requests in flight.
-
-    Raises `InvalidConfig` if the units do not show the cost of each class of tokens.
-    """
+    """Return the tables of costs, and the price list of `level_of`. Raises `InvalidConfig`."""
     used = [unit for unit in units if not unit.disturbed]
-    if not used:
-        raise InvalidConfig(f"every unit was disturbed ({units[0].disturbed}): rerun when nothing else runs")
-    top = [unit for unit in used if unit.in_flight == max(unit.in_flight for unit in used)]
+    top = level_of(units)
     fit = fit_costs(top)
-    if fit.ratio is None:
-        raise InvalidConfig("--contexts: these prompts are too short to measure cached and uncached tokens")
     has_joules = all(unit.joules is not None for unit in used)
     own = MeasuredPrices(
         model=setup.model_config.name,
@@ -175,12 +205,13 @@ def summarize(
         date=time.strftime("%Y-%m-%d", time.gmtime(max(step.began for step in record.steps.values()))),
         unit="GPU" if setup.model_config.gpus else "CPU",
         in_flight=top[0].in_flight,
+        contexts=sorted({unit.context for unit in top} - {EMPTY}),
         usd_per_hour=usd_per_hour,
         seconds=fit.costs,
-        joules=fit_costs(top, "joules").costs if has_joules else {},
+        joules=fit_costs(top, "joules").costs if has_joules else None,
         cached_to_uncached=fit.ratio,
     )
-    prices = PricesConfig(**msgspec.structs.asdict(own.prices()), measured=own)
+    prices = PricesConfig(measured=own)
     found = Measurement(f"{own.model} on {own.hardware} with {own.engine}, {own.date}: {len(used)} units")
     found.facts = {"prices": prices, "units": units}
     found.tables.append(cost_table(used, "seconds", f"{own.unit} seconds of a million"))

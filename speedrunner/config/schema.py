@@ -155,6 +155,15 @@ class Range(msgspec.Struct, frozen=True):
     high: Usd
 
 
+class TokenCosts(msgspec.Struct, frozen=True):
+    """Seconds or joules of a million tokens of each class, and of a million requests beside their tokens."""
+
+    uncached: Range
+    cached: Range
+    output: Range
+    requests: Range
+
+
 class MeasuredPrices(msgspec.Struct, frozen=True):
     """How `speedrunner bench tokens` measured a price list.
 
@@ -162,9 +171,9 @@ class MeasuredPrices(msgspec.Struct, frozen=True):
         hardware: the GPU, or the CPU of a model without one.
         engine: name and version.
         unit: the kind of seconds.
+        contexts: prompt tokens of the measured requests.
         usd_per_hour: USD of an hour of one GPU, or of one core.
-        seconds, joules: of a million `uncached`, `cached` and `output` tokens. The constant of a million
-            `requests` is in no price. `joules` is empty if it was not measured.
+        joules: `None` if they were not measured.
         cached_to_uncached: price of a cached token divided by that of an uncached one.
     """
 
@@ -174,15 +183,17 @@ class MeasuredPrices(msgspec.Struct, frozen=True):
     date: str
     unit: Literal["GPU", "CPU"]
     in_flight: AtLeastOne
+    contexts: list[AtLeastOne]
     usd_per_hour: Annotated[float, msgspec.Meta(gt=0)]
-    seconds: dict[str, Range]
-    joules: dict[str, Range]
+    seconds: TokenCosts
     cached_to_uncached: Range
+    joules: TokenCosts | None = None
 
     def prices(self, end: Literal["value", "low", "high"] = "value") -> Prices:
-        """Return USD per million tokens: the values, or one end of all intervals."""
-        usd = self.usd_per_hour / 3600
-        return Prices(*(usd * getattr(self.seconds[name], end) for name in Prices.__struct_fields__))
+        """Return USD per million tokens: the values, or one end of all intervals. A request's own seconds are
+        in no price."""
+        costs = (getattr(self.seconds, name) for name in Prices.__struct_fields__)
+        return Prices(*(self.usd_per_hour / 3600 * getattr(cost, end) for cost in costs))
 
 
 class PricesConfig(msgspec.Struct, frozen=True):
@@ -194,20 +205,26 @@ class PricesConfig(msgspec.Struct, frozen=True):
     cached: Usd | None = None
     #: USD per million generated tokens; `None`: the price in the model config.
     output: Usd | None = None
-    #: How `speedrunner bench tokens` measured these prices; `None`: they are a price list.
+    #: Prices that `speedrunner bench tokens` measured, in place of the model config's.
     measured: MeasuredPrices | None = None
 
     @property
     def whole(self) -> Prices | None:
         """The list, if it has all three prices."""
-        if self.uncached is None or self.cached is None or self.output is None:
-            return None
-        return Prices(self.uncached, self.cached, self.output)
+        named = [getattr(self, name) for name in Prices.__struct_fields__]
+        return None if self.measured is None and None in named else self.in_place_of(Prices(0, 0, 0))
+
+    @property
+    def measured_whole(self) -> MeasuredPrices | None:
+        """How the list was measured, unless another price takes the place of a measured one."""
+        named = [getattr(self, name) for name in Prices.__struct_fields__]
+        return self.measured if named == [None] * len(named) else None
 
     def in_place_of(self, own: Prices) -> Prices:
         """Return a model config's price list with the values of this one."""
+        base = own if self.measured is None else self.measured.prices()
         named = {name: getattr(self, name) for name in Prices.__struct_fields__}
-        return msgspec.structs.replace(own, **{name: usd for name, usd in named.items() if usd is not None})
+        return msgspec.structs.replace(base, **{name: usd for name, usd in named.items() if usd is not None})
 
 
 class ServingConfig(ServiceOptions, frozen=True, kw_only=True):

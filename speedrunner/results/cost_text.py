@@ -85,10 +85,14 @@ def measured_lines(costs: RunCosts) -> list[str]:
         return []
     lists = (measured.prices(), *costs.book.ends.values())
     usd = [costs.total.tokens.times(each).total for each in lists]
-    taken = "{:.4g} USD ({:.4g} to {:.4g}), {:.4g} {} seconds ({:.4g} to {:.4g})"
     seconds = [each * 3600 / measured.usd_per_hour for each in usd]
-    text = taken.format(*usd, seconds[0], measured.unit, *seconds[1:])
-    return [f"Measured prices, in brackets with all at one end of their intervals: {text}."]
+    own = [each * costs.total.requests / 1e6 for each in astuple(measured.seconds.requests)]
+    text = "{:.4g} USD ({:.4g} to {:.4g}), {:.4g} {} seconds ({:.4g} to {:.4g})"
+    return [
+        "Measured prices, in brackets with all at one end of their intervals:"
+        f" {text.format(*usd, seconds[0], measured.unit, *seconds[1:])}. The requests themselves, which have"
+        f" no price, add {own[0]:.4g} seconds ({own[1]:.4g} to {own[2]:.4g})."
+    ]
 
 
 def engine_line(seconds: float | None) -> str:

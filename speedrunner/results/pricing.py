@@ -45,7 +45,8 @@ class PriceBook(msgspec.Struct, frozen=True):
             return self.name
         return (
             f"{self.name} ({own.unit} seconds of {own.model} on {own.hardware} with {own.engine},"
-            f" {own.in_flight} in flight, {own.date}, at {own.usd_per_hour:g} USD an hour;"
+            f" {own.in_flight} in flight, prompts of {min(own.contexts)} to {max(own.contexts)} tokens,"
+            f" {own.date}, at {own.usd_per_hour:g} USD an hour;"
             " low, high: with all prices at that end of their 95% intervals)"
         )
 
@@ -73,15 +74,13 @@ def price_book(run: RunData, prices: str | None = None) -> PriceBook:
     newest = run.processes[-1]
     model_configs = {model_config.name: model_config for model_config in (newest.actor, newest.inducer)}
     if prices is None:
-        measured = run.settings.prices.measured
-        is_own = measured is not None and {*newest.prices.values()} == {measured.prices()}
-        return PriceBook(OWN, newest.prices, measured if is_own else None)
+        return PriceBook(OWN, newest.prices, run.settings.prices.measured_whole)
     chosen = price_list(prices)
     own = {name: model_config.prices for name, model_config in model_configs.items()}
     if chosen.whole:
         own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
     lists = {model: chosen.in_place_of(list_) for model, list_ in own.items()}
-    return PriceBook(Path(prices).name.removesuffix(".yaml"), lists, chosen.measured)
+    return PriceBook(Path(prices).name.removesuffix(".yaml"), lists, chosen.measured_whole)
 
 
 def price_list(name: str) -> PricesConfig:
@@ -107,11 +106,10 @@ def price_caveats(book: PriceBook, processes: Iterable[Process]) -> list[str]:
         return []
     found: dict[str, None] = {}
     for process in processes:
-        played = {
-            process.actor.name: measured.model,
-            hardware_of(process.machine, process.actor.gpus): measured.hardware,
-            engine_of(process.versions): measured.engine,
-        }
+        played = {engine_of(process.versions): measured.engine}
+        for model_config in (process.actor, process.inducer):
+            played[model_config.name] = measured.model
+            played[hardware_of(process.machine, model_config.gpus)] = measured.hardware
         found |= {f"{here}, not {there}": None for here, there in played.items() if here != there}
     text = f"USD are estimates by prices measured elsewhere ({book.name}): played with {'; '.join(found)}"
     return [text] if found else []

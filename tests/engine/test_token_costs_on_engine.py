@@ -40,10 +40,8 @@ def test_a_cached_token_costs_less_than_an_uncached_one(
         assert unit["output"] == unit["requests"] * (64 if unit["kind"] == "output" else 1)
         assert (unit["cached"] > 0.7 * prompt) == (unit["kind"] != "uncached")
     file = out / f"measured-{model}.yaml"
-    prices = read_yaml_file(file)
-    assert 0 <= prices["cached"] < prices["uncached"] / 3
-    assert prices["uncached"] < prices["output"]
-    assert prices["measured"]["cached_to_uncached"]["high"] < 0.5
+    seconds = read_yaml_file(file)["measured"]["seconds"]
+    assert 0 <= seconds["cached"]["value"] < seconds["uncached"]["value"] / 3
 
     env = ("env=tests.odd_envs:Ring", "env.words=60", "method=react", "model=tiny-random")
     short = ("run.rollouts=0", "run.test_episodes=2", f"serving.url={vllm_endpoint}", f"run.dir={run}")

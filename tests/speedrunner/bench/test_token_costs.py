@@ -15,11 +15,13 @@ from serving.engine.gpus import Gpu, GpuReport
 from serving.engine.load import GpuReading
 from serving.plain_yaml import read_yaml_file
 from speedrunner.bench import token_costs, token_units
-from speedrunner.bench.token_costs import CLASSES, fit_costs
+from speedrunner.bench.token_costs import Fit, fit_costs, level_of
 from speedrunner.bench.token_units import EMPTY, Kind, TokenUnit
+from speedrunner.config.schema import InvalidConfig
 from tests.scripted_engine import Answer, Request, say
 from tests.scripted_runs import Runs, ScriptedRun, complaint, in_process
 
+CONTEXTS = (512, 2048, 8192)
 COSTS = {"uncached": 40.0, "cached": 1.5, "output": 300.0, "requests": 3000.0}
 """Seconds of a million."""
 
@@ -31,18 +33,25 @@ def unit(context: int, kind: Kind, noise: float = 1.0) -> TokenUnit:
     return TokenUnit(context, 8, kind, seconds=seconds, joules=None, disturbed="", **amounts)
 
 
-def units(noise: float, seed: int, contexts: tuple[int, ...] = (512, 2048, 8192)) -> list[TokenUnit]:
-    """Five repeats of each kind, with noise of this relative size."""
+def units(noise: float, seed: int, repeats: int = 5) -> list[TokenUnit]:
+    """Repeats of each kind, with noise of this relative size."""
     rng = Random(seed)
     kinds: list[tuple[int, Kind]] = [(EMPTY, "uncached")]
-    kinds += [(context, kind) for context in contexts for kind in ("uncached", "cached", "output")]
-    return [unit(*each, noise=rng.gauss(1, noise)) for each in kinds for _ in range(5)]
+    kinds += [(context, kind) for context in CONTEXTS for kind in ("uncached", "cached", "output")]
+    return [unit(*each, noise=rng.gauss(1, noise)) for each in kinds for _ in range(repeats)]
+
+
+def costs_of(found: Fit) -> dict[str, float]:
+    return {name: getattr(found.costs, name).value for name in COSTS}
+
+
+def width(found: Fit) -> float:
+    return found.costs.uncached.high - found.costs.uncached.low
 
 
 def test_the_fit_finds_the_costs_that_made_the_units() -> None:
     found = fit_costs(units(0.0, 0))
-    assert {name: each.value for name, each in found.costs.items()} == pytest.approx(COSTS, rel=1e-4)
-    assert found.ratio is not None
+    assert costs_of(found) == pytest.approx(COSTS, rel=1e-4)
     assert found.ratio.value == pytest.approx(1.5 / 40, rel=1e-4)
     assert max(map(abs, found.residuals.values())) < 1e-6
 
@@ -51,22 +60,37 @@ def test_its_intervals_have_the_truth_about_as_often_as_they_say(monkeypatch: py
     monkeypatch.setattr(token_costs, "RESAMPLES", 1000)
     fits = [fit_costs(units(0.05, seed)) for seed in range(100)]
     for name, cost in COSTS.items():
-        assert sum(each.costs[name].low <= cost <= each.costs[name].high for each in fits) >= 88, name
-    ratios = [each.ratio for each in fits if each.ratio]
-    assert sum(each.low <= 1.5 / 40 <= each.high for each in ratios) >= 88
+        ranges = [getattr(each.costs, name) for each in fits]
+        assert sum(each.low <= cost <= each.high for each in ranges) >= 88, name
+    assert sum(each.ratio.low <= 1.5 / 40 <= each.ratio.high for each in fits) >= 88
 
 
 def test_a_cost_that_grows_with_the_context_shows_in_residuals_and_widens_the_intervals() -> None:
-    even = fit_costs(units(0.01, 1)).costs["uncached"]
-    bent = [each if each.context < 8192 else unit(8192, each.kind, 1.3) for each in units(0.01, 1)]
-    found = fit_costs(bent)
+    def bent(repeats: int) -> Fit:
+        made = units(0.01, 1, repeats)
+        return fit_costs([each if each.context < 8192 else unit(8192, each.kind, 1.3) for each in made])
+
+    found = bent(5)
     assert found.residuals[8192, "uncached"] > 0.03 > -0.03 > found.residuals[2048, "uncached"]
-    assert found.costs["uncached"].high - found.costs["uncached"].low > 3 * (even.high - even.low)
+    assert width(found) > 3 * width(fit_costs(units(0.01, 1)))
+    assert width(bent(50)) > 0.8 * width(found)  # the lack of fit is the same in every repeat
 
 
-def test_without_a_cached_token_its_cost_is_not_known() -> None:
-    found = fit_costs([each for each in units(0.01, 0) if each.kind == "uncached"])
-    assert (found.costs.get("cached") is None) == (found.ratio is None)
+@pytest.mark.parametrize("kinds", [("uncached", "cached"), ("uncached", "output"), ("uncached",)])
+def test_without_units_that_show_each_cost_none_is_given(kinds: tuple[Kind, ...]) -> None:
+    few = [each for each in units(0.01, 0) if each.kind in kinds and each.context in (EMPTY, 512)]
+    with pytest.raises(InvalidConfig, match="do not show the cost of each kind"):
+        fit_costs(few)
+
+
+def test_a_price_list_is_of_the_most_requests_in_flight_that_have_every_context() -> None:
+    low = [replace(each, in_flight=1) for each in units(0.0, 0)]
+    high = [replace(each, in_flight=64) for each in units(0.0, 0) if each.context < 8192]
+    assert {each.in_flight for each in level_of([*low, *units(0.0, 0), *high])} == {8}
+    disturbed = [replace(each, disturbed="others") for each in units(0.0, 0)]
+    assert {each.in_flight for each in level_of([*low, *disturbed, *high])} == {1}
+    with pytest.raises(InvalidConfig, match=r"disturbed by others\): rerun"):
+        level_of(disturbed)
 
 
 @pytest.fixture
@@ -108,10 +132,10 @@ def test_the_command_writes_a_price_list_that_prices_a_run(
     assert "Joules: not measured, no NVIDIA driver" in done.stdout
     file = out / "measured-tiny-random.yaml"
     written = read_yaml_file(file)
-    assert {name: written[name] for name in CLASSES} == pytest.approx(  # at 0.001 USD a second
-        {name: COSTS[name] / 1000 for name in CLASSES}, rel=1e-3
-    )
-    assert (written["measured"]["unit"], written["measured"]["in_flight"]) == ("CPU", 4)
+    measured = written["measured"]
+    for name in ("uncached", "cached", "output"):
+        assert measured["seconds"][name]["value"] == pytest.approx(COSTS[name], rel=1e-3)
+    assert (measured["unit"], measured["in_flight"], measured["usd_per_hour"]) == ("CPU", 4, 3.6)
     priced = json.loads(in_process("cost", str(learnt.dir), "--prices", str(file), "--json").stdout)
     tokens = priced["runs"][0]["total"]["tokens"]
     usd = 40 * tokens["computed"] + 1.5 * tokens["cached"] + 300 * (tokens["reasoning"] + tokens["action"])
@@ -144,7 +168,7 @@ def test_it_continues_repeats_what_others_disturbed_and_prices_anew_at_another_r
     assert (second.returncode, "left out" in second.stdout) == (0, False)
     after = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
     assert {path for path in after if after[path] != before.get(path)} == {lost, marked}
-    assert read_yaml_file(out / "measured-tiny-random.yaml")["output"] == pytest.approx(0.6, rel=1e-3)
+    assert read_yaml_file(out / "measured-tiny-random.yaml")["measured"]["usd_per_hour"] == 7.2
 
 
 @pytest.mark.process
@@ -184,4 +208,4 @@ def test_joules_of_the_server_s_gpu_are_fitted_and_other_processes_on_it_are_not
     )
     on_gpu.add(11)
     complaint_ = complaint(in_process(*bench(measurable, tmp_path / "disturbed")))
-    assert complaint_.startswith("every unit was disturbed (other processes on the GPU: 11)")
+    assert "no price list (disturbed by other processes on the GPU: 11): rerun" in complaint_

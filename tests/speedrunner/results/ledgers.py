@@ -6,12 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import to_builtins
-from msgspec.structs import astuple
 
 from serving.meter import LedgerRow, Status
 from serving.plain_yaml import write_yaml
 from serving.usage import Prices, Usage
-from speedrunner.config.schema import MeasuredPrices, PricesConfig, Range
+from speedrunner.config.schema import MeasuredPrices, PricesConfig, Range, TokenCosts
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Policy, Turn
@@ -21,19 +20,19 @@ from tests.speedrunner.run_samples import trajectory
 
 
 def measured_list(folder: Path, **changes: object) -> Path:
-    """A file of prices of 0.2, 0.01 and 2 USD, at half and twice that at the ends of all intervals."""
-    seconds = {name: Range(usd * 3600, usd * 1800, usd * 7200) for name, usd in COSTS.items()}
+    """A file of prices of 0.2, 0.01 and 2 USD (and 4 for a million requests), at half and twice that at the
+    ends of all intervals."""
+    seconds = TokenCosts(**{name: Range(usd * 3600, usd * 1800, usd * 7200) for name, usd in COSTS.items()})
     about: dict[str, Any] = {"model": "tiny-random", "hardware": "a processor", "engine": "no engine"}
     about |= {"date": "2026-11-27", "unit": "CPU", "in_flight": 8, "usd_per_hour": 1.0}
-    about |= {"seconds": seconds, "joules": {}}
+    about |= {"seconds": seconds, "contexts": [512, 2048]}
     measured = MeasuredPrices(**{**about, "cached_to_uncached": Range(0.05, 0.04, 0.06), **changes})
     file = folder / "measured-here.yaml"
-    list_ = PricesConfig(*astuple(measured.prices()), measured)
-    file.write_text(write_yaml(to_builtins(list_)))
+    file.write_text(write_yaml(to_builtins(PricesConfig(measured=measured))))
     return file
 
 
-COSTS = {"uncached": 0.2, "cached": 0.01, "output": 2.0}
+COSTS = {"uncached": 0.2, "cached": 0.01, "output": 2.0, "requests": 4.0}
 
 LIST = Prices(uncached=1.0, cached=0.1, output=10.0)
 BY_TOKEN = PriceBook("a list", {"m": LIST})

@@ -67,6 +67,7 @@ def test_a_measured_list_has_its_hardware_in_its_title_and_intervals_in_sums(
     assert {end: each.output for end, each in book.ends.items()} == {"low": 1.0, "high": 4.0}
     (line,) = measured_lines(run_costs(data, book))  # one uncached and one output token
     assert "2.2e-06 USD (1.1e-06 to 4.4e-06), 0.00792 CPU seconds (0.00396 to 0.01584)" in line
+    assert line.endswith("add 0.0144 seconds (0.0072 to 0.0288).")  # one request
     assert price_caveats(book, data.processes) == []
 
 
