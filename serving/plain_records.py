@@ -84,6 +84,8 @@ def _is_record(kind: Any) -> bool:
 
 def _problems(kind: Any, value: object, place: str, known: Sequence[str]) -> Iterator[str]:
     origin = get_origin(kind)
+    if isinstance(value, Mapping) and origin in (Union, UnionType):
+        kind = next(filter(_is_record, get_args(kind)), kind)
     if _is_record(kind) and isinstance(value, Mapping):
         yield from _field_problems(kind, value, f"{place}." if place else "", known)
     elif origin is list and isinstance(value, list):

@@ -23,6 +23,13 @@ class _Loader(yaml.CSafeLoader):
         super().__init__(text)
         self.deep_construct = True  # refuses a value that contains itself
 
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a key that is set twice."""
+        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
+        if twice := next((key for key in keys if keys.count(key) > 1), None):
+            raise NotPlain(f"`{twice}` is set twice")
+        return super().construct_mapping(node, deep)
+
 
 _Loader.yaml_implicit_resolvers = {}
 _SCALARS = {
@@ -75,6 +82,8 @@ def read_yaml(text: str) -> Any:
 
 def read_yaml_file(file: Path) -> Any:
     """Return the content of a YAML file. Raises `NotPlain`, which names the file."""
+    if file.exists() and not file.is_file():
+        raise NotPlain(f"{file} cannot be read: it is a folder, a pipe or a device")
     try:
         return read_yaml(file.read_text("utf-8"))
     except OSError as error:

@@ -93,40 +93,44 @@ def fit_costs(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"]
 
 
 def level_of(units: Sequence[TokenUnit]) -> list[TokenUnit]:
-    """Return the units at the most requests in flight at which every context was measured whole.
+    """Return the undisturbed units at the most requests in flight, of the contexts that have all kinds.
 
-    Raises `InvalidConfig` if there is none.
+    Raises `InvalidConfig` if there are none.
     """
-    wanted = {(unit.context, unit.kind) for unit in units}
     for level in sorted({unit.in_flight for unit in units}, reverse=True):
-        own = [unit for unit in units if unit.in_flight == level and not unit.disturbed]
-        if {(unit.context, unit.kind) for unit in own} == wanted:
-            return own
+        if own := _complete_contexts(units, level):
+            return [*chain(*own.values())]
     reasons = "; ".join(dict.fromkeys(unit.disturbed for unit in units if unit.disturbed))
     remedy = (
-        f" (disturbed by {reasons}): rerun when nothing else does" if reasons else ": use fewer --contexts"
+        f" (disturbed by {reasons}): rerun when nothing else does" if reasons else ": use longer --contexts"
     )
-    raise InvalidConfig(f"no requests in flight have all contexts, so there is no price list{remedy}")
+    raise InvalidConfig(f"no context has undisturbed units of all kinds, so there is no price list{remedy}")
+
+
+def _complete_contexts(units: Sequence[TokenUnit], level: int) -> dict[int, list[TokenUnit]]:
+    """Return the undisturbed units of a number of requests in flight by context, if it has all kinds; those
+    with empty prompts first. Empty if no context has them."""
+    found: dict[int, list[TokenUnit]] = {EMPTY: []}
+    for unit in sorted(units, key=lambda unit: unit.context):
+        if unit.in_flight == level and not unit.disturbed:
+            found.setdefault(unit.context, []).append(unit)
+    whole = {
+        context: own
+        for context, own in found.items()
+        if len({unit.kind for unit in own}) == (1 if context == EMPTY else len(get_args(Kind)))
+    }
+    return whole if EMPTY in whole and len(whole) > 1 else {}
 
 
 def cost_table(units: Sequence[TokenUnit], resource: Literal["seconds", "joules"], title: str) -> Table:
     """Return the costs by requests in flight: of each context, and of all with the residuals of that fit."""
     rows = []
     for level in sorted({unit.in_flight for unit in units}):
-        by_context: dict[int, list[TokenUnit]] = {}
-        for unit in units:
-            if unit.in_flight == level:
-                by_context.setdefault(unit.context, []).append(unit)
-        empty = by_context.pop(EMPTY, [])
-        complete = {
-            context: own
-            for context, own in sorted(by_context.items())
-            if empty and len({unit.kind for unit in own}) == len(get_args(Kind))
-        }
-        if not complete:
+        if not (complete := _complete_contexts(units, level)):
             continue
+        whole = fit_costs([*chain(*complete.values())], resource)
+        empty = complete.pop(EMPTY)
         fits = {context: fit_costs([*empty, *own], resource) for context, own in complete.items()}
-        whole = fit_costs([*empty, *chain(*complete.values())], resource)
         for context, found in [*fits.items(), ("all", whole)]:
             off = [f"{each:+.0%}" for (place, _), each in sorted(whole.residuals.items()) if place == context]
             costs = {name: _show(getattr(found.costs, name)) for name in COSTS}
@@ -151,7 +155,7 @@ async def measure_units(
     status: Status,
     shutdown: Shutdown,
 ) -> tuple[list[TokenUnit], list[str]]:
-    """Measure the units that a record lacks, in random order, and return all of them, and notes.
+    """Measure the units that a record lacks, in random order, and return all that it has now, and notes.
 
     Disturbed units are measured again by the next command. Raises `ServingError`, `InvalidConfig`,
     `StorageError`.
@@ -182,7 +186,7 @@ async def measure_units(
                     record.keep(StepRecord(step=name, began=began, seconds=seconds, measured=measured))
             if why := meter.why_no_joules:
                 notes.append(f"Joules: {NOT_MEASURED}, {why}.")
-    return [unit for own in units.values() for unit in own], notes
+    return [unit for name in record.steps for unit in _read_units(record, name)], notes
 
 
 def _read_units(record: Record, name: str) -> list[TokenUnit]:
@@ -221,6 +225,8 @@ def summarize(
         "In brackets: 95% intervals. Residuals of cached, output and uncached units: measured minus fitted,"
         " by the fit to all contexts."
     )
+    if not own.seconds.cached.low:
+        found.notes.append("A cached token's cost cannot be told from 0: measure more --repeats.")
     if reasons := dict.fromkeys(unit.disturbed for unit in units if unit.disturbed):
         found.notes.append(
             f"{len(units) - len(used)} units are left out ({'; '.join(reasons)}): rerun to repeat them."

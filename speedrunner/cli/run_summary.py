@@ -43,7 +43,7 @@ def describe_plan(outlines: Sequence[Outline]) -> Iterator[str]:
     if together.finished:
         yield f"{together.finished} of {together.finished + together.runs} runs are finished and not counted."
     if together.unlimited:
-        yield f"+: and those of sleeps, which {' and '.join(together.unlimited)} does not limit."
+        yield f"+: and those of sleeps, which have no limit ({', '.join(together.unlimited)})."
     yield from together.notes
 
 

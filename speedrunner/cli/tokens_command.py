@@ -26,7 +26,10 @@ def tokens(
     usd_per_gpu_hour: Annotated[
         float,
         typer.Option(
-            min=1e-6, help="USD of an hour of one GPU (without a GPU, of one core).", show_default=False
+            min=1e-6,
+            max=1e6,
+            help="USD of an hour of one GPU (without a GPU, of one core).",
+            show_default=False,
         ),
     ],
     contexts: Annotated[str, typer.Option(help="Prompt tokens.")] = "512,2048,8192,32768",

@@ -17,7 +17,7 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 TaskIndex = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-Usd = Annotated[float, msgspec.Meta(ge=0)]
+Usd = Annotated[float, msgspec.Meta(ge=0, le=1e9)]
 
 
 class InvalidConfig(Exception):
@@ -154,6 +154,10 @@ class Range(msgspec.Struct, frozen=True):
     low: Usd
     high: Usd
 
+    def __post_init__(self) -> None:
+        if not self.low <= self.value <= self.high:
+            raise ValueError(f"{self.value:g} is not between its low {self.low:g} and its high {self.high:g}")
+
 
 class TokenCosts(msgspec.Struct, frozen=True):
     """Seconds or joules of a million tokens of each class, and of a million requests beside their tokens."""
@@ -184,7 +188,7 @@ class MeasuredPrices(msgspec.Struct, frozen=True):
     unit: Literal["GPU", "CPU"]
     in_flight: AtLeastOne
     contexts: list[AtLeastOne]
-    usd_per_hour: Annotated[float, msgspec.Meta(gt=0)]
+    usd_per_hour: Annotated[float, msgspec.Meta(gt=0, le=1e6)]
     seconds: TokenCosts
     cached_to_uncached: Range
     joules: TokenCosts | None = None

@@ -9,7 +9,7 @@ import msgspec
 
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose, group_choices
-from speedrunner.config.schema import MeasuredPrices, PricesConfig
+from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig
 from speedrunner.results.writing import Table
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.run_data import RunData
@@ -84,8 +84,13 @@ def price_book(run: RunData, prices: str | None = None) -> PriceBook:
 
 
 def price_list(name: str) -> PricesConfig:
-    """Return a file of `configs/prices/`, or another file. Raises `InvalidConfig`."""
-    return compose([f"prices={name}"]).prices
+    """Return a file of `configs/prices/`, or another file. Raises `InvalidConfig`, also if a price is
+    missing."""
+    found = compose([f"prices={name}"]).prices
+    named = [getattr(found, each) for each in Prices.__struct_fields__]
+    if found.measured is None and None in named and name != "model":
+        raise InvalidConfig(f"{name}: a price list has uncached, cached and output")
+    return found
 
 
 def hardware_of(machine: Machine, gpus: int) -> str:

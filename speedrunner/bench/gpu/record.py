@@ -110,7 +110,9 @@ def read_record_folder(folder: Path) -> Record:
 
 
 def make_folder(folder: Path) -> None:
-    """Create the folder of a record if it is missing. Raises `StorageError`."""
+    """Create the folder of a record if it is missing. Raises `StorageError`; for a run, `InvalidConfig`."""
+    if (folder / "config.yaml").exists():
+        raise InvalidConfig(f"{folder} is a run: choose another folder for the record")
     with explain_errors(folder, "made"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 

@@ -83,12 +83,13 @@ def test_without_units_that_show_each_cost_none_is_given(kinds: tuple[Kind, ...]
         fit_costs(few)
 
 
-def test_a_price_list_is_of_the_most_requests_in_flight_that_have_every_context() -> None:
+def test_a_price_list_is_of_the_most_requests_in_flight_and_their_contexts() -> None:
     low = [replace(each, in_flight=1) for each in units(0.0, 0)]
     high = [replace(each, in_flight=64) for each in units(0.0, 0) if each.context < 8192]
-    assert {each.in_flight for each in level_of([*low, *units(0.0, 0), *high])} == {8}
+    found = level_of([*low, *units(0.0, 0), *high])
+    assert {(each.in_flight, each.context) for each in found} == {(64, EMPTY), (64, 512), (64, 2048)}
     disturbed = [replace(each, disturbed="others") for each in units(0.0, 0)]
-    assert {each.in_flight for each in level_of([*low, *disturbed, *high])} == {1}
+    assert {each.in_flight for each in level_of([*low, *disturbed])} == {1}
     with pytest.raises(InvalidConfig, match=r"disturbed by others\): rerun"):
         level_of(disturbed)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,6 @@ from msgspec.structs import astuple
 
 from serving.meter import LedgerRow
 from serving.model_config import ModelConfig
-from serving.plain_yaml import read_yaml_file
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, to_yaml
@@ -90,8 +90,7 @@ def test_a_list_that_was_measured_elsewhere_is_told(
 def test_a_run_that_was_played_at_a_measured_list_keeps_its_intervals(
     tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
-    prices = read_yaml_file(measured_list(tmp_path))
-    own = Prices(*(prices[name] for name in ("uncached", "cached", "output")))
+    own = price_list(str(measured_list(tmp_path))).whole
     with RunDirectory.open_for_writing(tmp_path / "run") as directory:
         directory.write_config(to_yaml(compose([f"prices={tmp_path / 'measured-here.yaml'}"])))
         directory.append_process(process(tiny_model_config, **{"tiny-random": own}))
@@ -100,7 +99,16 @@ def test_a_run_that_was_played_at_a_measured_list_keeps_its_intervals(
 
 
 def test_a_list_that_is_damaged_is_one_line(tmp_path: Path) -> None:
-    with pytest.raises(InvalidConfig, match=r"prices\.measured must be a mapping or null"):
+    with pytest.raises(InvalidConfig, match=r"prices\.measured\.usd_per_hour must be .*more than 0"):
         price_list(str(measured_list(tmp_path, usd_per_hour=0.0)))
+    (tmp_path / "part.yaml").write_text("uncached: 1\n")
+    with pytest.raises(InvalidConfig, match=r"part\.yaml: a price list has uncached, cached and output"):
+        price_list(str(tmp_path / "part.yaml"))
+    (tmp_path / "twice.yaml").write_text("uncached: 1\nuncached: 2\n")
+    with pytest.raises(InvalidConfig, match="`uncached` is set twice"):
+        price_list(str(tmp_path / "twice.yaml"))
+    os.mkfifo(tmp_path / "pipe.yaml")
+    with pytest.raises(InvalidConfig, match="it is a folder, a pipe or a device"):
+        price_list(str(tmp_path / "pipe.yaml"))
     with pytest.raises(InvalidConfig, match=r"nothing\.yaml cannot be read"):
         price_list(str(tmp_path / "nothing.yaml"))
