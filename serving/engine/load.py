@@ -131,6 +131,23 @@ class Nvml:
         )
 
 
+def server_gpus(
+    nvml: Nvml, processes: Iterable[psutil.Process], usable: Sequence[str], count: int
+) -> list[str]:
+    """Return the GPUs (`Gpu.uuid`) on which a server's processes compute; empty if that cannot be known.
+
+    In a container, processes may have other numbers in the driver's list. The GPUs are then known only where
+    there are no others.
+
+    Args:
+        usable: GPUs that this process can use.
+        count: how many of them the server has.
+    """
+    own = {process.pid for process in processes}
+    used = [uuid for uuid in usable if own & (nvml.read(uuid).pids or frozenset())]
+    return used or (list(usable) if own and len(usable) == count else [])
+
+
 def strangers(readings: Iterable[GpuReading], processes: Sequence[psutil.Process]) -> frozenset[int]:
     """Return the processes that compute on a server's GPUs and are not the server's.
 

@@ -24,7 +24,7 @@ import msgspec
 from serving.conversation import sampling
 from serving.deployment import Deployment
 from serving.engine.gpus import read_gpus
-from serving.engine.load import Nvml, cpu_seconds, server_processes, strangers
+from serving.engine.load import Nvml, cpu_seconds, server_gpus, server_processes, strangers
 from serving.engine.metrics import Metrics, read_metrics
 from serving.engine.prompt import Prompt
 from serving.errors import ServerFailed
@@ -120,10 +120,8 @@ class TokenMeter:
                 f"the processes of the server at {deployment.endpoint} cannot be found, and so neither its"
                 " hardware nor its CPU time: start it on this machine, as this user"
             )
-        own = {process.pid for process in self._processes}
-        here = [gpu.uuid for gpu in read_gpus().usable]
-        used = [uuid for uuid in here if own & (self._nvml.read(uuid).pids or set())]
-        self._uuids = (used or here)[: self._gpus]
+        usable = [gpu.uuid for gpu in read_gpus().usable] if self._gpus else []
+        self._uuids = server_gpus(self._nvml, self._processes, usable, self._gpus)
         reason = self._nvml.failure or "the model's GPUs do not report them"
         self.why_no_joules = reason if self._joules() is None else ""
 

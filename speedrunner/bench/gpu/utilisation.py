@@ -10,11 +10,11 @@ from typing import Any
 
 from serving.deployment import Deployment
 from serving.engine.gpus import read_gpus
-from serving.engine.load import GpuReading, Nvml, cpu_seconds, server_processes
+from serving.engine.load import GpuReading, Nvml, cpu_seconds, server_gpus, server_processes
 from serving.engine.metrics import read_metrics
 from serving.engine.step_clock import TIMED, read_clock
 from speedrunner.bench.measurement import Measurement, Table
-from speedrunner.bench.rollouts import open_player
+from speedrunner.bench.rollouts import WARM_UP_CALLS, open_player
 from speedrunner.config.console import Status, prefix_status
 from speedrunner.runs.setup import Setup
 
@@ -41,13 +41,14 @@ class Watch:
         self._processes = server_processes(deployment.endpoint)
         self._nvml = Nvml()
         usable = [gpu.uuid for gpu in read_gpus().usable] if deployment.model_config.gpus else []
-        own = {each.pid for each in self._processes}
-        used = [uuid for uuid in usable if own & (self._nvml.read(uuid).pids or frozenset())]
-        # In a container, processes may have other numbers in the driver's list.
-        self._gpus = (used or usable) if own else []
+        self._gpus = server_gpus(self._nvml, self._processes, usable, deployment.model_config.all_gpus)
         self.samples: list[GpuReading] = []
         self.notes = [f"The GPUs cannot be read: {self._nvml.failure}."] * bool(usable and self._nvml.failure)
-        if not own:
+        if usable and self._processes and not self._gpus:
+            self.notes.append(
+                "Which of this machine's GPUs the server uses is not known: they are not measured."
+            )
+        if not self._processes:
             self.notes.append(
                 f"The processes of the server at {self._endpoint} cannot be found: they are another user's or"
                 " on another machine. Their CPU and GPUs are not measured."
@@ -97,7 +98,7 @@ async def measure_utilisation(
     watch, rows = Watch(deployment), list[dict[str, Any]]()
     for level in levels:
         async with open_player(deployment, setup, level) as player:
-            await player.pool.ready()
+            await player.play(WARM_UP_CALLS, prefix_status(status, f"{level} in flight: warming up"))
             before, sampling = await watch.read(), asyncio.create_task(watch.sample())
             try:
                 rollout = await player.play(CALLS, prefix_status(status, f"{level} in flight"))

@@ -9,13 +9,23 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
 from serving.engine import load
 from serving.engine.endpoint import Endpoint
-from serving.engine.load import GpuReading, Nvml, cpu_seconds, option_of, server_processes, strangers
+from serving.engine.load import (
+    GpuReading,
+    Nvml,
+    cpu_seconds,
+    option_of,
+    server_gpus,
+    server_processes,
+    strangers,
+)
 
 pytestmark = pytest.mark.process
 
@@ -154,3 +164,19 @@ def test_options_of_a_server_are_read_from_its_command_line(words: list[str]) ->
         assert option_of(processes, "max-num-seqs") == "24"
         assert option_of(processes, "block-size") is None
     assert option_of(processes[1:], "max-num-seqs") is None  # it has ended
+
+
+@pytest.mark.parametrize(
+    ("on", "usable", "found"),
+    [
+        ("GPU-b", ["GPU-a", "GPU-b"], ["GPU-b"]),
+        ("", ["GPU-a"], ["GPU-a"]),  # as in a container, where it is the only one
+        ("", ["GPU-a", "GPU-b"], []),
+    ],
+)
+def test_a_server_s_gpus_are_those_of_its_processes_or_not_known(
+    on: str, usable: list[str], found: list[str]
+) -> None:
+    own = psutil.Process()
+    nvml: Any = SimpleNamespace(read=lambda uuid: GpuReading(pids=frozenset([own.pid if uuid == on else 1])))
+    assert server_gpus(nvml, [own], usable, 1) == found

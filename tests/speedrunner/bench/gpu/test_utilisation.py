@@ -20,7 +20,7 @@ def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     monkeypatch.setattr("serving.engine.load.NVML", "libnowhere.so")
     report = SimpleNamespace(usable=[SimpleNamespace(uuid="GPU-1")])
     monkeypatch.setattr("speedrunner.bench.gpu.utilisation.read_gpus", lambda: report)
-    config = SimpleNamespace(gpus=1)
+    config = SimpleNamespace(gpus=1, all_gpus=1)
     deployment: Any = SimpleNamespace(endpoint=Endpoint.parse("unix:/nowhere/http"), model_config=config)
     return Watch(deployment)
 
