@@ -16,7 +16,6 @@ from speedrunner.pages.collected import collect, describe
 from speedrunner.pages.figures import figures
 from speedrunner.pages.page import page
 from speedrunner.pages.plots import draw_files
-from speedrunner.results.processes import divide
 from speedrunner.results.writing import write
 from speedrunner.store.discovery import readable
 from speedrunner.store.files import StorageError, write_folder
@@ -55,7 +54,7 @@ def report(
         found.problems.extend(damaged)
         made = figures(found.conditions)
         status("drawing figures")
-        files = [*divide(draw_files, made)]
+        files = [*map(draw_files, made)]
         out = out or _own_folder(folders)
         images = [content[f"figures/{figure.name}.svg"] for figure, content in zip(made, files, strict=True)]
         text = page(

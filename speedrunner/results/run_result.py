@@ -6,7 +6,6 @@ import gc
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,6 @@ from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.means import add_costs, average_tests, frame_checkpoints
 from speedrunner.results.pricing import OWN, PriceBook, price_book
-from speedrunner.results.processes import divide
 from speedrunner.results.skill_table import SkillHistory, SkillRow, list_skills, skill_history
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.process_notes import caveats
@@ -143,14 +141,12 @@ def _make_result(
 
 
 def read_results(paths: Sequence[Path], prices: str | None) -> Iterator[RunResult | str]:
-    """Yield each run's result, in order; for a damaged run, the error. Many runs are read in parallel.
+    """Yield each run's result, in order; for a damaged run, the error.
 
     Args:
         prices: as for `read_result`.
-
-    Raises `StorageError` if a reading process is killed.
     """
-    return divide(partial(_read_or_describe, prices=prices), paths)
+    return (_read_or_describe(path, prices) for path in paths)
 
 
 def _read_or_describe(path: Path, prices: str | None) -> RunResult | str:

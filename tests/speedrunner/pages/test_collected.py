@@ -15,7 +15,7 @@ from tests.speedrunner.results.small_runs import SmallRun, learnt, skill
 def write_runs(folder: Path) -> None:
     """Write two seeds of two methods, and evaluations of a policy whole, in part and uncached.
 
-    These are seven runs. More would be read in processes.
+    These are seven runs.
     """
     for seed in (0, 1):
         learnt(folder / f"ours{seed}", run={"seed": seed})
