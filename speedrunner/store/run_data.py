@@ -106,6 +106,8 @@ class RunData:
                 config[section] = {
                     key: value for key, value in given.items() if value not in retired.get(key, ())
                 }
+        if isinstance(method := config.get("method"), dict) and method.get("name") == "opo":
+            method.pop("overflow", None)  # an option that other methods still have
         return config
 
     @cached_property

@@ -62,7 +62,7 @@ def test_a_run_that_goes_on_is_read_without_a_lock(run):
 
 
 def test_settings_that_had_no_effect_are_left_out(run):
-    method = "method: {name: opo, guard: 'off', notes: true}\n"
+    method = "method: {name: opo, overflow: skip, guard: 'off', notes: true}\n"
     run.files.config.write_text(method + "run: {budget_tokens: null, seed: 1}\n")
     kept = {"method": {"name": "opo", "notes": True}, "run": {"seed": 1}}
     assert load(run.path).config == kept
