@@ -18,7 +18,6 @@ from xdist.scheduler import LoadScopeScheduling
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.results import processes
 from tests.bundled_demo import Demo, play_demo
 from tests.bundled_models import bundled_folder
 from tests.digested_once import digest_once
@@ -58,7 +57,6 @@ sys.dont_write_bytecode = False
 # Each collection of garbage scans all loaded modules, which stay: collect less often.
 gc.set_threshold(10_000, 20, 50)
 digest_once()
-processes.PROCESSES = 1  # reports that tests make need no further processes
 
 
 STARTS_PROCESSES = frozenset(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results import processes
 from speedrunner.results.run_result import RunResult, read_result, read_results
 from speedrunner.results.writing import list_rows
 from tests.speedrunner.results.small_runs import SLEEP_USD, SmallRun, learnt
@@ -40,9 +39,7 @@ def test_an_evaluation_in_the_middle_is_left_out(tmp_path: Path) -> None:
     assert (list(found.checkpoints.index), found.unfinished) == ([0], [2, 4])
 
 
-@pytest.mark.parametrize("count", [1, pytest.param(2, marks=pytest.mark.process)])
-def test_each_run_is_read_or_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    monkeypatch.setattr(processes, "PROCESSES", count)
+def test_each_run_is_read_or_named(tmp_path: Path) -> None:
     paths = [learnt(tmp_path / str(number), run={"seed": number}).path for number in range(3)]
     (paths[1] / "requests.jsonl").write_text("{}\n{}\n")
     first, damaged, *others = read_results(paths, None)
