@@ -12,6 +12,7 @@ from serving.model_config import ModelConfig
 from speedrunner.config.compose import compose
 from speedrunner.config.console import Status
 from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.methods import Method
 from speedrunner.runs.setup import Setup, set_up
 
 CACHE_TARGETS = {"attention": 0.99, "hybrid": 0.97}
@@ -29,9 +30,15 @@ def completions_api(model_config: ModelConfig) -> ModelConfig:
 
 
 def playing_setup(overrides: Sequence[str]) -> Setup:
-    """Return a setup with an engine on the completions API. Raises `InvalidConfig`."""
+    """Return a setup with an engine on the completions API, and episodes of one conversation. Raises
+    `InvalidConfig`."""
     setup = set_up(compose(list(overrides)))
     completions_api(setup.model_config)
+    if type(setup.method).play is not Method.play:
+        raise InvalidConfig(
+            f"method={setup.config.method.name} plays an episode in several conversations, which cannot be"
+            " measured as one: choose another method"
+        )
     return setup
 
 

@@ -74,6 +74,8 @@ class TestGpu:
         assert "contains a record of tiny-random with other settings" in refused(
             *overrides, "sandbox.memory_mb=1000", f"--out={tmp_path}"
         )
+        voyager = refused("method=voyager", "env=crafter", f"--out={tmp_path / 'voyager'}")
+        assert voyager.startswith("method=voyager plays an episode in several conversations")
         hosted = refused("model=gpt-5.4-mini", f"--out={tmp_path / 'hosted'}")
         assert "'gpt-5.4-mini' is on the chat API" in hosted
         assert not (tmp_path / "hosted").exists()
