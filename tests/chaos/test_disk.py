@@ -134,7 +134,7 @@ def test_a_power_cut_leaves_a_lock_with_its_owner_or_none(tmp_path: Path) -> Non
 
 def _append_trajectory(folder: Path, log: Path, trigger: Trigger | None) -> None:
     watch(folder, log, trigger)
-    (folder / "trajectories").mkdir()
+    (folder / "trajectories").mkdir(exist_ok=True)
     json_lines.append_record(folder / "trajectories/batch_0000.jsonl", Policy(version=1), durable=True)
 
 
@@ -164,6 +164,8 @@ def test_what_a_killed_process_wrote_is_on_the_disk_before_the_next_one_relies_o
     folder, logs = tmp_path / "run", [tmp_path / "log1", tmp_path / "log2"]
     folder.mkdir()
     (folder / "config.yaml").touch()
+    with RunDirectory.open_for_writing(folder):
+        pass  # a run that has begun has state.json
     _run(folder, logs[0], trigger, work)
     content = (folder / name).read_bytes()
     assert str(folder / name) not in surviving(Disk(), operations(logs[0]), least=True).files

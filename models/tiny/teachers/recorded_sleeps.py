@@ -59,6 +59,7 @@ class Plan:
         ability: ability of the actor in training episodes; see `scripted_actor.player`.
         parts: parts that its first library has; `None` for an empty library.
         interpreter: whether the inducer has a code interpreter.
+        held_out: test episodes of the paper's split per evaluation, played with ability 1.
     """
 
     seed: str
@@ -66,6 +67,7 @@ class Plan:
     ability: float = 0.8
     parts: frozenset[str] | None = None
     interpreter: bool = True
+    held_out: int = 0
 
     @classmethod
     def drawn(cls, seed: str) -> Plan:
@@ -139,7 +141,7 @@ async def play(plan: Plan, folder: Path) -> RunData:
         "run.rollouts": rollouts,
         "run.sleep_every": plan.batch,
         "run.eval_every": rollouts,
-        "run.test_episodes": 0,
+        "run.test_episodes": plan.held_out,
         "run.in_flight": 2,
         "run.dir": folder,
         "method.interpreter": "on" if plan.interpreter else "off",
