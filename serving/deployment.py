@@ -200,10 +200,9 @@ class Deployment:
         multiprocessors). vLLM's own warm-up has one, two and `max-num-seqs`. Answers of different lengths
         that start together have all numbers.
         """
-        if self.model_config.gpus:
-            self._waiting("compiling sampling kernels")
-            options = sampling(self.model_config.role("actor"))
-            await wait_until_ready(engine, range(1, MOST_SPLIT + 1), ignore_eos=True, **options)
+        self._waiting("compiling sampling kernels")
+        options = sampling(self.model_config.role("actor"))
+        await wait_until_ready(engine, range(1, MOST_SPLIT + 1), ignore_eos=True, **options)
 
     def _note_outage(self, failure: str) -> None:
         """Say, about once a minute for all clients, that requests wait for an engine."""
@@ -232,7 +231,8 @@ class Deployment:
         meter = Meter(lambda row: None, self.model_config.prices)
         self._reconciliations.add(meter, is_client=False)
         async with self._engine(meter, require_alive) as engine:
-            await self._warm_up(engine)
+            if self.model_config.gpus:
+                await self._warm_up(engine)
             self._reconciliations.leave_out(meter.total)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,9 @@ class _Loader(yaml.CSafeLoader):
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         """Refuse a key that is set twice."""
-        keys = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-        if twice := next((key for key in keys if keys.count(key) > 1), None):
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        del keys["<<"]  # merges add up
+        if twice := next((key for key, count in keys.items() if count > 1), None):
             raise NotPlain(f"`{twice}` is set twice")
         return super().construct_mapping(node, deep)
 

@@ -1,4 +1,4 @@
-"""What an uncached, a cached and an output token cost on an engine: `speedrunner bench tokens`.
+"""The cost of an uncached, a cached and an output token on an engine: `speedrunner bench tokens`.
 
 The seconds of a unit (`token_units`) are a sum over its tokens by class and its requests, fitted by least
 squares. Residuals are relative to the unit's mean over repeats, so that long prompts do not outweigh short
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from numpy import ndarray
 
 COSTS = TokenCosts.__struct_fields__
+
+PREFIX = "tokens-"
+"""Begins the names of steps with units; a record may also have those of `bench gpu`."""
 
 
 class Fit(NamedTuple):
@@ -155,16 +158,16 @@ async def measure_units(
     status: Status,
     shutdown: Shutdown,
 ) -> tuple[list[TokenUnit], list[str]]:
-    """Measure the units that a record lacks, in random order, and return all that it has now, and notes.
+    """Measure the missing units of a record in random order. Return all of its units, and notes.
 
     Disturbed units are measured again by the next command. Raises `ServingError`, `InvalidConfig`,
     `StorageError`.
     """
     async with open_engine(setup.model_config, setup.config, status) as deployment:
         cells, notes = plan_cells(deployment, contexts, levels)
-        names = {f"tokens-{'-'.join(map(str, cell))}-{n}": cell for cell in cells for n in range(repeats)}
-        units = {name: _read_units(record, name) for name in names}
-        left = [name for name, own in units.items() if not own or any(unit.disturbed for unit in own)]
+        names = {f"{PREFIX}{'-'.join(map(str, cell))}-{n}": cell for cell in cells for n in range(repeats)}
+        known = {name: _read_units(record, name) for name in names}
+        left = [name for name, own in known.items() if not own or any(unit.disturbed for unit in own)]
         shuffle(left)
         async with deployment.client(lambda row: None, admission=False) as model:
             meter = TokenMeter(deployment, model)
@@ -180,13 +183,13 @@ async def measure_units(
                 what = f"{cell.in_flight} requests of {cell.context} tokens"
                 status(f"{number + 1} of {len(left)}: {what}{rest}")
                 with shutdown.unit(name):
-                    units[name] = await meter.measure(cell)
-                    measured = Measurement(name, tables=[Table("units", units[name])])
+                    measured = Measurement(name, tables=[Table("units", await meter.measure(cell))])
                     seconds = time.monotonic() - clock
                     record.keep(StepRecord(step=name, began=began, seconds=seconds, measured=measured))
             if why := meter.why_no_joules:
                 notes.append(f"Joules: {NOT_MEASURED}, {why}.")
-    return [unit for name in record.steps for unit in _read_units(record, name)], notes
+    steps = [name for name in record.steps if name.startswith(PREFIX)]
+    return [unit for name in steps for unit in _read_units(record, name)], notes
 
 
 def _read_units(record: Record, name: str) -> list[TokenUnit]:
@@ -226,7 +229,7 @@ def summarize(
         " by the fit to all contexts."
     )
     if not own.seconds.cached.low:
-        found.notes.append("A cached token's cost cannot be told from 0: measure more --repeats.")
+        found.notes.append("The cost of a cached token may be 0: measure more --repeats.")
     if reasons := dict.fromkeys(unit.disturbed for unit in units if unit.disturbed):
         found.notes.append(
             f"{len(units) - len(used)} units are left out ({'; '.join(reasons)}): rerun to repeat them."

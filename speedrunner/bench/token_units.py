@@ -112,7 +112,7 @@ class TokenMeter:
     def __init__(self, deployment: Deployment, model: Model) -> None:
         config = deployment.model_config
         self._endpoint, self._model = deployment.endpoint, model
-        self._gpus = config.gpus * config.replicas
+        self._gpus = config.all_gpus
         self._nvml, self._random, self._salt = Nvml(), Random(), ""
         self._processes = server_processes(deployment.endpoint)
         if not self._processes:

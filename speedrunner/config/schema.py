@@ -160,7 +160,7 @@ class Range(msgspec.Struct, frozen=True):
 
 
 class TokenCosts(msgspec.Struct, frozen=True):
-    """Seconds or joules of a million tokens of each class, and of a million requests beside their tokens."""
+    """Seconds or joules of a million tokens of each class, and of a million requests without their tokens."""
 
     uncached: Range
     cached: Range
@@ -172,7 +172,7 @@ class MeasuredPrices(msgspec.Struct, frozen=True):
     """How `speedrunner bench tokens` measured a price list.
 
     Attributes:
-        hardware: the GPU, or the CPU of a model without one.
+        hardware: the GPU; for a model on a CPU, the CPU.
         engine: name and version.
         unit: the kind of seconds.
         contexts: prompt tokens of the measured requests.
@@ -213,22 +213,26 @@ class PricesConfig(msgspec.Struct, frozen=True):
     measured: MeasuredPrices | None = None
 
     @property
+    def given(self) -> dict[str, float]:
+        """The prices that are set, by class of tokens."""
+        prices = {name: getattr(self, name) for name in Prices.__struct_fields__}
+        return {name: usd for name, usd in prices.items() if usd is not None}
+
+    @property
     def whole(self) -> Prices | None:
         """The list, if it has all three prices."""
-        named = [getattr(self, name) for name in Prices.__struct_fields__]
-        return None if self.measured is None and None in named else self.in_place_of(Prices(0, 0, 0))
+        is_whole = self.measured is not None or len(self.given) == len(Prices.__struct_fields__)
+        return self.in_place_of(Prices(0, 0, 0)) if is_whole else None
 
     @property
     def measured_whole(self) -> MeasuredPrices | None:
-        """How the list was measured, unless another price takes the place of a measured one."""
-        named = [getattr(self, name) for name in Prices.__struct_fields__]
-        return self.measured if named == [None] * len(named) else None
+        """How the list was measured; `None` if a given price replaces a measured one."""
+        return None if self.given else self.measured
 
     def in_place_of(self, own: Prices) -> Prices:
         """Return a model config's price list with the values of this one."""
         base = own if self.measured is None else self.measured.prices()
-        named = {name: getattr(self, name) for name in Prices.__struct_fields__}
-        return msgspec.structs.replace(base, **{name: usd for name, usd in named.items() if usd is not None})
+        return msgspec.structs.replace(base, **self.given)
 
 
 class ServingConfig(ServiceOptions, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
 from speedrunner.results.pricing import compare_lists, price_caveats, price_list
-from speedrunner.results.run_result import RunResult, count_terminations, read_results
+from speedrunner.results.run_result import RunResult, count_terminations, read_or_describe
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from speedrunner.store.discovery import runs_below
@@ -120,7 +120,8 @@ def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[
         found |= {path.resolve(): path for path in here}
     runs = []
     status(f"reading {len(found)} runs")
-    for number, result in enumerate(read_results(list(found.values()), prices), start=1):
+    for number, path in enumerate(found.values(), start=1):
+        result = read_or_describe(path, prices)
         status(f"{number} of {len(found)} runs read")
         if isinstance(result, str):
             problems.append(result)

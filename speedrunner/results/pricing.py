@@ -87,8 +87,7 @@ def price_list(name: str) -> PricesConfig:
     """Return a file of `configs/prices/`, or another file. Raises `InvalidConfig`, also if a price is
     missing."""
     found = compose([f"prices={name}"]).prices
-    named = [getattr(found, each) for each in Prices.__struct_fields__]
-    if found.measured is None and None in named and name != "model":
+    if found.whole is None and name != "model":
         raise InvalidConfig(f"{name}: a price list has uncached, cached and output")
     return found
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -140,16 +140,8 @@ def _make_result(
     )
 
 
-def read_results(paths: Sequence[Path], prices: str | None) -> Iterator[RunResult | str]:
-    """Yield each run's result, in order; for a damaged run, the error.
-
-    Args:
-        prices: as for `read_result`.
-    """
-    return (_read_or_describe(path, prices) for path in paths)
-
-
-def _read_or_describe(path: Path, prices: str | None) -> RunResult | str:
+def read_or_describe(path: Path, prices: str | None) -> RunResult | str:
+    """Return `read_result`; for a damaged run, the error in one line."""
     gc.disable()  # a run has hundreds of thousands of records without cycles: saves half of the time
     try:
         return read_result(path, prices)

@@ -160,6 +160,8 @@ def test_it_continues_repeats_what_others_disturbed_and_prices_anew_at_another_r
 
     engine.script = disturbed
     first = in_process(*bench(measurable, out))
+    gpu = ("--only=capacity", f"--out={out}", "--minutes=8")
+    assert in_process("bench", "gpu", *measurable.overrides(), *gpu).returncode == 0
     assert "left out (other requests, or retries: the engine counted other tokens): rerun" in first.stdout
     before = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
     (marked,) = (path for path in before if '"disturbed":"other' in path.read_text().replace(": ", ":"))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results.run_result import RunResult, read_result, read_results
+from speedrunner.results.run_result import RunResult, read_or_describe, read_result
 from speedrunner.results.writing import list_rows
 from tests.speedrunner.results.small_runs import SLEEP_USD, SmallRun, learnt
 
@@ -42,7 +42,7 @@ def test_an_evaluation_in_the_middle_is_left_out(tmp_path: Path) -> None:
 def test_each_run_is_read_or_named(tmp_path: Path) -> None:
     paths = [learnt(tmp_path / str(number), run={"seed": number}).path for number in range(3)]
     (paths[1] / "requests.jsonl").write_text("{}\n{}\n")
-    first, damaged, *others = read_results(paths, None)
+    first, damaged, *others = (read_or_describe(path, None) for path in paths)
     read = [first, *others]
     assert [each if isinstance(each, str) else each.path for each in read] == [
         str(path) for path in (paths[0], *paths[2:])
