@@ -55,7 +55,7 @@ def cpu_seconds(processes: Iterable[psutil.Process]) -> dict[str, float]:
 
 def _title(process: psutil.Process) -> str:
     """Return vLLM's name of a process; empty for the API server and others."""
-    return "".join(process.cmdline()[:1]).partition("::")[2]
+    return "".join(process.cmdline()[:1]).partition("VLLM::")[2]
 
 
 def option_of(processes: Iterable[psutil.Process], name: str) -> str | None:

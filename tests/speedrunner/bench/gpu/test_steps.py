@@ -131,8 +131,7 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
     for row, level in zip(rows(record, "utilisation"), (2, 4), strict=True):
         assert (row["in flight"], row["GPU busy"], row["schedule, ms"]) == (level, None, None)
     notes = record.steps["utilisation"].measured.notes  # type: ignore[union-attr]
-    assert "cannot be found: they are another user's" in notes[0]  # the scripted engine is in this process
-    assert "no clock of steps" in notes[1]
+    assert "no clock of steps" in notes[-1]
 
 
 def rows(record: Record, step: str) -> list[dict[str, int]]:
