@@ -41,11 +41,6 @@ every prompt token is cached, and the few long prompts (a sleep's first one) nee
 8,192. The difference is not measured."""
 
 
-MIXED_TOKENS = 512
-"""A step that begins a turn computes the last answer and its reply, about 230 tokens in BabyAI, and one token
-of each other sequence. vLLM's own largest CUDA graph has twice `max-num-seqs` tokens: 64 of 32 sequences."""
-
-
 class Shape(msgspec.Struct, frozen=True):
     """A model's sizes, named as in the text part of its `config.json`."""
 
@@ -187,11 +182,13 @@ def step_tokens(memory: int) -> int:
 def graph_sizes(sequences: int) -> list[int]:
     """Return the numbers of tokens of a step for which the engine captures CUDA graphs.
 
-    From 8 on they grow by at most a quarter (by 8 up to 32), since a step is padded to the next one.
+    From 8 on they grow by at most a quarter (by 8 up to 32), since a step is padded to the next one. The
+    largest is vLLM's own.
     """
-    ranges = ((8, 64, 8), (80, 128, 16), (160, 256, 32), (320, MIXED_TOKENS, 64))
+    ranges = ((8, 64, 8), (80, 128, 16), (160, 256, 32), (320, 512, 64))
     steps = (size for first, last, step in ranges for size in range(first, last + 1, step))
-    return sorted({1, 2, 4, *steps, sequences})
+    largest = min(2 * sequences, 512)
+    return sorted({1, 2, 4, *(size for size in steps if size < largest), sequences, largest})
 
 
 def capacity_of(shape: Shape, memory: int, *, shards: int = 1, share: float, step_tokens: int) -> Capacity:

@@ -27,7 +27,7 @@ class TestFit:
         assert [each.server.flags["max-num-seqs"] for each in fitted.values()] == [32, 104]
         assert [each.server.flags["max-num-batched-tokens"] for each in fitted.values()] == [8192, 8192]
         graphs = fitted["H200"].server.flags["compilation-config"]["cudagraph_capture_sizes"]
-        assert (104 in graphs, graphs[-1]) == (True, 512)
+        assert (104 in graphs, graphs[-1]) == (True, 208)
 
     def test_the_smallest_gpu_decides(self, tmp_path: Path) -> None:
         assert fit(with_config(BIG, tmp_path), [GPUS["H200"], GPUS["H100"]]).context == 131_072
@@ -39,7 +39,7 @@ class TestFit:
 
     def test_flags_of_the_configuration_win(self, tmp_path: Path) -> None:
         flags = {"max-num-seqs": 4, "max-num-batched-tokens": 2048}
-        flags |= {"compilation-config": {"cudagraph_capture_sizes": None}}  # vLLM's own choice
+        flags |= {"compilation-config": {"cudagraph_capture_sizes": [1, 4]}}
         model_config = with_config(BIG, tmp_path, **flags)
         fitted = fit(msgspec.structs.replace(model_config, context=65_536), [GPUS["H100"]])
         assert (fitted.context, fitted.server) == (65_536, model_config.server)
