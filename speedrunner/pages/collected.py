@@ -14,11 +14,12 @@ from markupsafe import Markup
 from speedrunner.config.compose import group_choices
 from speedrunner.config.console import Status
 from speedrunner.pages.html_parts import html_table, show_number
-from speedrunner.results.claims import Judged, claim_tables, count_verdicts, judge_claims, list_claims
+from speedrunner.results.claims import JudgedClaim, claim_tables, count_verdicts, judge_claims
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.means import Spread
-from speedrunner.results.paper import PaperComparison, compare_with_paper, list_published, paper_tables
+from speedrunner.results.paper import PaperComparison, compare_with_paper, paper_tables
 from speedrunner.results.pricing import compare_lists, price_caveats, price_list
+from speedrunner.results.published import list_claims, list_published
 from speedrunner.results.run_result import RunResult, count_terminations, read_or_describe
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
@@ -48,7 +49,7 @@ class Collected:
     runs: list[RunResult]
     conditions: list[Condition]
     compared: list[PaperComparison]
-    judged: list[Judged]
+    judged: list[JudgedClaim]
     tables: list[Table]
     notes: list[str]
     caveats: list[str]

@@ -68,9 +68,13 @@ class ModelRuns:
     def curve(self, envs: Sequence[str], method: str, measure: str) -> Curve:
         """Return the curve of one condition; without points if it was not played, or has no price."""
         found = curve(self.groups, envs, method, self.model, measure)
-        if measure in (USD, SPEND) and not any(value.mean for value in found.points.values()):
-            return Curve({})
+        if measure in (USD, SPEND) and not any(value.mean for value in found.values()):
+            return {}
         return found
+
+    def last(self, envs: Sequence[str], method: str, measure: str) -> Spread | None:
+        """Return the value at the last checkpoint of a curve; `None` without points."""
+        return next(reversed(self.curve(envs, method, measure).values()), None)
 
 
 class FigurePlan(NamedTuple):
@@ -113,7 +117,7 @@ def _curves(
 def _curve_panel(
     runs: ModelRuns, title: str, envs: Sequence[str], names: Sequence[str], measure: str
 ) -> Panel:
-    found = {name: runs.curve(envs, name, measure).points for name in names}
+    found = {name: runs.curve(envs, name, measure) for name in names}
     series = [Series(name, [*points], [*points.values()]) for name, points in found.items() if points]
     return Panel(title, ROLLOUTS, LABELS[measure], series)
 
@@ -158,7 +162,7 @@ def _trained_columns(runs: ModelRuns) -> Columns:
     """Return the methods that have spent tokens on training at a finished checkpoint."""
 
     def is_trained(envs: Sequence[str], name: str) -> bool:
-        spent = runs.curve(envs, name, "training_output").last
+        spent = runs.last(envs, name, "training_output")
         return spent is not None and spent.mean > 0
 
     return {
@@ -179,9 +183,9 @@ def _points(runs: ModelRuns, title: str, envs: Sequence[str], names: Sequence[st
     found: dict[str, tuple[Spread, Spread]] = {}
     for name in names:
         cost, score = runs.curve(envs, name, measure), runs.curve(envs, name, SCORE)
-        last = max(score.points, default=0)
-        if last in cost.points:  # otherwise no episode there sent a request, or no price is known
-            found[name] = cost.points[last], score.points[last]
+        last = max(score, default=0)
+        if last in cost:  # otherwise no episode there sent a request, or no price is known
+            found[name] = cost[last], score[last]
     series = [Series(name, [cost.mean], [score]) for name, (cost, score) in found.items()]
     best = frontier({name: (cost.mean, score.mean) for name, (cost, score) in found.items()})
     return Panel(title, LABELS[measure], LABELS[SCORE], series, "points", best)
@@ -194,8 +198,7 @@ def _zombies(runs: ModelRuns) -> list[list[Panel]]:
     panels = []
     for measure, names in ((SCORE, (REACT, "opo", "voyager", OURS)), ("combat", ("voyager", OURS))):
         found = {
-            name: {times: runs.curve([env], name, measure).last for times, env in ZOMBIES.items()}
-            for name in names
+            name: {times: runs.last([env], name, measure) for times, env in ZOMBIES.items()} for name in names
         }
         series = [bars for name, values in found.items() for bars in _bars(name, values)]
         panels.append(Panel("Crafter", "zombies", LABELS[measure], series, "bars"))
@@ -219,10 +222,10 @@ def _shifted(runs: ModelRuns, name: str, measure: str) -> Series:
     third, fourth = FAMILIES
     second = name if name == REACT else after_third(name)
     before, after = runs.curve([third], name, measure), runs.curve([fourth], second, measure)
-    end = max(before.points, default=0)
-    points = [*before.points.items(), *((end + x, value) for x, value in after.points.items())]
+    end = max(before, default=0)
+    points = [*before.items(), *((end + x, value) for x, value in after.items())]
     if name != REACT:
-        again = runs.curve([third], returned_to_third(name), measure).last
+        again = runs.last([third], returned_to_third(name), measure)
         if again is not None and points:
             points.append((points[-1][0] + 50, again))
     return Series(name, [x for x, _ in points], [value for _, value in points])
@@ -232,7 +235,7 @@ def _tokens(runs: ModelRuns) -> list[list[Panel]]:
     row = []
     for title, (envs, names) in _main_columns(runs).items():
         found = {
-            measure: {name: runs.curve(envs, name, measure).last for name in names}
+            measure: {name: runs.last(envs, name, measure) for name in names}
             for measure in ("uncached", "cached", OUTPUT)
         }
         series = [bars for measure, values in found.items() for bars in _bars(measure, values)]

@@ -17,7 +17,7 @@ from speedrunner.pages.collected import (
 )
 from speedrunner.pages.html_parts import html_table, show_cell, stylesheet, templates
 from speedrunner.pages.plots import Figure, show_svg
-from speedrunner.results.claims import CLAIMS, Compared
+from speedrunner.results.claims import CLAIMS, JudgedClaim
 from speedrunner.results.run_result import RunResult, count_terminations
 from speedrunner.results.writing import Table
 from speedrunner.store.process_notes import process_lines
@@ -80,13 +80,13 @@ def _keep_measured(table: Table) -> Table:
     return msgspec.structs.replace(table, rows=[row for row in table.rows if row[ours] is not None])
 
 
-def _interval(compared: Compared) -> str:
-    """Return the measured value of a comparison with its interval and seeds; empty if it is unknown."""
-    if compared.value is None:
+def _interval(judged: JudgedClaim) -> str:
+    """Return the measured value of a claim with its interval and seeds; empty if it is unknown."""
+    if judged.measured is None:
         return ""
-    value = show_cell(compared.value)
-    around = "" if compared.low is None else f" ({show_cell(compared.low)} to {show_cell(compared.high)})"
-    return f"measured {value}{around}, {compared.seeds} seed{'s' if compared.seeds != 1 else ''}"
+    value = show_cell(judged.measured)
+    around = "" if judged.low is None else f" ({show_cell(judged.low)} to {show_cell(judged.high)})"
+    return f"measured {value}{around}, {judged.seeds} seed{'s' if judged.seeds != 1 else ''}"
 
 
 def _run_table(runs: Sequence[RunResult]) -> Markup:

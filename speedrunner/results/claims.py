@@ -1,12 +1,4 @@
-"""Judge the paper's claims by measured runs. `claims.csv` has the claims.
-
-Each row of the file is a comparison of a claim: a measure of condition A (`ENV METHOD`, at the last
-checkpoint unless `first` follows), its difference from condition B or its ratio to B, and the range in which
-the claim places it. Rows of one group must all be supported; a claim needs all of its groups, or `needed` of
-them. Rows after a claim's first have its name alone. Ranges are ours where the paper gives no number:
-"near-perfect" is above 95%, "ties" is within 5 points, "about" is within 20% of the paper's value, "nearly
-two orders of magnitude" is above 30 times, and a truncated library "meaningfully exceeds" no library by more
-than one achievement.
+"""Judge the paper's claims (`published`) by measured runs.
 
 A comparison is supported if its whole interval is in the range, contradicted if all of it is outside, and
 undecided otherwise. The interval is the smallest one that contains two: the bootstrap that resamples seeds,
@@ -16,249 +8,171 @@ alone ignores the episodes if the seeds happen to be equal.
 
 from __future__ import annotations
 
-import csv
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from functools import cache
 from itertools import chain, groupby
 from math import inf
-from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
-import msgspec
 import numpy
 import pandas
-from msgspec.structs import replace
+from msgspec import Struct
+from msgspec.structs import astuple, replace
 
 from speedrunner.config.schema import ModelOptions
 from speedrunner.results.conditions import Condition
 from speedrunner.results.inference import CONFIDENCE, bootstrap_statistic, paper_ttest, seed_values
-from speedrunner.results.paper import SEEDS, find_runs, list_envs, list_gaps, played_models, sweep_command
+from speedrunner.results.paper import find_runs, list_gaps, played_models, sweep_command
+from speedrunner.results.published import Claim
 from speedrunner.results.run_result import RunResult
-from speedrunner.results.writing import Cell, Table
-
-FILE = Path(__file__).with_name("claims.csv")
+from speedrunner.results.writing import Table
 
 CLAIMS = "claims"
 """Name of the table of verdicts."""
 
-Verdict = Literal["supported", "contradicted", "undecided"]
-
-STRONGEST: tuple[Verdict, ...] = ("contradicted", "undecided", "supported")
-"""Verdicts on the comparisons of a group: the first that one of them has is the group's."""
-
-EPISODE_MEASURES = ("score", "output", "llm_calls", "cost_usd", "usd")
-"""Measures of test episodes; others are columns of checkpoints."""
-
-PRICED = ("cost_usd", "usd")
-
-MIN_SEEDS = 2
-"""Fewer seeds give no interval for other libraries of the same method."""
+Verdict = Literal["contradicted", "undecided", "supported"]
 
 Runs = Mapping[tuple[str, str], Mapping[int, RunResult]]
 """Runs of one model by environment and method, then by seed."""
 
 
-class Row(msgspec.Struct, frozen=True):
-    """A row of `claims.csv`: a comparison. A claim's first row describes the claim as well.
+class JudgedRow(Struct, frozen=True):
+    """A comparison with its measured value: the columns of `claim_comparisons`, then `group` and `runs`.
 
     Attributes:
-        claim: its name.
-        place: section of the paper, and figure or table.
-        experiment: the experiment with its runs.
-        paper: the paper's value, as printed; empty if it prints none.
-        needed: number of groups that must be supported; 0: all.
-        text: the claim in our words.
-        group: number of the group of comparisons.
-        model: the model that the claim is about; empty: each played model.
-        a, b: the conditions. `scienceworld` is the mean of the comparison over both families.
-        low, high: the range; `None`: unbounded.
+        low, high: the interval; `None` if there is none.
+        seeds: finished seeds that have all of its values.
+        reason: why it is undecided; otherwise empty.
+        runs: number of finished runs found.
     """
 
     claim: str
-    place: str = ""
-    experiment: str = ""
-    paper: str = ""
-    needed: int = 0
-    text: str = ""
-    group: str = ""
-    model: str = ""
-    measure: str = ""
-    relation: Literal["value", "difference", "ratio"] = "value"
-    a: str = ""
-    b: str = ""
+    model: str
+    comparison: str
+    range_low: float | None
+    range_high: float | None
+    measured: float | None = None
     low: float | None = None
     high: float | None = None
-
-    @property
-    def sides(self) -> list[tuple[str, str, int]]:
-        """Return environment, method and place of the checkpoint of A, and of B if there is one."""
-        words = (side.split() for side in (self.a, self.b) if side)
-        return [(env, method, 0 if at else -1) for env, method, *at in words]
-
-    @property
-    def comparison(self) -> str:
-        """Return the comparison in words."""
-        (env, method, _), *others = self.sides
-        words = [f"{self.measure} of {method} on {env}"]
-        for other_env, other_method, at in others:
-            words.append("minus" if self.relation == "difference" else "divided by")
-            words.append("that" if other_method == method else other_method)
-            words += [f"on {other_env}"] * (other_env != env) + ["at the start"] * (at == 0)
-        words += [f"with {self.model}"] * bool(self.model)
-        return " ".join([*words, f"is {self.range}"])
-
-    @property
-    def range(self) -> str:
-        """Return the range in words."""
-        if self.low is not None and self.high is not None:
-            return f"between {self.low:.3g} and {self.high:.3g}"
-        return f"above {self.low:.3g}" if self.low is not None else f"below {self.high:.3g}"
-
-
-class Compared(msgspec.Struct, frozen=True):
-    """A comparison with its measured value.
-
-    Attributes:
-        seeds: finished seeds that have all of its values.
-        runs: number of finished runs found.
-        reason: why it is undecided; otherwise empty.
-        low, high: the interval; `None` if there is none.
-    """
-
-    row: Row
-    seeds: int
-    runs: int
+    seeds: int = 0
     verdict: Verdict = "undecided"
     reason: str = ""
-    value: float | None = None
-    low: float | None = None
-    high: float | None = None
+    group: str = ""
+    runs: int = 0
 
 
-class Judged(msgspec.Struct, frozen=True):
-    """A claim with its verdict.
+class JudgedClaim(Struct, frozen=True):
+    """A claim with its verdict: the columns of `claims`, then `rows`.
 
     Attributes:
-        claim: its first row.
         model: the model of the runs; several for a claim about several.
-        compared: all comparisons.
-        deciding: the comparison that explains the verdict.
+        reason, comparison, measured, low, high, seeds: of the comparison that explains the verdict.
+        supported: number of supported comparisons `of` so many.
+        has_runs: 1 if a comparison has a finished run, else 0.
         missing: missing and unfinished runs; empty if there are none.
-        commands: the commands that produce these.
+        command: the commands that produce these.
     """
 
-    claim: Row
+    claim: str
+    place: str
     model: str
+    text: str
     verdict: Verdict
-    compared: list[Compared]
-    deciding: Compared
+    reason: str
+    paper: str
+    comparison: str
+    measured: float | None
+    low: float | None
+    high: float | None
+    seeds: int
+    supported: int
+    of: int
+    has_runs: int
     missing: str
-    commands: list[str]
-
-    @property
-    def has_runs(self) -> bool:
-        """Return whether a comparison has a finished run."""
-        return any(each.runs for each in self.compared)
-
-
-@cache
-def list_claims() -> list[list[Row]]:
-    """Return the rows of each claim, in the order of the paper's sections."""
-    with FILE.open(newline="", encoding="utf-8") as file:
-        known = [{name: text for name, text in row.items() if text} for row in csv.DictReader(file)]
-    rows = msgspec.convert(known, list[Row], strict=False)
-    return [list(own) for _, own in groupby(rows, key=lambda row: row.claim)]
+    command: str
+    rows: list[JudgedRow]
 
 
 def judge_claims(
-    claims: Sequence[Sequence[Row]], conditions: Sequence[Condition], options: str = ""
-) -> list[Judged]:
+    claims: Sequence[Sequence[Claim]], conditions: Sequence[Condition], options: str = ""
+) -> list[JudgedClaim]:
     """Judge each claim for each played model; a claim about certain models once.
 
     Args:
         options: further options of the command that fills a gap, such as ` scale=smoke`.
     """
-    played = played_models(conditions)
     judged = []
     for rows in claims:
         named = dict.fromkeys(row.model for row in rows if row.model)
-        for model in [", ".join(named)] if named else played:
-            judged.append(_judge(rows, model, played, conditions, options))
+        for model in [", ".join(named)] if named else played_models(conditions):
+            judged.append(_judge_claim(rows, model, conditions, options))
     return judged
 
 
-def _judge(
-    rows: Sequence[Row],
-    model: str,
-    played: Mapping[str, ModelOptions],
-    conditions: Sequence[Condition],
-    options: str,
-) -> Judged:
-    asked: dict[str, dict[tuple[str, str], Mapping[int, RunResult]]] = {}
-    compared = []
+def _judge_claim(
+    rows: Sequence[Claim], model: str, conditions: Sequence[Condition], options: str
+) -> JudgedClaim:
+    played, first, found = played_models(conditions), rows[0], []
+    missing: dict[str, None] = {}
+    commands: dict[str, None] = {}
     for row in rows:
         name = _find_model(row.model or model, played)
-        runs = asked.setdefault(name, {})
-        for env, method in ((env, method) for side, method, _ in row.sides for env in list_envs(side)):
-            runs[env, method] = find_runs(conditions, env, method, name)
-        compared.append(_compare(row, runs))
-    groups: dict[str, list[Verdict]] = {}
-    for each in compared:
-        groups.setdefault(each.row.group, []).append(each.verdict)
-    verdicts = {group: min(own, key=STRONGEST.index) for group, own in groups.items()}
-    counts, needed = Counter(verdicts.values()), rows[0].needed or len(groups)
-    verdict: Verdict = "undecided"
-    if counts["supported"] >= needed:
-        verdict = "supported"
-    elif len(groups) - counts["contradicted"] < needed:
-        verdict = "contradicted"
-    explaining = [each for each in compared if verdicts[each.row.group] == each.verdict == verdict]
-    experiment = rows[0].experiment
-    gaps = {name: list_gaps(runs, SEEDS.get(experiment, 3)) for name, runs in asked.items()}
-    return Judged(
-        claim=rows[0],
-        model=model,
-        verdict=verdict,
-        compared=compared,
-        deciding=min(explaining or compared, key=lambda each: each.value is None),
-        missing="; ".join(dict.fromkeys(chain(*gaps.values()))),
-        commands=[
-            sweep_command(experiment, played.get(name) or ModelOptions(name), options)
-            for name, own in gaps.items()
-            if own
-        ],
+        names = ((env, method) for envs, method, _ in row.sides for env in envs)
+        runs = {(env, method): find_runs(conditions, env, method, name) for env, method in names}
+        found.append(_judge_row(row, row.model or model, runs))
+        if gaps := list_gaps(runs):
+            missing |= dict.fromkeys(gaps)
+            own = played.get(name) or ModelOptions(name)
+            commands[sweep_command(first.experiment, own, options)] = None
+    verdict, deciding = _decide(found, first.needed)
+    return JudgedClaim(
+        *(first.claim, first.place, model, first.text, verdict, deciding.reason, first.paper),
+        *(deciding.comparison, deciding.measured, deciding.low, deciding.high, deciding.seeds),
+        supported=sum(each.verdict == "supported" for each in found),
+        of=len(found),
+        has_runs=int(any(each.runs for each in found)),
+        missing="; ".join(missing),
+        command="; ".join(commands),
+        rows=found,
     )
 
 
 def _find_model(wanted: str, played: Mapping[str, ModelOptions]) -> str:
     """Return the played model of a name: the model itself, else a variant with the same options."""
-    variants = (
-        name
-        for name, options in played.items()
-        if name.startswith(f"{wanted}-")
-        and options.context is None
-        and not options.actor
-        and not options.inducer
-    )
-    return wanted if wanted in played else next(variants, wanted)
+    variants = (name for name in played if name.startswith(f"{wanted}-"))
+    same = (name for name in variants if not (own := played[name]).context and not own.actor | own.inducer)
+    return wanted if wanted in played else next(same, wanted)
 
 
-def _compare(row: Row, runs: Runs) -> Compared:
+def _decide(rows: Sequence[JudgedRow], needed: int) -> tuple[Verdict, JudgedRow]:
+    """Return the verdict on a claim, and the comparison that explains it: a measured one if possible."""
+    groups = [list(own) for _, own in groupby(rows, key=lambda each: each.group)]
+    worst = [min((each.verdict for each in own), key=get_args(Verdict).index) for own in groups]
+    counts, needed = Counter(worst), needed or len(groups)
+    verdict: Verdict = "undecided"
+    if counts["supported"] >= needed:
+        verdict = "supported"
+    elif len(groups) - counts["contradicted"] < needed:
+        verdict = "contradicted"
+    explaining = chain(*(own for own, found in zip(groups, worst, strict=True) if found == verdict))
+    fitting = [each for each in explaining if each.verdict == verdict] or rows
+    return verdict, min(fitting, key=lambda each: each.measured is None)
+
+
+def _judge_row(row: Claim, model: str, runs: Runs) -> JudgedRow:
     finished = {
-        (env, method): {s: run for s, run in runs[env, method].items() if run.points and not run.unfinished}
-        for side, method, _ in row.sides
-        for env in list_envs(side)
+        names: {seed: run for seed, run in own.items() if run.points and not run.unfinished}
+        for names, own in runs.items()
     }
-    samples = collect_samples(row, finished)
-    count = len({id(run) for own in finished.values() for run in own.values()})
-    found = Compared(row, len(samples), count)
+    samples, count = _collect_samples(row, finished), sum(map(len, finished.values()))
+    found = JudgedRow(row.claim, model, row.comparison, row.low, row.high, seeds=len(samples))
+    found = replace(found, group=row.group, runs=count)
     if lacking := [f"{method} on {env}" for (env, method), own in finished.items() if not own]:
         return replace(found, reason=f"no finished run of {', '.join(lacking)}")
     if not samples:
         why = "runs without a common seed, without prices, or without requests"
         return replace(found, reason=f"no seed has all values: {why}")
-    if row.measure in PRICED and not any(own.any() for each in samples.values() for own in each):
+    if row.measure.endswith("usd") and not any(own.any() for each in samples.values() for own in each):
         return replace(found, reason="all prices are zero: speedrunner report DIR --prices NAME")
 
     def statistic(means: numpy.ndarray) -> numpy.ndarray:
@@ -272,15 +186,15 @@ def _compare(row: Row, runs: Runs) -> Compared:
         test = paper_ttest([*seed_values(samples, statistic).values()])
     if around is None or test is None or not numpy.isfinite(around.mean):
         return replace(found, reason="the other value is 0, so there is no ratio")
-    found = replace(found, value=around.mean)
-    if len(samples) < MIN_SEEDS:
-        return replace(found, reason=f"one seed, and {MIN_SEEDS} are needed: play others with run.seed=N")
+    found = replace(found, measured=around.mean)
+    if len(samples) == 1:
+        return replace(found, reason="one seed, and 2 are needed: play others with run.seed=N")
     ends = [*(around.ends or ()), *(test.ends or ())]
     if not numpy.isfinite(ends).all():
         return replace(found, reason="the other value is 0 in some episodes, so the ratio has no interval")
     low, high = min(ends), max(ends)
-    if low == high and len(samples) == MIN_SEEDS:
-        return replace(found, reason=f"{MIN_SEEDS} seeds with equal values give no interval")
+    if low == high and len(samples) == 2:
+        return replace(found, reason="2 seeds with equal values give no interval")
     found = replace(found, low=low, high=high)
     least, most = -inf if row.low is None else row.low, inf if row.high is None else row.high
     if least < low and high < most:
@@ -291,36 +205,24 @@ def _compare(row: Row, runs: Runs) -> Compared:
     return replace(found, reason=f"the interval {where} ({row.range})")
 
 
-def collect_samples(row: Row, finished: Runs) -> dict[int, list[numpy.ndarray]]:
-    """Return the values by seed, as `bootstrap_statistic` expects them.
-
-    The columns are those of A and of B (if there is one), for each environment. Both are drawn together if
-    they have test episodes in common.
-    """
+def _collect_samples(row: Claim, finished: Runs) -> dict[int, list[numpy.ndarray]]:
+    """Return the values by seed, as `bootstrap_statistic` expects them: an array for each environment, with
+    a column for A and one for B, if there is one."""
     samples = {}
     for seed in sorted(set.intersection(*map(set, finished.values()))):
-        arrays: list[numpy.ndarray] = []
-        for envs in zip(*(list_envs(env) for env, _, _ in row.sides), strict=True):
-            columns = [
-                _list_values(finished[env, method][seed], row.measure, at)
-                for env, (_, method, at) in zip(envs, row.sides, strict=True)
-            ]
-            joined = pandas.concat(columns, axis=1, join="inner")
-            arrays += [joined.to_numpy()] if len(joined) else [each.to_numpy()[:, None] for each in columns]
+        arrays = []
+        for envs in zip(*(envs for envs, _, _ in row.sides), strict=True):
+            columns = []
+            for env, (_, method, at) in zip(envs, row.sides, strict=True):
+                run = finished[env, method][seed]
+                columns.append(run.values(run.points[at], row.measure))
+            arrays.append(pandas.concat(columns, axis=1, join="inner").to_numpy())
         if all(map(len, arrays)):
             samples[seed] = arrays
     return samples
 
 
-def _list_values(run: RunResult, measure: str, at: int) -> pandas.Series[float]:
-    """Return the known values of a measure: of the test episodes, or the one of the library."""
-    point = run.points[at]
-    if measure in EPISODE_MEASURES:
-        return run.values(point, measure)
-    return pandas.Series([float(run.checkpoints[measure][point])]).dropna()
-
-
-def claim_tables(judged: Sequence[Judged]) -> list[Table]:
+def claim_tables(judged: Sequence[JudgedClaim]) -> list[Table]:
     """Return the verdicts on the paper's claims, and the comparisons behind them that have a run."""
     text = (
         "The paper's claims, judged by our runs at the last checkpoint. A claim is supported if the interval"
@@ -329,41 +231,18 @@ def claim_tables(judged: Sequence[Judged]) -> list[Table]:
         " episodes and of Student's t over seeds. They are not corrected for the number of claims. The"
         " measured value is that of the comparison that explains the verdict; claim_comparisons has all."
     )
-    columns = ["claim", "place", "model", "text", "verdict", "reason", "paper", "comparison", "measured",
-               "low", "high", "seeds", "supported", "of", "has_runs", "missing", "command"]  # fmt: skip
-    rows: list[tuple[Cell, ...]] = []
-    for each in judged:
-        claim, deciding = each.claim, each.deciding
-        supported = sum(own.verdict == "supported" for own in each.compared)
-        rows.append(
-            (
-                *(claim.claim, claim.place, each.model, claim.text, each.verdict, deciding.reason),
-                *(claim.paper, deciding.row.comparison, deciding.value, deciding.low, deciding.high),
-                *(deciding.seeds, supported, len(each.compared)),
-                *(int(each.has_runs), each.missing, "; ".join(each.commands)),
-            )
-        )
     shown = ["text", "place", "model", "paper", "measured", "low", "high", "seeds", "verdict"]
-    claims = Table(CLAIMS, text, columns, rows, shown=shown)
-    comparisons: list[tuple[Cell, ...]] = [
-        (
-            *(own.row.claim, own.row.model or each.model, own.row.comparison, own.row.low, own.row.high),
-            *(own.value, own.low, own.high, own.seeds, own.verdict, own.reason),
-        )
-        for each in judged
-        for own in each.compared
-        if own.runs
-    ]
-    columns = ["claim", "model", "comparison", "range_low", "range_high", "measured", "low", "high", "seeds",
-               "verdict", "reason"]  # fmt: skip
+    rows = [astuple(each)[:-1] for each in judged]
+    claims = Table(CLAIMS, text, JudgedClaim.__struct_fields__[:-1], rows, shown=shown)
     text = (
         "The comparisons behind the paper's claims: the claimed range, our value with its interval, and the"
         " verdict. Comparisons without a run are left out."
     )
-    return [claims, Table("claim_comparisons", text, columns, comparisons)]
+    rows = [astuple(row)[:-2] for each in judged for row in each.rows if row.runs]
+    return [claims, Table("claim_comparisons", text, JudgedRow.__struct_fields__[:-2], rows)]
 
 
-def count_verdicts(judged: Sequence[Judged]) -> str:
+def count_verdicts(judged: Sequence[JudgedClaim]) -> str:
     """Return the number of claims with each verdict, as text; claims without runs are counted apart."""
     counts = Counter(each.verdict if each.has_runs else "without runs" for each in judged)
     order = ("supported", "contradicted", "undecided", "without runs")

@@ -202,19 +202,8 @@ PLACES: dict[str, tuple[str, ...]] = {
 """The paper's columns, and the environments that each averages."""
 
 
-class Curve(msgspec.Struct, frozen=True):
-    """Values of one condition over its checkpoints.
-
-    Attributes:
-        points: by rollouts before the checkpoint.
-    """
-
-    points: dict[int, Spread]
-
-    @property
-    def last(self) -> Spread | None:
-        """Return the value at the last checkpoint."""
-        return self.points[max(self.points)] if self.points else None
+Curve = dict[int, Spread]
+"""Values of one condition, by rollouts before the checkpoint, ascending."""
 
 
 def places(conditions: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
@@ -248,10 +237,10 @@ def curve(
     wanted = [(env, method, model) for env in envs]
     found = [condition for names in wanted for condition in conditions if condition.names == names]
     if len(found) < len(envs):
-        return Curve({})
+        return {}
     parts = [condition.spread(measure) for condition in found]
     common = sorted(set.intersection(*map(set, parts)))
-    return Curve({point: average([part[point] for part in parts]) for point in common})
+    return {point: average([part[point] for part in parts]) for point in common}
 
 
 def frontier(points: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -1,56 +1,27 @@
-"""The numbers of the paper's tables compared with measured ones. `paper.csv` has the published numbers with
-table and section.
+"""The numbers of the paper's tables (`published`) compared with measured ones.
 
 The paper's single ScienceWorld column is the mean over its two families, of means and of deviations.
 """
 
 from __future__ import annotations
 
-import csv
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
-from pathlib import Path
 
 import msgspec
 
 from speedrunner.config.schema import ModelOptions
-from speedrunner.results.conditions import DAGGER, FAMILIES, TOO_MANY, Condition, has_cache
+from speedrunner.results.conditions import DAGGER, TOO_MANY, Condition, has_cache
 from speedrunner.results.means import Spread, average, mean_sd, spread
 from speedrunner.results.measures import CUT
+from speedrunner.results.published import WITH, WITHOUT, Published, list_envs
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.writing import Cell, Table
 
-FILE = Path(__file__).with_name("paper.csv")
-
-SEEDS = {"truncation": 1}
-"""Seeds of an experiment, if they are not the paper's usual 3."""
-
-WITHOUT, WITH = "score_without_library", "score_with_whole_library"
-"""Scores before training and at the last checkpoint, of the seeds with a truncated library."""
-
-
-class Published(msgspec.Struct, frozen=True):
-    """One number of the paper.
-
-    Attributes:
-        table: the label of its table or figure.
-        place: the section.
-        experiment: the experiment that measures the number here.
-        quantity: a column of `RunResult.checkpoints`, `combat_percent`, `WITHOUT` or `WITH`.
-        value: `None` if the paper shows it only in a figure.
-    """
-
-    table: str
-    place: str
-    experiment: str
-    env: str
-    method: str
-    model: str
-    quantity: str
-    value: float | None
-    sd: float | None
+SEEDS = 3
+"""Seeds of the paper's experiments."""
 
 
 class PaperComparison(msgspec.Struct, frozen=True):
@@ -70,13 +41,6 @@ class PaperComparison(msgspec.Struct, frozen=True):
     rollouts: int | None
     flag: str
     missing: str
-
-
-def list_published() -> list[Published]:
-    """Return the paper's numbers, in the order of its tables."""
-    with FILE.open(newline="", encoding="utf-8") as file:
-        rows = [{key: value or None for key, value in row.items()} for row in csv.DictReader(file)]
-    return msgspec.convert(rows, list[Published], strict=False)
 
 
 def compare_with_paper(
@@ -128,7 +92,7 @@ def _compare_number(
     runs_behind = [run for each in asked.values() for run in each.values()]
     last = [run.checkpoints.iloc[-1] for run in runs_behind if run.points]
     cut = max((float(row[[*CUT]].sum()) for row in last), default=0.0)
-    gaps = list_gaps(asked, SEEDS.get(number.experiment, 3))
+    gaps = list_gaps(asked)
     return PaperComparison(
         paper=number,
         model=model,
@@ -147,11 +111,6 @@ def _quantity(name: str, run: RunResult) -> float | None:
     known = run.average(column)
     last = known[max(known)] if known else None
     return last if last is None or name != "combat_percent" else 100.0 * last
-
-
-def list_envs(env: str) -> tuple[str, ...]:
-    """Return the environments over which the paper averages one of its names of environments."""
-    return FAMILIES if env == "scienceworld" else (env,)
 
 
 def list_methods(number: Published, env: str) -> list[str]:
@@ -184,7 +143,7 @@ def _cut_to_common_checkpoints(runs: Mapping[int, RunResult]) -> Mapping[int, Ru
     return {seed: replace(run, checkpoints=run.checkpoints.loc[: max(common)]) for seed, run in runs.items()}
 
 
-def list_gaps(asked: Mapping[tuple[str, str], Mapping[int, RunResult]], seeds: int) -> list[str]:
+def list_gaps(asked: Mapping[tuple[str, str], Mapping[int, RunResult]]) -> list[str]:
     """Return the missing and unfinished runs, by environment and method, as text."""
     gaps = []
     for (env, method), runs in asked.items():
@@ -192,8 +151,8 @@ def list_gaps(asked: Mapping[tuple[str, str], Mapping[int, RunResult]], seeds: i
         open_ = [str(seed) for seed, run in runs.items() if run.unfinished]
         if not runs:
             gaps.append(f"no run of {name}")
-        elif len(runs) < seeds:
-            gaps.append(f"{len(runs)} of {seeds} seeds of {name}")
+        elif len(runs) < SEEDS:
+            gaps.append(f"{len(runs)} of {SEEDS} seeds of {name}")
         if open_:
             gaps.append(f"seed {', '.join(open_)} of {name} unfinished")
     return gaps

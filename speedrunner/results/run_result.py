@@ -89,8 +89,11 @@ class RunResult:
     def values(self, point: int, column: str) -> pandas.Series[float]:
         """Return the known values of a column in the scored test episodes of a checkpoint, by task.
 
-        `cost_usd` is the USD of an episode with the checkpoint's share of the sleeps.
+        `cost_usd` is the USD of an episode with the checkpoint's share of the sleeps. A column of `LIBRARY`
+        has one value.
         """
+        if column in LIBRARY:
+            return pandas.Series([float(self.checkpoints[column][point])]).dropna()
         if column == "cost_usd":
             return self.values(point, "usd") + float(self.checkpoints["sleep_usd"][point])
         return self.tests(point)[column].dropna().astype(float)

@@ -13,8 +13,9 @@ from serving.model_configs import load_model_config
 from speedrunner.pages.collected import Collected, list_shared_facts
 from speedrunner.pages.figures import figures
 from speedrunner.pages.page import ROWS, page
-from speedrunner.results.claims import claim_tables, judge_claims, list_claims
+from speedrunner.results.claims import claim_tables, judge_claims
 from speedrunner.results.conditions import group_runs
+from speedrunner.results.published import list_claims
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table

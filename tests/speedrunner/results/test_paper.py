@@ -13,16 +13,12 @@ from speedrunner.results.conditions import group_runs
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.means import Spread
 from speedrunner.results.paper import (
-    WITH,
-    WITHOUT,
     PaperComparison,
-    Published,
     compare_with_paper,
-    list_envs,
     list_methods,
-    list_published,
     paper_tables,
 )
+from speedrunner.results.published import WITH, WITHOUT, Published, list_envs, list_published
 from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
