@@ -272,6 +272,8 @@ async def deploy(
         if folder and model_config.api == "completions"
         else None
     )
+    if tokenizer and tokenizer.template.note:
+        say(f"{model_config.name}: {tokenizer.template.note}")
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
         model_config = await size_model(model_config, endpoint, gpus, say)

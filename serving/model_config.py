@@ -110,6 +110,8 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
         api: `completions` sends token ids and our grammar to `/v1/completions`; `chat` sends messages and
             tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls).
         tool_format: how the model writes a tool call natively; needed on the completions API.
+        tools_in: what shows the tools to the model: its chat template, or the system message. A template that
+            shows none leaves them to the system message in any case (`serving.tokens.chat_template`).
         thinking: how a thinking region opens: the model has `none`, writes `<think>` itself (`generated`), or
             finds it at the end of its prompt (`prompted`).
         thinking_closing: text that ends a thinking region when its budget is used up, before the closing tag,
@@ -140,6 +142,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     api_key_env: str | None = None
     api: Api = "completions"
     tool_format: ToolFormatName | None = None
+    tools_in: Literal["template", "system"] = "template"
     thinking: ThinkingStyle = "none"
     thinking_closing: str = ""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

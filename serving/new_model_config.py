@@ -1,4 +1,4 @@
-"""Write the model config of a model on the Hugging Face hub from its id alone."""
+"""Write the model config of a model on the Hugging Face hub, or in a folder, from its files alone."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from typing import Any
 
 import yaml
 
+from serving.engine.gpus import read_gpus
 from serving.errors import InvalidModelConfig
-from serving.hub import CONFIG, fetch_texts
+from serving.hub import CONFIG, fetch_texts, missing_files
 from serving.tokens.tokenizer import ChatTokenizer
 
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -22,40 +23,61 @@ THINKING_TOKENS = {"actor": 256, "inducer": 2048}
 CALLS = {"qwen3_xml": "<function=", "qwen3_json": "<tool_call>", "llama3_json": '"parameters":'}
 """Tool formats, and the text by which a rendered call shows each; the first that occurs is the model's."""
 
+DEFAULT_FORMAT = "qwen3_json"
+"""The tool format of a model whose template writes calls in none of them."""
+
+CPU_SERVER = {
+    "flags": {
+        **{"enforce-eager": True, "block-size": 32, "max-num-seqs": 32},
+        "distributed-executor-backend": "vllm.v1.executor.uniproc_executor.UniProcExecutor",
+    },
+    "env": {"VLLM_CPU_KVCACHE_SPACE": 2, "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": 1},
+}
+"""The server of a small model on a CPU."""
+
 HEADER = """\
-# {model} on the Hugging Face hub, at its newest commit; `serving/model_config.py` explains all fields.
+# {model}; `serving/model_config.py` explains all fields.
 # Those that are left out have defaults: `tried`, `prices` (0), `server`, and `string_tokens` of the roles.
 """
 
 
-def describe_hub_model(model: str, name: str) -> str:
-    """Return the text of a model config for one GPU, with the settings that the model's files show.
+def describe_model(model: str | Path, name: str) -> str:
+    """Return the text of a model config with the settings that the model's files show.
+
+    It is for one GPU; for a folder on a machine without GPUs, it is for the CPU.
 
     Args:
-        model: its id on the hub, `ORGANISATION/MODEL`.
+        model: its id on the hub, `ORGANISATION/MODEL`, or its folder.
         name: name of the model config.
 
     Raises:
-        InvalidModelConfig: the hub cannot be reached, the model has no usable tokenizer, or it writes tool
-            calls in an unknown format.
+        InvalidModelConfig: the hub cannot be reached, or the model has no usable tokenizer or no weights.
         FilesMissing: the hub does not provide its files.
     """
-    commit, folder = fetch_texts(model)
+    if isinstance(model, Path):
+        folder, gpus = model.resolve(), min(1, len(read_gpus().usable))
+        if missing := [*missing_files(folder)]:
+            raise InvalidModelConfig(f"{folder} lacks {', '.join(missing)}")
+        place = {"path": str(folder)}
+    else:
+        (commit, folder), gpus = fetch_texts(model), 1
+        place = {"id": model, "revision": commit}
     tokenizer = ChatTokenizer(folder)
     config = _read(folder / CONFIG)
     text_config = {**config, **config.get("text_config", {})}
     context = text_config.get("max_position_embeddings")
     if not isinstance(context, int):
         raise InvalidModelConfig(f"{model}: its config.json has no max_position_embeddings (context length)")
-    content = {
-        "name": name,
-        "id": model,
-        "revision": commit,
-        "context": context,
-        "tool_format": _find_tool_format(model, tokenizer),
-        "thinking": _find_thinking(tokenizer),
-        "gpus": 1,
-    }
+    content: dict[str, Any] = {"name": name, **place, "context": context}
+    content["tool_format"] = _find_tool_format(tokenizer)
+    if not tokenizer.template.writes_tools:
+        content["tools_in"] = "system"
+    content["thinking"] = _find_thinking(tokenizer)
+    if gpus:
+        content["gpus"] = gpus
+    else:
+        content["server"] = CPU_SERVER
+        content["dtype"] = "float32"
     if "linear_attention" in text_config.get("layer_types", []):
         content["cache"] = "hybrid"
     sampling = _read(folder / "generation_config.json")
@@ -78,8 +100,9 @@ def _read(file: Path) -> Mapping[str, Any]:
     return content if isinstance(content, dict) else {}
 
 
-def _find_tool_format(model: str, tokenizer: ChatTokenizer) -> str:
-    """Return the format in which the chat template writes a call. Raises `InvalidModelConfig`."""
+def _find_tool_format(tokenizer: ChatTokenizer) -> str:
+    """Return the format in which the chat template writes a call; `DEFAULT_FORMAT` if it writes none, or in a
+    form of its own."""
     call = {"type": "function", "function": {"name": "look", "arguments": {"at": "door"}}}
     messages = [
         {"role": "user", "content": "A"},
@@ -89,13 +112,7 @@ def _find_tool_format(model: str, tokenizer: ChatTokenizer) -> str:
         text = str(tokenizer.huggingface.apply_chat_template(messages, tokenize=False))
     except Exception:  # templates raise errors of their own
         text = ""
-    found = next((name for name, sign in CALLS.items() if sign in text and "look" in text), None)
-    if found is None:
-        raise InvalidModelConfig(
-            f"{model}: its chat template writes no tool calls in a known format ({', '.join(CALLS)});"
-            " serving/tokens/formats/ has them"
-        )
-    return found
+    return next((name for name, sign in CALLS.items() if sign in text and "look" in text), DEFAULT_FORMAT)
 
 
 def _find_thinking(tokenizer: ChatTokenizer) -> str:

@@ -19,6 +19,7 @@ from typing import Any
 
 from serving.errors import InvalidModelConfig
 from serving.hub import require_hub
+from serving.tokens.chat_template import ChatTemplate
 from serving.tokens.tools import ToolSpec
 
 
@@ -28,6 +29,7 @@ class ChatTokenizer:
     Attributes:
         huggingface: the tokenizer object of `transformers`.
         digest: SHA-256 of the tokenizer and its chat template.
+        template: what the chat template writes.
     """
 
     def __init__(self, folder: str | Path, revision: str | None = None) -> None:
@@ -47,6 +49,7 @@ class ChatTokenizer:
         added = backend.pop("added_tokens")
         self._control = {token["content"]: int(token["id"]) for token in added}
         longest_first = sorted(self._control, key=len, reverse=True)
+        self.template = ChatTemplate(self._render, longest_first, str(self.huggingface.eos_token))
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
         # Without its added tokens, the same tokenizer encodes every text as ordinary text.
         plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
@@ -89,24 +92,22 @@ class ChatTokenizer:
 
         hidden_messages, hidden_tools = hide(messages), hide([tool.openai for tool in tools])
 
-        def render(open_turn: bool) -> str:
-            return str(
-                self.huggingface.apply_chat_template(
-                    hidden_messages,
-                    tools=hidden_tools or None,
-                    tokenize=False,
-                    add_generation_prompt=open_turn,
-                    **template_options,
-                )
-            )
-
-        rendered = render(open_turn=True)
-        closed = render(open_turn=False)
+        rendered = self._render(hidden_messages, hidden_tools, True, **template_options)
+        closed = self._render(hidden_messages, hidden_tools, False, **template_options)
         if not rendered.startswith(closed):
             raise InvalidModelConfig("the chat template rewrites earlier text when it opens the model's turn")
         hidden = re.compile(f"\ue000{nonce}([0-9]+)\ue001")
         ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
         return ids, rendered[len(closed) :]
+
+    def _render(
+        self, messages: list[dict[str, str]], tools: list[dict[str, Any]], open_turn: bool, **options: Any
+    ) -> str:
+        return str(
+            self.huggingface.apply_chat_template(
+                messages, tools=tools or None, tokenize=False, add_generation_prompt=open_turn, **options
+            )
+        )
 
     def outside_text(self, text: str) -> list[int]:
         """Encode text from outside: control tokens in it are ordinary characters."""

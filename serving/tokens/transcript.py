@@ -51,6 +51,7 @@ class Transcript:
         thinking_tokens: budget of each thinking region; 0 turns thinking off.
         string_tokens: bound of each string argument.
         thinking_closing: text that ends a thinking region at its budget; empty for none.
+        tools_in_system: whether the system message shows the tools, not the chat template.
     """
 
     def __init__(
@@ -64,19 +65,24 @@ class Transcript:
         thinking_tokens: int,
         string_tokens: int,
         thinking_closing: str = "",
+        tools_in_system: bool = False,
     ) -> None:
         self._tokenizer = tokenizer
         self._format = tool_format
         self._tools = {tool.name: tool for tool in tools}
-        self._frame = tool_format.FRAME
+        template = tokenizer.template
+        self._frame = template.frame(tool_format) if tools_in_system else tool_format.FRAME
         self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
-        self.other_ends = tokenizer.control_ids(self._frame.other_ends)
+        self._stops = {self._end_of_turn, *tokenizer.control_ids([template.eos])}
+        self.other_ends = tokenizer.control_ids(self._frame.other_ends) - self._stops
         self._budget = thinking_tokens
         self._string_tokens = string_tokens
         self._thinks = thinking_style != "none" and thinking_tokens > 0
         self._begin = _THINK_BEGIN if self._thinks and thinking_style == "generated" else ""
         options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
-        self.ids, self._opening = tokenizer.first_prompt(messages, tools, **options)
+        messages = template.first_messages(messages, tools if tools_in_system else [], tool_format.FORM)
+        shown = [] if tools_in_system else tools
+        self.ids, self._opening = tokenizer.first_prompt(messages, shown, **options)
         self._has_call = False
         self._closing = thinking_closing
         call = one_of(*(tool_format.call(tool, string_tokens) for tool in tools))
@@ -99,11 +105,9 @@ class Transcript:
 
     def answer(self, ids: list[int]) -> ReadAnswer:
         """Append the model's ids, and parse them."""
-        self.ids += ids
-        complete = bool(ids) and ids[-1] == self._end_of_turn
-        if not complete:
-            self.ids.append(self._end_of_turn)
+        complete = bool(ids) and ids[-1] in self._stops
         body = ids[:-1] if complete else ids
+        self.ids += [*body, self._end_of_turn]
         reasoning, text, reasoning_tokens, thought_cut = self._split(body)
         call, problem = None, None
         try:
@@ -204,4 +208,5 @@ def open_transcript(
         thinking_tokens=settings.thinking_tokens,
         string_tokens=settings.string_tokens,
         thinking_closing=model_config.thinking_closing,
+        tools_in_system=model_config.tools_in == "system" or not tokenizer.template.writes_tools,
     )

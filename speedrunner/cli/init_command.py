@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from serving.new_model_config import describe_hub_model
+from serving.new_model_config import describe_model
 from speedrunner.cli.output import say
 from speedrunner.store.files import explain_errors, write_shared
 
@@ -28,13 +28,15 @@ NEXT = {
         "speedrunner serve model={name}.yaml --print",
         "speedrunner episode model={name}.yaml",
     ),
-    "hub model": (
+    "real model": (
         "speedrunner prepare model={name}.yaml",
         "speedrunner bench probe tools model={name}.yaml --count 20",
         "speedrunner episode model={name}.yaml",
     ),
 }
 """Commands that try the written files."""
+
+GGUF = "AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=FILE) and save_pretrained, of transformers"
 
 MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _, a letter first, not a keyword of Python")
 NAMES = {"model": (r"(\w[\w.-]*/)?[a-zA-Z0-9][\w.-]*", "letters, digits, _, . and -, or a hub model's id")}
@@ -50,7 +52,8 @@ def init(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Name of the module or of the model configuration; or a model's id on the Hugging Face hub.",
+            help="Name of the module or of the model configuration; or a model's folder, or its id on the"
+            " Hugging Face hub.",
         ),
     ],
     folder: Annotated[
@@ -62,18 +65,22 @@ def init(
 ) -> None:
     """Write a working example of an environment, a method or a model.
 
-    Change the example into your own; its test comes with it. Nothing is overwritten. A hub model needs only
-    its id: context, tool calls, thinking and sampling are read from its files.
+    Change the example into your own; its test comes with it. Nothing is overwritten. A model in a folder or
+    on the hub needs no more: context, tool calls, thinking and sampling are read from its files.
 
     Examples:
       speedrunner init env treasure_hunt
       speedrunner init model Qwen/Qwen3-8B
     """
+    if kind == "model" and name.endswith(".gguf"):
+        raise NotWritten(f"{name} is a GGUF file: convert it to a folder first ({GGUF})")
+    source = Path(name) if kind == "model" and (Path(name) / "config.json").is_file() else None
+    name = source.resolve().name if source else name
     pattern, what = NAMES.get(kind, MODULE_NAME)
     if not re.fullmatch(pattern, name) or keyword.iskeyword(name):
         raise NotWritten(f"{name!r} cannot name the {kind}: use {what}")
-    hub_id = name if "/" in name else None
-    name = name.rpartition("/")[2].lower() if hub_id else name
+    model = source or (name if "/" in name else None)
+    name = name.rpartition("/")[2].lower() if model else name
     module = re.sub(r"\W", "_", name)
     cls = "".join(part[0].upper() + part[1:] for part in module.split("_") if part)
     mine = {f"speedrunner.cli.scaffold.my_{kind}": module, f"my_{kind}": name, f"My{kind.title()}": cls}
@@ -92,15 +99,15 @@ def init(
         raise NotWritten(
             f"{name} is an installed module, which would be imported instead: choose another name"
         )
-    if hub_id:
-        texts[folder / f"{name}.yaml"] = describe_hub_model(hub_id, name)
+    if model:
+        texts[folder / f"{name}.yaml"] = describe_model(model, name)
     for path, text in texts.items():
         with explain_errors(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_shared(path, text.encode())
         say(f"wrote {path}")
     say("try it there:")
-    for line in (f"python -m pytest test_{module}.py", *NEXT["hub model" if hub_id else kind]):
+    for line in (f"python -m pytest test_{module}.py", *NEXT["real model" if model else kind]):
         say(f"  {line.format(name=name, cls=cls)}")
 
 

@@ -1,8 +1,9 @@
-"""A model config from a hub model's id, with a real HTTP server in place of the hub."""
+"""A model config from a hub model's id, with a real HTTP server in place of the hub, or from a folder."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -14,8 +15,9 @@ from serving.errors import InvalidModelConfig
 from serving.hub import FilesMissing
 from serving.model_config import ModelConfig
 from serving.model_configs import load_model_config
-from serving.new_model_config import describe_hub_model
+from serving.new_model_config import describe_model
 from serving.usage import Prices
+from tests.bundled_models import bundled_folder
 from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, HubServer
 from tests.scripted_runs import in_process
 
@@ -60,7 +62,7 @@ def hub(contents: Mapping[str, bytes], monkeypatch: pytest.MonkeyPatch) -> Itera
 def described(contents: Mapping[str, bytes], folder: Path, monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
     """Return the model config that is written for a model with these files."""
     with hub(contents, monkeypatch):
-        text = describe_hub_model(MODEL, "mine")
+        text = describe_model(MODEL, "mine")
     (file := folder / "mine.yaml").write_text(text)
     return load_model_config(str(file))
 
@@ -89,16 +91,34 @@ def test_the_chat_template_shows_tool_calls_and_thinking(
     call: str, opening: str, tool_format: str, thinking: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     found = described(files(call, opening), tmp_path, monkeypatch)
-    assert (found.tool_format, found.thinking) == (tool_format, thinking)
+    assert (found.tool_format, found.thinking, found.tools_in) == (tool_format, thinking, "system")
     assert bool(found.role("actor").thinking_tokens) == (thinking != "none")
 
 
-def test_unknown_tool_calls_and_a_missing_model_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    with hub(files("call {{ c.function.name }}()"), monkeypatch):
-        with pytest.raises(InvalidModelConfig, match="no tool calls in a known format"):
-            describe_hub_model(MODEL, "mine")
-        with pytest.raises(FilesMissing, match="acme/none cannot be fetched: "):
-            describe_hub_model("acme/none", "mine")
+def test_a_template_without_calls_gets_a_format(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = described(files("call {{ c.function.name }}()"), tmp_path, monkeypatch)
+    assert (found.tool_format, found.tools_in) == ("qwen3_json", "system")
+
+
+def test_a_missing_model_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    with hub(TEXTS, monkeypatch), pytest.raises(FilesMissing, match="acme/none cannot be fetched: "):
+        describe_model("acme/none", "mine")
+
+
+def test_a_folder_is_read_as_it_is_and_served_on_the_cpu_if_there_is_no_gpu(tmp_path: Path) -> None:
+    source = tmp_path / "Own_Model"
+    shutil.copytree(bundled_folder("tiny-random"), source)
+    done = in_process("init", "model", str(source), str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    found = load_model_config(str(tmp_path / "own_model.yaml"))
+    assert (found.path, found.context, found.tools_in) == (str(source), 32768, "template")
+    assert (found.tool_format, found.thinking, found.dtype) == ("qwen3_json", "generated", "float32")
+    assert (found.gpus, found.server.env["OMP_NUM_THREADS"]) == (0, 1)
+    next(source.glob("*.safetensors")).unlink()
+    with pytest.raises(InvalidModelConfig, match=r"Own_Model lacks \*\.safetensors"):
+        describe_model(source, "mine")
+    done = in_process("init", "model", "some.gguf", str(tmp_path))
+    assert (done.returncode, "is a GGUF file: convert it" in done.stderr) == (1, True)
 
 
 def test_init_writes_the_file_and_downloads_no_weights(

@@ -13,6 +13,8 @@ class ToolFormat(Protocol):
     """One native format: a module or an object with these functions, and the frame of its models' turns."""
 
     FRAME: Frame
+    FORM: str
+    """How a call is written, for models whose chat template does not say it."""
 
     def call(self, tool: ToolSpec, string_tokens: int) -> Part:
         """Return the grammar of one call of `tool`, with each string bounded to `string_tokens`.

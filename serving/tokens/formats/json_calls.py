@@ -29,6 +29,7 @@ class JsonFormat:
 
     def __init__(self, frame: Frame, key: str, begin: str = "", end: str = "") -> None:
         self.FRAME = frame
+        self.FORM = f'{begin}{{"name": TOOL, "{key}": {{PARAMETER: VALUE, ...}}}}{end}'
         self._key, self._begin, self._end = key, begin, end
         fields = [("name", str), ("arguments", dict[str, Any])]
         self._form: type[Any] = msgspec.defstruct(

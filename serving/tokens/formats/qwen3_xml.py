@@ -32,6 +32,14 @@ from serving.tokens.grammar import Part, constant, free_text, one_of, optional, 
 from serving.tokens.tools import Schema, ToolCall, ToolSpec, checked_call
 
 FRAME = CHATML
+FORM = """\
+<tool_call>
+<function=TOOL>
+<parameter=PARAMETER>
+VALUE
+</parameter>
+</function>
+</tool_call>"""
 
 # A value ends at the first of these, so it may contain a closing tag within a line, and any opening tag.
 _END = "\n</parameter>\n"

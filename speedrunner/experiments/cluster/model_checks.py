@@ -63,8 +63,10 @@ def _files(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
         lost = [each for each in hub.missing_files(folder) if not (dummy and each == hub.WEIGHTS)]
         if lost:
             return failure(name, f"{folder} lacks {', '.join(lost)}", "create the folder again")
+        loads = "the tokenizer loads"
         if model_config.api == "completions":
-            ChatTokenizer(place, model_config.revision)
+            template = ChatTokenizer(place, model_config.revision).template
+            loads += f"; {template.note}" if template.note else ""
     except (hub.FilesMissing, InvalidModelConfig) as error:
         return failure(name, str(error), fetch if model_config.id else "correct the model configuration")
-    return ok(name, f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}; the tokenizer loads")
+    return ok(name, f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}; {loads}")

@@ -1,0 +1,132 @@
+"""What a model's chat template writes, and how a prompt shows what the template leaves out.
+
+Many templates ignore tools, some refuse a system message, and some have no message for a tool's reply. The
+grammar would still force valid calls, of tools that the model never read about.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from serving.errors import InvalidModelConfig
+from serving.tokens.formats.json_value import dumps
+from serving.tokens.frame import Frame
+from serving.tokens.tools import ToolSpec
+
+if TYPE_CHECKING:
+    from serving.tokens.formats import ToolFormat
+
+Messages = list[dict[str, str]]
+
+TOOLS = """\
+# Tools
+
+You act by calling one of these tools; each is described by one line of JSON:
+<tools>
+{tools}
+</tools>
+
+Each of your answers is one call, in this form:
+{form}
+
+The reply to a call is in the next message, between <tool_response> and </tool_response>.\
+"""
+"""Tells a model its tools where its template does not."""
+
+_PROBE = ToolSpec(
+    "zqtool",
+    "Zqdoc text.",
+    {"type": "object", "properties": {"zqparameter": {"type": "string"}}, "required": ["zqparameter"]},
+)
+_FIRST, _ANSWER, _SECOND = "zqfirst", "zqanswer", "zqsecond"
+
+
+class ChatTemplate:
+    """One chat template.
+
+    Args:
+        render: returns the text of messages and tools; with `open_turn`, up to the model's next turn.
+        control: control tokens of the tokenizer.
+        eos: the token at which the engine ends an answer.
+    """
+
+    def __init__(self, render: Callable[..., str], control: Sequence[str], eos: str) -> None:
+        self._render = render
+        self._control = re.compile("|".join(map(re.escape, control)))
+        self.eos = eos
+
+    @cached_property
+    def writes_tools(self) -> bool:
+        """Whether a prompt has each tool's name, documentation and parameters."""
+        text = self._try([{"role": "user", "content": _FIRST}], [_PROBE.openai])
+        return all(word in text for word in (_PROBE.name, _PROBE.doc, "zqparameter"))
+
+    @cached_property
+    def writes_system(self) -> bool:
+        """Whether a prompt has the system message."""
+        messages = [{"role": "system", "content": _ANSWER}, {"role": "user", "content": _FIRST}]
+        return _ANSWER in self._try(messages, [])
+
+    @property
+    def note(self) -> str:
+        """What this program writes in the template's place, for users; empty for nothing."""
+        missing = ["tools"] * (not self.writes_tools) + ["the system message"] * (not self.writes_system)
+        where = "system message" if self.writes_system else "first user message"
+        return (
+            f"the chat template leaves out {' and '.join(missing)}: put into the {where}" if missing else ""
+        )
+
+    def first_messages(self, messages: Messages, tools: Sequence[ToolSpec], form: str) -> Messages:
+        """Return messages that the template writes whole.
+
+        Args:
+            tools: the tools that the system message must show; empty if the template writes them.
+            form: how the model writes a call.
+        """
+        if tools:
+            lines = "\n".join(dumps(tool.openai["function"]) for tool in tools)
+            told = TOOLS.format(tools=lines, form=form)
+            has_system = messages[0]["role"] == "system"
+            text = f"{messages[0]['content']}\n\n{told}" if has_system else told
+            messages = [{"role": "system", "content": text}, *messages[has_system:]]
+        if messages[0]["role"] == "system" and not self.writes_system:
+            system, first, *rest = messages
+            messages = [{**first, "content": f"{system['content']}\n\n{first['content']}"}, *rest]
+        return messages
+
+    def frame(self, tool_format: ToolFormat) -> Frame:
+        """Return the text around later messages: a tool's reply is a user message.
+
+        Raises:
+            InvalidModelConfig: the template cannot write a user message after an answer, or no control token
+                ends an answer.
+        """
+        turns = zip(("user", "assistant", "user"), (_FIRST, _ANSWER, _SECOND), strict=True)
+        messages = [{"role": role, "content": text} for role, text in turns]
+        text, closed = self._try(messages, [], open_turn=True), self._try(messages, [])
+        found = re.search(f"{_ANSWER}(.*?){_SECOND}(.*)", closed, re.DOTALL)
+        if found is None or not text.startswith(closed):
+            raise InvalidModelConfig("the chat template cannot write a user message after an answer")
+        between, after = found.groups()
+        end = self._control.search(between)
+        if end is None:
+            raise InvalidModelConfig("no control token ends an answer in the chat template")
+        before = between[end.end() :]
+        own = tool_format.FRAME
+        return Frame(
+            end_of_turn=end.group(),
+            other_ends=own.other_ends,
+            user_turn=(before, after),
+            tool_reply=(f"{before}<tool_response>\n", f"\n</tool_response>{after}"),
+            controls=own.controls,
+        )
+
+    def _try(self, messages: Messages, tools: list[dict[str, Any]], open_turn: bool = False) -> str:
+        """Return the text of messages; empty if the template refuses them."""
+        try:
+            return self._render(messages, tools, open_turn)
+        except Exception:  # templates raise errors of their own
+            return ""

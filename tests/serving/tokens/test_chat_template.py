@@ -1,0 +1,110 @@
+"""What a model reads with chat templates of ten kinds; tests/golden/chat_templates has the conversations."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from serving.errors import InvalidModelConfig
+from serving.tokens.formats import FORMATS
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
+from serving.tokens.transcript import Transcript
+from tests.golden_tables import Golden, error_message
+
+TEMPLATES = Path(__file__).parents[2] / "data" / "chat_templates"
+
+TOKENS = (
+    *("<bos>", "<eos>", "<start_of_turn>", "<end_of_turn>", "<s>", "</s>", "[INST]", "[/INST]"),
+    *("<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>"),
+)
+
+EOS = {
+    "no_system": "<eos>",
+    "strict_turns": "</s>",
+    "tools_in_user": "<|eot_id|>",
+    "python_calls": "<|eot_id|>",
+}
+"""The token at which the engine ends an answer; otherwise <|im_end|>."""
+
+FORMAT = {"tools_in_user": "llama3_json", "xml": "qwen3_xml"}
+"""The tool format; otherwise qwen3_json."""
+
+CALLS = {
+    "qwen3_json": '<tool_call>\n{"name": "go", "arguments": {"steps": 2}}\n</tool_call>',
+    "qwen3_xml": "<tool_call>\n<function=go>\n<parameter=steps>\n2\n</parameter>\n</function>\n</tool_call>",
+    "llama3_json": '{"name": "go", "parameters": {"steps": 2}}',
+}
+
+
+def go(steps: int, way: Literal["left", "right"] = "left") -> None:
+    """The signature of the tool."""
+
+
+GO = ToolSpec.from_signature("go", inspect.signature(go, eval_str=True), "Walk some steps.")
+
+Make = Callable[[str], ChatTokenizer]
+
+
+@pytest.fixture(scope="module")
+def make(tiny_folder: str, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """Return the tokenizer of the bundled models with another chat template."""
+    from transformers import PreTrainedTokenizerFast
+
+    def make(name: str) -> ChatTokenizer:
+        folder = tmp_path_factory.mktemp(name)
+        tokenizer = PreTrainedTokenizerFast.from_pretrained(tiny_folder)
+        tokenizer.add_special_tokens({"additional_special_tokens": list(TOKENS)})
+        tokenizer.eos_token = EOS.get(name, "<|im_end|>")
+        tokenizer.chat_template = (TEMPLATES / f"{name}.jinja").read_text().rstrip("\n")
+        tokenizer.save_pretrained(folder)
+        return ChatTokenizer(folder)
+
+    return make
+
+
+def converse(tokenizer: ChatTokenizer, name: str) -> Transcript:
+    """Return a conversation: a call, its reply, an answer without a call, the reply to that."""
+    in_system = not tokenizer.template.writes_tools
+    said = [{"role": "system", "content": "You walk."}, {"role": "user", "content": "Find the door."}]
+    form = FORMATS[FORMAT.get(name, "qwen3_json")]
+    options = {"thinking_style": "none", "thinking_tokens": 0, "string_tokens": 8}
+    transcript = Transcript(tokenizer, form, said, [GO], tools_in_system=in_system, **options)  # type: ignore[arg-type]
+    end = tokenizer.control_id(tokenizer.template.eos)
+    call = CALLS[FORMAT.get(name, "qwen3_json")]
+    for text in (call, "I see."):
+        read = transcript.answer([*tokenizer.framed(text), end])
+        assert (read.call is not None) == (text is call), read.problem
+        transcript.tell(f'A "{text[:1]}" door.')
+    return transcript
+
+
+@pytest.mark.parametrize("name", sorted(file.stem for file in TEMPLATES.glob("*.jinja")))
+def test_a_model_reads_its_tools_the_form_of_a_call_and_each_reply(
+    name: str, make: Make, golden: Golden
+) -> None:
+    tokenizer = make(name)
+    text = converse(tokenizer, name).text
+    golden(f"chat_templates/{name}.txt", f"[{tokenizer.template.note or 'all by the template'}]\n{text}\n")
+    first = text[: text.index("Find the door.") + 200]
+    assert all(word in first for word in ("You walk.", '"go"' if "xml" not in name else "go", "steps"))
+    assert "Walk some steps." in first
+    assert text.count("Find the door.") == 1
+    assert tokenizer.template.eos in text or name == "no_system"  # there, <eos> ends an answer, but no turn
+
+
+def test_templates_that_the_models_publish_need_nothing(tiny_tokenizer: ChatTokenizer) -> None:
+    assert tiny_tokenizer.template.note == ""
+    own = tiny_tokenizer.template.frame(FORMATS["qwen3_json"])
+    assert (own.end_of_turn, own.user_turn[0]) == ("<|im_end|>", FORMATS["qwen3_json"].FRAME.user_turn[0])
+
+
+def test_a_template_without_turns_is_refused(make: Make, golden: Golden) -> None:
+    tokenizer = make("no_tools")
+    tokenizer.huggingface.chat_template = "{{ messages[0].content }}"
+    message = error_message(lambda: tokenizer.template.frame(FORMATS["qwen3_json"]), InvalidModelConfig)
+    golden("chat_templates/refused.txt", message + "\n")
