@@ -97,6 +97,14 @@ def status_of(problem: InvalidCall | None) -> Status:
     return "truncated" if isinstance(problem, TruncatedCall) else "invalid"
 
 
+NEUTRAL = {
+    **{"top_p": 1.0, "top_k": 0, "min_p": 0.0},
+    **{"repetition_penalty": 1.0, "presence_penalty": 0.0, "frequency_penalty": 0.0},
+}
+"""Sampling fields without effect. Fields that a request leaves out may be set by the weights'
+`generation_config.json`, on a server that someone else started."""
+
+
 def sampling(role: Role) -> dict[str, Any]:
     """Return the request's fields for the role's sampling."""
     chosen = {"temperature": role.temperature, "top_p": role.top_p, "top_k": role.top_k}

@@ -7,6 +7,7 @@ import msgspec
 
 from serving.admission import Slot
 from serving.conversation import (
+    NEUTRAL,
     AnswerOverflow,
     Completion,
     Conversation,
@@ -49,6 +50,7 @@ class TokenConversation(Conversation):
         self._prompt = Prompt(transcript.ids, slot.replica.ideal)
         self._slot = slot
         self.options = {
+            **NEUTRAL,
             **sampling(role),
             "structured_outputs": {"structural_tag": self.tag},
             # The grammar allows any of the model's end tokens, but only one of them ends a turn.

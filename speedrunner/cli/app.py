@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import resource
 import sys
@@ -26,6 +27,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     umask = os.umask(PRIVATE)
     os.umask(umask)
     raise_open_files()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a login's encoding may lack a character
     given = sys.argv[1:] if arguments is None else list(arguments)
     try:
         make_app().main(given, "speedrunner")

@@ -13,7 +13,7 @@ from serving.plain_records import WrongData, flat, record, shown_differences
 from serving.plain_yaml import NotPlain, read_yaml, read_yaml_file, write_yaml
 from serving.usage import MAX_INTEGER, Prices
 
-Count = Annotated[int, msgspec.Meta(ge=0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 TaskIndex = Annotated[int, msgspec.Meta(ge=0, le=MAX_INTEGER)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]

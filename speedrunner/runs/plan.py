@@ -94,9 +94,13 @@ def plan_run(split: Split, run: RunConfig, *, trains: bool) -> list[Step]:
     the newest policy that was made from at most n of them. A method that does not train is evaluated at the
     same checkpoints with its only policy.
     """
-    rollouts = run.rollouts
+    rollouts = run.rollouts if trains else 0
+    if not (rollouts or run.checkpoints):
+        raise InvalidPlan(
+            "there is nothing to play: set run.test_episodes, or run.rollouts of a method that trains"
+        )
     for name, wanted, there in (
-        ("run.rollouts", rollouts if trains else 0, len(split.train)),
+        ("run.rollouts", rollouts, len(split.train)),
         ("run.test_episodes", run.test_episodes, len(split.test)),
     ):
         if wanted > there:

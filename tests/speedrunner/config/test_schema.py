@@ -60,7 +60,7 @@ class TestYaml:
 
 IMPOSSIBLE: list[tuple[str, object]] = [
     *(("run.rollouts", value) for value in (-1, "abc", True, 2.5)),
-    ("run.seed", -1),
+    *(("run.seed", value) for value in (-1, 1.5, 2**63, 10**30)),
     ("run.sleep_every", 0),
     ("run.eval_every", 0),
     ("run.in_flight", 0),
