@@ -19,7 +19,7 @@ import msgspec
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
-from speedrunner.bench.token_units import EMPTY, Kind, TokenMeter, TokenUnit, plan_cells
+from speedrunner.bench.token_units import EMPTY, Cell, Kind, TokenMeter, TokenUnit, plan_cells
 from speedrunner.config.console import Status
 from speedrunner.config.schema import InvalidConfig, MeasuredPrices, PricesConfig, Range, TokenCosts
 from speedrunner.results.inference import RESAMPLES, SEED, TAIL
@@ -160,18 +160,20 @@ async def measure_units(
 ) -> tuple[list[TokenUnit], list[str]]:
     """Measure the missing units of a record in random order. Return all of its units, and notes.
 
-    Disturbed units are measured again by the next command. Raises `ServingError`, `InvalidConfig`,
-    `StorageError`.
+    Disturbed units are measured again by the next command. A complete record needs no server. Raises
+    `ServingError`, `InvalidConfig`, `StorageError`.
     """
+    asked = [Cell(context, level) for context in (EMPTY, *contexts) for level in levels]
+    if not _missing_units(record, asked, repeats):
+        return _all_units(record), []
     async with open_engine(setup.model_config, setup.config, status) as deployment:
         cells, notes = plan_cells(deployment, contexts, levels)
-        names = {f"{PREFIX}{'-'.join(map(str, cell))}-{n}": cell for cell in cells for n in range(repeats)}
-        known = {name: _read_units(record, name) for name in names}
-        left = [name for name, own in known.items() if not own or any(unit.disturbed for unit in own)]
+        names = _missing_units(record, cells, repeats)
+        left = [*names]
         shuffle(left)
         async with deployment.client(lambda row: None, admission=False) as model:
             meter = TokenMeter(deployment, model)
-            for cell in {names[name] for name in left}:
+            for cell in set(names.values()):
                 status(f"warming up: {cell.in_flight} requests of {cell.context} tokens")
                 await meter.measure(cell)  # kernels are compiled at their first use
             start = time.monotonic()
@@ -188,8 +190,20 @@ async def measure_units(
                     record.keep(StepRecord(step=name, began=began, seconds=seconds, measured=measured))
             if why := meter.why_no_joules:
                 notes.append(f"Joules: {NOT_MEASURED}, {why}.")
+    return _all_units(record), notes
+
+
+def _missing_units(record: Record, cells: Sequence[Cell], repeats: int) -> dict[str, Cell]:
+    """Return the names and cells of the units that are not measured yet, or were disturbed."""
+    names = {f"{PREFIX}{'-'.join(map(str, cell))}-{n}": cell for cell in cells for n in range(repeats)}
+    known = {name: _read_units(record, name) for name in names}
+    left = [name for name, own in known.items() if not own or any(unit.disturbed for unit in own)]
+    return {name: names[name] for name in left}
+
+
+def _all_units(record: Record) -> list[TokenUnit]:
     steps = [name for name in record.steps if name.startswith(PREFIX)]
-    return [unit for name in steps for unit in _read_units(record, name)], notes
+    return [unit for name in steps for unit in _read_units(record, name)]
 
 
 def _read_units(record: Record, name: str) -> list[TokenUnit]:

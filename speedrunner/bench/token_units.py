@@ -80,11 +80,16 @@ def plan_cells(
 ) -> tuple[list[Cell], list[str]]:
     """Return the cells, for each level also one with `EMPTY` prompts, and notes on what was capped.
 
-    Raises `InvalidConfig` if the server has no prefix cache.
+    Raises `InvalidConfig` if the server has no prefix cache, or it keeps nothing of the shortest prompts.
     """
     model_config, cache = deployment.model_config, cache_of(deployment)
     if not cache.enable_prefix_caching:
         raise InvalidConfig(f"the server of {model_config.name!r} has no prefix cache: no token is cached")
+    if min(contexts) <= cache.match_unit:
+        raise InvalidConfig(
+            f"--contexts {min(contexts)}: the prefix cache keeps multiples of {cache.match_unit} tokens, without"
+            " the last token of a prompt: use longer prompts"
+        )
     replicas, most = len(deployment.replicas), model_config.context - OUTPUT_TOKENS
     sequences = model_config.server.flags.get("max-num-seqs")
     taken = sequences * replicas if isinstance(sequences, int) else max(levels)

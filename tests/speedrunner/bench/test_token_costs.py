@@ -172,6 +172,13 @@ def test_it_continues_repeats_what_others_disturbed_and_prices_anew_at_another_r
     after = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}
     assert {path for path in after if after[path] != before.get(path)} == {lost, marked}
     assert read_yaml_file(out / "measured-tiny-random.yaml")["measured"]["usd_per_hour"] == 7.2
+    requests = len(engine.requests)
+    whole = ("--contexts=64,256", "--in-flight=1,4")
+    assert in_process(*bench(measurable, out), *whole).returncode == 0
+    assert len(engine.requests) == requests  # nothing is left to measure
+    assert "keeps multiples of 32 tokens" in complaint(
+        in_process(*bench(measurable, out), "--contexts=32,64")
+    )
 
 
 @pytest.mark.process
