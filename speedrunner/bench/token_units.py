@@ -87,7 +87,7 @@ def plan_cells(
         raise InvalidConfig(f"the server of {model_config.name!r} has no prefix cache: no token is cached")
     if min(contexts) <= cache.match_unit:
         raise InvalidConfig(
-            f"--contexts {min(contexts)}: the prefix cache keeps multiples of {cache.match_unit} tokens, without"
+            f"--contexts {min(contexts)}: the cache keeps multiples of {cache.match_unit} tokens, without"
             " the last token of a prompt: use longer prompts"
         )
     replicas, most = len(deployment.replicas), model_config.context - OUTPUT_TOKENS
