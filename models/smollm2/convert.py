@@ -41,7 +41,7 @@ def write(folder: Path) -> str:
 def convert(file: Path, folder: Path) -> None:
     """Write a GGUF file's model, tokenizer and chat template into a folder."""
     import transformers
-    from gguf import GGUFReader
+    from gguf import GGUFReader  # type: ignore[import-not-found]
 
     transformers.utils.logging.disable_progress_bar()
     where = {"pretrained_model_name_or_path": file.parent, "gguf_file": file.name}
