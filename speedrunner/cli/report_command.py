@@ -52,10 +52,11 @@ def report(
         except StorageError as error:
             records, damaged = [], [str(error)]
         found.problems.extend(damaged)
+        out = out or _own_folder(folders)
+        write(out / "tables", found.tables, found.caveats)  # fails before the figures are drawn
         made = figures(found.conditions)
         status("drawing figures")
         files = [*map(draw_files, made)]
-        out = out or _own_folder(folders)
         images = [content[f"figures/{figure.name}.svg"] for figure, content in zip(made, files, strict=True)]
         text = page(
             ", ".join(folder.resolve().name for folder in folders),
@@ -63,7 +64,6 @@ def report(
             [*zip(made, images, strict=True)],
             [table for tables in records for table in tables],
         )
-        write(out / "tables", found.tables, found.caveats)
         written = {path: content for each in files for path, content in each.items()}
         write_folder(out, {**written, "report.html": text.encode()})
     say(*describe(found), *found.notes, *found.caveats)

@@ -10,13 +10,16 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
 
 from speedrunner.pages.site import Site, write_pages
 from tests.processes import HANGS_S
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser, BrowserContext, Page, Request
 
 PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
 LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -72,6 +75,8 @@ def browser() -> Iterator[Browser]:
     program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
     if program is None:
         pytest.skip("there is no Chromium: install the package chromium, or name a program in CHROMIUM")
+    from playwright.sync_api import sync_playwright  # which every tier would import with this file
+
     with sync_playwright() as playwright:
         # Chromium's own sandbox refuses root.
         arguments = ["--no-sandbox"] if os.geteuid() == 0 else []

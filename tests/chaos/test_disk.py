@@ -91,7 +91,7 @@ def _run(
     trigger: Trigger | None,
     work: Callable[[Path, Path, Trigger | None], None] = _work,
 ) -> None:
-    process = get_context("forkserver").Process(target=work, args=(folder, log, trigger))
+    process = get_context("fork").Process(target=work, args=(folder, log, trigger))
     process.start()
     process.join()
 

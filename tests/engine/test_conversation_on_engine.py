@@ -169,17 +169,13 @@ class TestMessages:
         assert engine_server.rows[-1].usage == Usage()
 
 
-@pytest.mark.parametrize("budget", [12, 0], ids=["thinking", "silent"])
-@pytest.mark.parametrize("beginning", FIRST_PROMPTS)
 async def test_the_first_prompt_is_what_the_engine_renders_token_by_token(
-    engine_server: Any, tiny_tokenizer: ChatTokenizer, beginning: str, budget: int
+    engine_server: Any, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    tools = without_control_tokens(TOOLS)
+    tools, name = without_control_tokens(TOOLS), engine_server.model_config.name
     assert len(tools) > 3
-    talk = model_of(engine_server, tiny_tokenizer, budget).converse(
-        "actor", FIRST_PROMPTS[beginning], tools, LABELS
-    )
-    assert isinstance(talk, TokenConversation)
-    assert talk.transcript.ids == await rendered(
-        engine_server.endpoint, engine_server.model_config.name, FIRST_PROMPTS[beginning], tools, budget > 0
-    )
+    for budget, (beginning, prompt) in itertools.product((12, 0), FIRST_PROMPTS.items()):
+        talk = model_of(engine_server, tiny_tokenizer, budget).converse("actor", prompt, tools, LABELS)
+        assert isinstance(talk, TokenConversation)
+        expected = await rendered(engine_server.endpoint, name, prompt, tools, budget > 0)
+        assert talk.transcript.ids == expected, (beginning, budget)

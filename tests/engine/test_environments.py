@@ -28,7 +28,7 @@ PAPER = ("babyai", "scienceworld", "crafter")
 @pytest.mark.parametrize(
     ("method", "env"),
     [
-        *((method, env) for method in ("opo", "asi", "asi_replay") for env in PAPER),
+        *zip(("opo", "asi", "asi_replay"), PAPER, strict=True),
         *(("speedrunner", env) for env in ("scienceworld", "crafter", "textworld")),
         ("voyager", "crafter"),
     ],

@@ -6,22 +6,25 @@ import json
 from typing import Any
 
 import msgspec
+import pytest
 
 from serving.engine.endpoint import Endpoint
 from serving.usage import Counters
 from speedrunner.bench.tool_probe import Counts, probe_tools
 from tests.scripted_runs import in_process
 
+pytestmark = pytest.mark.slow
+
 
 async def test_all_calls_of_the_battery_are_valid(engine_server: Any) -> None:
     role = msgspec.structs.replace(engine_server.model_config.roles.actor, thinking_tokens=24)
-    found = await probe_tools(engine_server.model, role, 16, 16, lambda line: None)
+    found = await probe_tools(engine_server.model, role, 13, 13, lambda line: None)
     *kinds, total = found.tables[0].rows
     assert found.facts["problems"] == []
-    assert total == Counts("all", 16, 0, 0)
+    assert total == Counts("all", 13, 0, 0)
     assert {counts.valid for counts in kinds} == {1, 2}
     assert all(figure.value for figure in found.figures[1:])  # speeds, with the grammar and without
-    thought = [row.usage.reasoning for row in engine_server.rows[1:17] if row.usage.completion]
+    thought = [row.usage.reasoning for row in engine_server.rows[1:14] if row.usage.completion]
     assert max(thought) > 0
     reconciliation = await engine_server.deployment.reconciliation()
     assert reconciliation.residual == Counters()

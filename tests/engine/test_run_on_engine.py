@@ -40,14 +40,14 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(
             f"serving.url={vllm_endpoint}",
             f"run.dir={run}",
         ),
-        *("run.rollouts=2", "run.sleep_every=1", "run.eval_every=2", "run.test_episodes=1"),
+        *("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=1"),
     )
     assert (done.returncode, done.stderr) == (0, "")
     data = load(run)
     check_finished(
         run,
         ["train/0000", "train/0001", "test/0000/0000", "test/0002/0000"],
-        sleeps=2,
+        sleeps=1,
     )
 
     # Every call is valid: an untrained model writes nonsense, but within the grammar.

@@ -7,12 +7,16 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
 from serving.deployment import Deployment
 from serving.engine.client import Engine, RetryPolicy
 from serving.engine.metrics import read_metrics
 from serving.meter import LedgerRow
 from serving.usage import Counters, Usage
 from tests.engine.token_traffic import CALM, ROUGH, TIMEOUTS_S, Traffic
+
+pytestmark = pytest.mark.slow
 
 REQUESTS, IN_FLIGHT = 36, 12
 

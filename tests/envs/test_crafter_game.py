@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
+from functools import cache
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,10 +15,16 @@ from crafter.objects import Zombie
 from envs.crafter_game import Game
 
 
-def started(seed: int, zombie_frequency: float = 1.0) -> Game:
+@cache
+def generated(seed: int, zombie_frequency: float) -> Game:
     game = Game(zombie_frequency)
     game.start(seed)
     return game
+
+
+def started(seed: int, zombie_frequency: float = 1.0) -> Game:
+    """A copy of a world at its start, which takes long to generate."""
+    return deepcopy(generated(seed, zombie_frequency))
 
 
 def places(game: Game, kind: str) -> list[list[int]]:

@@ -24,6 +24,7 @@ from envs import (
     make,
 )
 from envs.scienceworld import ScienceWorld
+from envs.scienceworld_jvm import Simulator
 from envs.scienceworld_phrases import PHRASES
 from envs.scienceworld_tasks import VARIATIONS, variations_for_test
 from tests.golden_tables import Golden, refusals
@@ -32,7 +33,9 @@ from tests.scienceworld_play import gold_path, play, primitive_call
 pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
-GOLD: list[dict[str, Any]] = json.loads((ROOT / "tests/data/scienceworld_gold.json").read_text())["episodes"]
+DATA = ROOT / "tests/data"
+GOLD: list[dict[str, Any]] = json.loads((DATA / "scienceworld_gold.json").read_text())["episodes"]
+PROBES: list[dict[str, Any]] = json.loads((DATA / "scienceworld_probes.json").read_text())["probes"]
 
 WORKSHOP = Task("scienceworld", "power-component", 15)
 
@@ -64,6 +67,7 @@ def moves(env: ScienceWorld) -> int:
     return number
 
 
+@pytest.mark.slow
 def test_it_keeps_to_the_interface() -> None:
     assert check_environment("scienceworld", {"family": 4}, calls=30) == []
 
@@ -89,7 +93,38 @@ class TestPrimitives:
         assert ScienceWorld.submits
 
 
-class TestTexts:
+def check(simulator: Simulator, step: dict[str, Any], action: str) -> None:
+    text = simulator.step(action)
+    if step["stable_observation"]:
+        assert text == step["observation"], action
+    elif "options_sorted" in step:
+        assert sorted(line.partition("\t")[2] for line in text.splitlines()[1:]) == step["options_sorted"]
+    else:
+        assert text in step["observation_variants"], action
+    assert simulator.moves() == step["moves"], action
+    score = simulator.score()
+    if step["stable_score"]:
+        assert score == step["score_raw"], action
+    else:
+        assert round(100 * score) in [variant for variant, _ in step["score_completed_variants"]], action
+
+
+class TestRecordingsOfTheOriginal:
+    @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe["label"])
+    def test_probes_of_its_quirks_give_the_same_texts_scores_and_moves(
+        self, workshop: ScienceWorld, probe: dict[str, Any]
+    ) -> None:
+        simulator = workshop._simulator
+        assert simulator is not None
+        simulator.load(probe["task"], probe["variation"])
+        options: list[str] = []
+        for step in probe["steps"]:
+            action = step["action"]
+            if "answer_for" in step:
+                action = str(options.index(step["answer_for"]))
+            check(simulator, step, action)
+            options = step.get("options_sorted", options)
+
     @pytest.mark.parametrize("episode", GOLD, ids=lambda each: f"{each['task']}-{each['variation']}")
     def test_a_recorded_gold_path_gives_the_same_through_primitives(
         self, shared: ScienceWorld, episode: dict[str, Any]
@@ -106,6 +141,8 @@ class TestTexts:
                 assert raw(shared) == step["score_raw"]
         assert shared.outcome().score == 1.0
 
+
+class TestTexts:
     def test_surroundings_cost_nothing_and_follow_the_agent(self, workshop: ScienceWorld) -> None:
         play(workshop, ["open door to hallway", "go to hallway"])
         before = workshop.outcome()
@@ -154,26 +191,6 @@ class TestEnds:
             workshop.call("wait")
         assert moves(workshop) == 120
         assert workshop.call("open", obj="door to hallway") == "The door is now open."
-
-    def test_after_the_last_there_is_only_its_outcome(self, shared: ScienceWorld) -> None:
-        """Read after the last of several actions, and after the end of the process."""
-        phrases = ["wait1", "focus on red light bulb", "wait1"]
-        shared.reset(WORKSHOP)
-        for phrase in phrases:
-            play(shared, [phrase])
-            watched = shared.outcome()
-        env = ScienceWorld()
-        assert env._simulator is None  # it starts with the first episode
-        env.reset(WORKSHOP)
-        assert env.free_observation()
-        play(env, phrases)
-        env.close()
-        assert env._simulator is None
-        assert env.outcome() == watched
-        assert env.outcome().detail == {"score_raw": -1.0, "moves": 5}
-        assert env.free_observation() is None
-        with pytest.raises(EpisodeOver):
-            env.call("wait")
 
 
 def test_a_gold_path_through_primitives_solves_a_test_world(shared: ScienceWorld) -> None:
@@ -256,6 +273,27 @@ class TestBadInput:
         assert max(map(len, text.splitlines())) < 500
         golden("scienceworld_calls.txt", text)
         assert workshop.outcome() == before
+
+
+def test_after_the_end_of_the_process_there_is_the_last_outcome(shared: ScienceWorld) -> None:
+    """Read after each action, or only after the end. No test after this one needs `shared`."""
+    assert ScienceWorld()._simulator is None  # it starts with the first episode
+    phrases = ["wait1", "focus on red light bulb", "wait1"]
+    shared.reset(WORKSHOP)
+    for phrase in phrases:
+        play(shared, [phrase])
+        watched = shared.outcome()
+    shared.reset(WORKSHOP)
+    play(shared, phrases)
+    assert shared._simulator is not None
+    assert 50_000_000 < shared._simulator.resident_bytes() <= 480_000_000
+    shared.close()
+    assert shared._simulator is None
+    assert shared.outcome() == watched
+    assert shared.outcome().detail == {"score_raw": -1.0, "moves": 5}
+    assert shared.free_observation() is None
+    with pytest.raises(EpisodeOver):
+        shared.call("wait")
 
 
 @pytest.mark.slow

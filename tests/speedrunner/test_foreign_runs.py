@@ -33,11 +33,16 @@ QUICK = (
 SLOW = (
     *("compare RUN", "library diff RUN:1 GOOD:1", "library stats RUN"),
     f"episode run.start_from=RUN {NO_SERVER}",
-    *("view FOLDER --static OUT/view", "report FOLDER --out OUT/report", "verify RUN"),
-    *("export FOLDER --to dataset --out OUT/data", "export FOLDER --to inspect --out OUT/logs"),
-    *("export RUN --to skills --out OUT/skills", f"bench replay RUN {NO_SERVER}"),
+    *("verify RUN", "export RUN --to skills --out OUT/skills", f"bench replay RUN {NO_SERVER}"),
+    "view FOLDER --static OUT/view",
 )
-"""Commands that read runs."""
+"""Commands that read a run, or compare each run with each other."""
+
+TOGETHER = (
+    "report FOLDER --out OUT/report",
+    *("export FOLDER --to dataset --out OUT/data", "export FOLDER --to inspect --out OUT/logs"),
+)
+"""Commands that read all runs of a folder."""
 
 SECRET = "plugh-4711"
 """What no command may show: the content of a file of the reader and of an environment variable."""
@@ -86,7 +91,7 @@ def lure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Lure]:
         yield Lure(tmp_path / "theirs", listener)
 
 
-def configure(run: Path, **sections: dict[str, Any]) -> None:
+def configure(run: Path, /, **sections: dict[str, Any]) -> None:
     content = yaml.safe_load((run / "config.yaml").read_text())
     for section, changes in sections.items():
         content[section] = content.get(section, {}) | changes
@@ -194,6 +199,26 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return small_runs.one_sleep(folder, run={"rollouts": 2, "test_episodes": 1}).path
 
 
+def damage_run(run: Path, damage: str) -> None:
+    """Damage one file of a run, in the way that `DAMAGED` says."""
+    name, spoil = DAMAGED[damage]
+    file = run / name
+    content = spoil(file.read_text() if file.exists() else "")
+    if isinstance(content, int):
+        file.touch()
+        os.truncate(file, content)
+    else:
+        file.write_text(content)
+
+
+def copies(sound: Path, folder: Path, number: int) -> Iterator[Path]:
+    """Copies of the sound run that differ in their seeds, so that none is left out as a duplicate."""
+    for seed in range(number):
+        run = Path(shutil.copytree(sound, folder / "runs" / str(seed)))
+        configure(run, run={"seed": seed})
+        yield run
+
+
 def prepare(sound: Path, folder: Path) -> Path:
     """Return a folder with the sound run as `good`, and as `bad`."""
     for name in ("bad", "good"):
@@ -239,16 +264,27 @@ def test_a_damaged_file_gives_one_line(
     damage: str, commands: tuple[str, ...], sound: Path, tmp_path: Path
 ) -> None:
     folder = prepare(sound, tmp_path)
-    name, spoil = DAMAGED[damage]
-    file = folder / "bad" / name
-    content = spoil(file.read_text() if file.exists() else "")
-    if isinstance(content, int):
-        file.touch()
-        os.truncate(file, content)
-    else:
-        file.write_text(content)
+    damage_run(folder / "bad", damage)
     for words in commands:
         found = problem_of(words, folder, tmp_path)
+        assert not found, f"{words}: {found}"
+
+
+@pytest.mark.slow
+def test_no_command_does_what_the_runs_of_a_folder_say(sound: Path, tmp_path: Path, lure: Lure) -> None:
+    for run, attack in zip(copies(sound, tmp_path, len(ATTACKS)), ATTACKS.values(), strict=True):
+        attack(run, lure)
+    for words in TOGETHER:
+        found = problem_of(words, tmp_path / "runs", lure.folder) or lure.caught()
+        assert not found, f"{words}: {found}"
+
+
+@pytest.mark.slow
+def test_damaged_runs_of_a_folder_give_no_traceback(sound: Path, tmp_path: Path) -> None:
+    for run, damage in zip(copies(sound, tmp_path, len(DAMAGED)), DAMAGED, strict=True):
+        damage_run(run, damage)
+    for words in TOGETHER:
+        found = problem_of(words, tmp_path / "runs", tmp_path)
         assert not found, f"{words}: {found}"
 
 
@@ -291,6 +327,7 @@ def test_a_class_that_the_user_names_in_an_override_needs_no_trust(
     assert not lure.mark.exists()
 
 
+@pytest.mark.slow
 def test_suggested_commands_quote_what_a_run_says(sound: Path, tmp_path: Path, lure: Lure) -> None:
     folder, hostile = tmp_path / "runs", f"$(touch {lure.mark}); touch {lure.mark} #"
     shutil.copytree(sound, folder / "run")

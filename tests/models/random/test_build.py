@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.models.conftest import run_recipe
 
-pytestmark = pytest.mark.process
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 CONTROL = [
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
@@ -32,7 +32,6 @@ def tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
-@pytest.mark.slow
 def test_another_build_has_the_same_bytes(folder: Path, dense_folder: Path) -> None:
     names = sorted(path.name for path in folder.iterdir())
     assert names == sorted(path.name for path in dense_folder.iterdir())

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import filecmp
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,19 +13,8 @@ from serving.weights import prepare
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def folder(hybrid_folder: Path) -> Path:
-    return hybrid_folder
-
-
-@pytest.fixture(scope="module")
-def tokenizer(folder: Path) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder)
-
-
-def test_a_build_in_place_of_the_other_recipe_s_has_the_bytes_of_any_other_build(folder: Path) -> None:
+def test_a_build_in_place_of_the_other_recipe_s_has_the_bytes_of_any_other_build(hybrid_folder: Path) -> None:
+    folder = hybrid_folder
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
     other = prepare(load_model_config("tiny-hybrid"), lambda line: None)
     names = sorted(path.name for path in folder.iterdir())

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
-pytestmark = pytest.mark.process
+from tests.bundled_models import bundled_folder
+
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 GO = {
@@ -66,9 +68,9 @@ HYBRID = Template(
 )
 
 
-@pytest.fixture(scope="module", params=["dense", "hybrid"])
+@pytest.fixture(scope="module", params=["tiny-random", "tiny-hybrid"])
 def folder(request: pytest.FixtureRequest) -> Path:
-    return request.getfixturevalue(f"{request.param}_folder")
+    return Path(bundled_folder(request.param))
 
 
 @pytest.fixture(scope="module")
@@ -79,8 +81,8 @@ def tokenizer(folder: Path) -> Any:
 
 
 @pytest.fixture
-def template(folder: Path, hybrid_folder: Path) -> Template:
-    return HYBRID if folder == hybrid_folder else DENSE
+def template(folder: Path) -> Template:
+    return HYBRID if folder.name == "tiny-hybrid" else DENSE
 
 
 def test_generation_ends_at_the_end_of_a_turn(folder: Path, tokenizer: Any) -> None:

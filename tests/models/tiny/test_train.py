@@ -55,6 +55,7 @@ def test_every_example_of_a_source_is_drawn_before_one_comes_again() -> None:
     assert max(counts) - min(counts) == 1
 
 
+@pytest.mark.slow
 def test_the_training_learns(
     tokenizer: ChatTokenizer, sources: dict[str, list[Example]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,6 +69,7 @@ def test_the_training_learns(
     assert model.config.hidden_size == 16
 
 
+@pytest.mark.slow
 def test_what_is_exported_is_a_model_folder(
     tokenizer: ChatTokenizer, sources: dict[str, list[Example]], tmp_path: Path
 ) -> None:

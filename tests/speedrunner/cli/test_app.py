@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import re
@@ -66,62 +65,37 @@ def test_a_command_may_open_more_files_than_the_shell_allows() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-class TestSignals:
-    """To the command itself."""
+def test_a_signal_to_the_command_drains_it_and_the_run_resumes(corridor: Runs) -> None:
+    """SIGTERM. SIGINT: tests/engine/test_faults.py; a second signal: runs/test_shutdown.py."""
+    hanging = threading.Event()
 
-    def begin(self, run: ScriptedRun, drain_s: float) -> tuple[subprocess.Popen[str], threading.Event]:
-        """Start it; the event is set when an episode hangs in the second batch."""
-        hanging = threading.Event()
+    def actor(request: Request) -> Answer:
+        if flag(request) == 5:
+            hanging.set()
+            return HANG
+        return walker(request)
 
-        def actor(request: Request) -> Answer:
-            if flag(request) == 5:
-                hanging.set()
-                return HANG
-            return walker(request)
-
-        run.server.script = script(actor)
-        process = subprocess.Popen(
-            command("run", *run.overrides(f"run.drain_s={drain_s}")),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            cwd=CHECKOUT,
-        )
-        return process, hanging
-
-    async def test_the_first_drains(self, corridor: Runs) -> None:
-        number = signal.SIGTERM  # SIGINT: tests/engine/test_faults.py
-        run = corridor(script())
-        process, hanging = self.begin(run, 1)
-        assert await asyncio.to_thread(hanging.wait, HANGS_S)
-        process.send_signal(number)
-        out, err = await asyncio.to_thread(process.communicate, timeout=HANGS_S)
-        assert (process.returncode, err) == (128 + number, "")
-        assert re.search(
-            rf"{number.name}: [12] in flight, waiting up to 1 s for them; send the signal again to stop",
-            out,
-        )
-        assert re.search(r"aborted: [12] in flight \(.*train/0002", out)
-        stopped = f"stopped by {number.name}; finished work is recorded. Rerun the same command to resume"
-        assert out.rstrip().endswith(stopped)
-        assert not (run.dir / "lock").exists()
-
-    async def test_a_second_ends_it_at_once(self, corridor: Runs) -> None:
-        run = corridor(script())
-        process, hanging = self.begin(run, HANGS_S)
-        assert await asyncio.to_thread(hanging.wait, HANGS_S)
-        process.send_signal(signal.SIGINT)
-        assert process.stdout is not None
-        while "in flight, waiting up to" not in (line := await asyncio.to_thread(process.stdout.readline)):
-            assert line, "it has ended"
-        process.send_signal(signal.SIGINT)
-        out, err = await asyncio.to_thread(process.communicate, timeout=HANGS_S)
-        assert (process.returncode, err) == (130, "")
-        assert re.search(r"(?:^|\n)aborted: [12] in flight \(.*train/0002.*\); a resumed run", out)
-        assert (run.dir / "lock").exists()  # stale, which the next process finds out
-        run.server.script = script(walker, LEARN)
-        await run.play()
-        check_whole(run)
+    run = corridor(script(actor))
+    process = subprocess.Popen(
+        command("run", *run.overrides("run.drain_s=1")),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
+    )
+    assert hanging.wait(HANGS_S)
+    process.terminate()
+    out, err = process.communicate(timeout=HANGS_S)
+    assert (process.returncode, err) == (128 + signal.SIGTERM, "")
+    assert re.search(
+        r"SIGTERM: [12] in flight, waiting up to 1 s for them; send the signal again to stop", out
+    )
+    assert re.search(r"aborted: [12] in flight \(.*train/0002", out)
+    stopped = "stopped by SIGTERM; finished work is recorded. Rerun the same command to resume"
+    assert out.rstrip().endswith(stopped)
+    assert not (run.dir / "lock").exists()
+    run.server.script = script(walker, LEARN)
+    check_whole(run.finish())
 
 
 class TestCommands:

@@ -271,10 +271,10 @@ class TestRaces:
 
     @pytest.mark.parametrize("how", ["released", "stale"])
     def test_of_many_processes_only_one_ever_holds_it(self, path, how):
-        """Three processes win 100 times each, either from each other's release or as takers."""
+        """Three processes win 30 times each, either from each other's release or as takers."""
         racers = [
             subprocess.Popen(
-                [sys.executable, "-c", RACE, str(path), "100", how],
+                [sys.executable, "-c", RACE, str(path), "30", how],
                 stdin=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,

@@ -118,7 +118,8 @@ async def test_crafter_played_by_programs(corridor: Runs, tmp_path: Path) -> Non
 
     run = corridor(
         roles(pupil, objectives=("walk", "wander", "rest")),
-        *("env=crafter", "method=voyager", "run.rollouts=2", "run.eval_every=4", "model.actor.max_calls=8"),
+        *("env=crafter", "method=voyager", "run.rollouts=1", "run.sleep_every=1", "model.actor.max_calls=8"),
+        *("run.eval_every=1", "run.test_episodes=1"),
     )
     await run.play()
     assert len(run.data.policies.load(1).skills) >= 2

@@ -95,6 +95,7 @@ async def pool() -> AsyncIterator[WorkerPool]:
     assert [each for each in processes if runs(each)] == []
 
 
+@pytest.mark.slow
 @pytest.mark.asyncio(loop_scope="class")
 class TestScienceWorld:
     async def test_a_simulator_is_reused(self, pool: WorkerPool) -> None:
@@ -123,7 +124,6 @@ class TestScienceWorld:
             executed = await other.execute(ToolCall("look_around", {}), HANGS_S)
         assert executed.node.error is None
 
-    @pytest.mark.slow
     async def test_killing_a_worker_ends_its_simulator(self, pool: WorkerPool) -> None:
         async with pool.worker() as worker:
             await worker.reset(PLANT, EMPTY.module(), None)

@@ -78,9 +78,9 @@ def added(calls: Iterator[ToolCall], *parts: str, empty: bool = False) -> set[st
     return has(edited.source) - set(parts)
 
 
+@pytest.mark.slow
 @pytest.mark.process
 class TestARun:
-    @pytest.mark.process
     def test_ends_with_a_library_that_solves_what_is_held_out_in_one_call_each(self, run: RunData) -> None:
         played = run.evaluations(40)
         at_once = [each for each in played if each.outcome and each.outcome.success and len(each.turns) == 1]
@@ -99,7 +99,6 @@ class TestARun:
         assert len(trained) == 40
         assert not trained.intersection(split.train + split.test)
 
-    @pytest.mark.process
     def test_is_the_same_for_the_same_seed(self, tmp_path: Path) -> None:
         def sessions(folder: str) -> list[object]:
             data = asyncio.run(play(Plan("b", batch=2), tmp_path / folder))

@@ -50,6 +50,7 @@ def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
 class TestEnvironments:
     """Each is opened."""
 
+    @pytest.mark.slow
     @pytest.mark.process
     def test_java_runs_scienceworld(self) -> None:
         (found,) = environments(subject_of(["env=scienceworld", "env.family=3"]))

@@ -29,7 +29,7 @@ AIM = 'def aim(at: Literal["left", "right"]) -> None:\n    """Turn."""\n    turn
 STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'
 
 
-SANDBOX, SMALL = Sandbox(), Sandbox(memory_mb=128)
+SANDBOX, SMALL = Sandbox(), Sandbox(memory_mb=64)
 
 
 class Bench:
@@ -120,7 +120,7 @@ async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at
         run.write_policy(Policy(version=0))
         short = trajectory("train/0000")
         long = msgspec.structs.replace(short, turns=short.turns * 2_000)
-        for number in range(30):
+        for number in range(15):
             run.append_trajectory("train", 0, msgspec.structs.replace(long, episode=f"train/{number:04d}"))
         size = (tmp_path / "run" / "trajectories" / "batch_0000.jsonl").stat().st_size
         assert size > SMALL.memory_mb * 2**18  # decoded, it is several times as large as its text
@@ -129,7 +129,7 @@ async def test_a_history_larger_than_the_session_s_memory_is_read_one_episode_at
             async with bench.interpreter:
                 (row,) = ast.literal_eval(await bench("skill_stats()"))
                 assert "MemoryError" in await bench("[*load_trajectories()]")
-    assert (row["episodes"], row["calls"]) == (30, 30 * 2_000)
+    assert (row["episodes"], row["calls"]) == (15, 15 * 2_000)
 
 
 async def test_the_draft_is_imported_as_it_stands(bench: Bench) -> None:

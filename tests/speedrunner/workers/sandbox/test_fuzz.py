@@ -40,7 +40,7 @@ from tests.toy_env import Corridor
 
 pytestmark = [pytest.mark.process, pytest.mark.slow]
 
-EPISODES, SESSIONS = 20_000, 15_000
+EPISODES, SESSIONS = 6_000, 5_000
 """Messages that each test reads at least."""
 
 BATCH = 50
