@@ -30,9 +30,8 @@ demo-full: venv  ## the same with five seeds and the other methods
 	@.venv/bin/speedrunner sweep experiment=demo-full --dir runs/demo-full
 	@.venv/bin/speedrunner report runs/demo-full
 
-tiny: venv  ## retrain the bundled model and measure it
+tiny: venv  ## retrain the bundled model
 	@.venv/bin/python -m models.tiny.train
-	@.venv/bin/python -m models.tiny.train --measure
 
 paper-smoke: venv  ## the paper's main comparison with the bundled model, on the CPU, ending with its report
 	@.venv/bin/speedrunner sweep experiment=main scale=smoke

@@ -212,7 +212,7 @@ def test_each_public_name_can_be_imported_from_the_one_place(name: str) -> None:
         *(f"speedrunner/methods/{name}.py" for name in ("react", "opo")),
         *(
             f"models/tiny/{name}.py"
-            for name in ("example_libraries", "teachers/scripted_actor", "teachers/scripted_inducer")
+            for name in ("example_libraries", "teachers/bot", "teachers/scripted_inducer")
         ),
     ],
 )

@@ -139,27 +139,27 @@ def episodes(tokenizer: ChatTokenizer, seed: int, skilled: float) -> Iterator[Ex
                 yield played
 
 
+@dataclass
 class _Episode:
     """One episode of the corpus."""
 
-    def __init__(self, env: BabyAI, given: Skilled, rng: random.Random, reply_chars: int) -> None:
-        self._env = env
-        self._given = given
-        self._rng = rng
-        self._noise = 0.12 if rng.random() < 0.6 else 0.0
-        self._reply_chars = reply_chars
+    env: BabyAI
+    given: Skilled
+    rng: random.Random
+    reply_chars: int
 
     def play(self, tokenizer: ChatTokenizer, task: Task) -> Example | None:
         """Play a task and return it as an example, or `None` if the episode fails."""
-        env, rng = self._env, self._rng
+        env, rng = self.env, self.rng
+        noise = 0.12 if rng.random() < 0.6 else 0.0
         opening = env.reset(task)
         mission, told = opening.instruction, opening.observation
-        teacher = Teacher(mission, self._given.uses)
+        teacher = Teacher(mission, self.given.uses)
         first, second = goals(mission)
         # Some episodes take the wrong thing first and have to put it down again.
         stray = Teacher(f"pick up the {second.thing}, then go to the {first.thing}")
-        strays = first.thing != second.thing and not self._given.uses and rng.random() < 0.08
-        spec = self._given.spec
+        strays = first.thing != second.thing and not self.given.uses and rng.random() < 0.08
+        spec = self.given.spec
         written = Written(tokenizer, spec.messages(env, opening), spec.list_tools(env), bounds=(64, 64))
         for turn in range(CALLS):
             if turn:
@@ -167,25 +167,25 @@ class _Episode:
             thought, call = teacher.turn(told)
             strays = strays and Seen.read(told).carried is None
             made = stray.turn(told)[1] if strays else call
-            if not strays and call.name in NOISE and rng.random() < self._noise:
+            if not strays and call.name in NOISE and rng.random() < noise:
                 made = ToolCall(rng.choice(NOISE), {})
             written.answer(thought, made, learnt=made == call)
             executed = self._execute(made, mission)
             if env.done:
                 return written.example() if env.outcome().success else None
-            told = actor_view(executed, self._reply_chars)
+            told = actor_view(executed, self.reply_chars)
         return None
 
     def _execute(self, call: ToolCall, mission: str) -> Executed:
-        use = next((each for each in self._given.uses if each.tool.name == call.name), None)
+        use = next((each for each in self.given.uses if each.tool.name == call.name), None)
         if use is None:
-            node = CallNode(call.name, "primitive", call.arguments, self._env.call(call.name))
+            node = CallNode(call.name, "primitive", call.arguments, self.env.call(call.name))
             return self._executed(node, node.result)
         return self._skill(use, call, mission)
 
     def _skill(self, use: SkillUse, call: ToolCall, mission: str) -> Executed:
         """Play a skill's actions and draw its reply. Most skills achieve their aim, some stop early."""
-        env, rng = self._env, self._rng
+        env, rng = self.env, self.rng
         aim = None if use.whole else Goal(use.verb, next(iter(call.arguments.values())))
         steps = 60 if rng.random() < 0.75 else rng.choice((0, 0, 1, 2, 4, 4, 5, 8))
         node = CallNode(call.name, "skill", call.arguments)
@@ -216,7 +216,7 @@ class _Episode:
             node=node,
             observation=observation,
             free_observation=None,
-            outcome=self._env.outcome(),
+            outcome=self.env.outcome(),
             actions=node.actions,
             termination=None,
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -105,8 +104,8 @@ def train(
     tokenizer: ChatTokenizer,
     sources: Mapping[str, Sequence[Example]],
     report: Callable[[str], None],
-) -> tuple[PreTrainedModel, list[str]]:
-    """Train through all stages. Return the model and the mean loss at the end of each stage.
+) -> PreTrainedModel:
+    """Train a new model through all stages.
 
     Args:
         report: called with each line of progress.
@@ -120,31 +119,25 @@ def train(
     optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.01)
     model, optimizer = accelerator.prepare(model, optimizer)
     pad = tokenizer.huggingface.pad_token_id
-    lines: list[str] = []
     for number, stage in enumerate(recipe.stages):
         drawn = batches(sources, stage, recipe.seed + number)
         step = read = 0
         recent: list[float] = []
-        began = time.monotonic()
         while read < stage.tokens:
             batch = next(drawn)
             read += sum(len(each.ids) for each in batch)
             ids, learnt = (each.to(accelerator.device) for each in pad_examples(batch, pad))
             for group in optimizer.param_groups:
                 group["lr"] = stage.rate * stage.share_of_rate(step, read)
-            loss = mean_loss(model, ids, learnt)
+            batch_loss = mean_loss(model, ids, learnt)
             optimizer.zero_grad()
-            accelerator.backward(loss)
+            accelerator.backward(batch_loss)
             accelerator.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             step += 1
-            recent.append(float(loss.detach()))
+            recent.append(float(batch_loss.detach()))
             if step % REPORTED_EVERY == 0 or read >= stage.tokens:
-                line = f"loss {sum(recent) / len(recent):.4f}"
-                speed = read / (time.monotonic() - began)
-                left = max(stage.tokens - read, 0) / speed / 60
-                part = min(read / stage.tokens, 1.0)
-                report(f"stage {number + 1}: {part:4.0%}, {line}, {speed:,.0f} tokens/s, {left:.0f} min left")
+                loss = sum(recent) / len(recent)
+                report(f"stage {number + 1}: {min(read / stage.tokens, 1.0):4.0%}, loss {loss:.4f}")
                 recent = []
-        lines.append(line)
-    return accelerator.unwrap_model(model), lines
+    return accelerator.unwrap_model(model)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from envs.babyai import BabyAI
 from models.tiny import vocabulary
-from models.tiny.actor_examples import Example, episodes, snapshots
-from models.tiny.inducer_examples import sessions
+from models.tiny.actor_examples import Example, Written, episodes, snapshots
 from models.tiny.teachers import taught_programs
 from models.tiny.training_recipe import Vocabulary
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
+from speedrunner.results import load
 
 TEMPLATE = Path(__file__).parents[1] / "random" / "template.jinja"
 LONGEST = 3072
@@ -25,6 +26,28 @@ BYTES = 256
 
 PART = 500
 """Number of examples that a process creates at a time."""
+
+_Part = tuple[Path, str, int, Path, int | None]
+"""Folder of the tokenizer, source, number of the part, recorded runs, number of examples (`None`: all)."""
+
+
+def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
+    """Yield every sleep of the recorded runs in `runs`, which has one folder per run."""
+    for folder in sorted(runs.iterdir()):
+        data = load(folder)
+        options = data.settings.method.options
+        tools = inducer_tools(BabyAI.primitives, interpreter=options.get("interpreter") != "off")
+        for sleep in data.sleeps:
+            (agent,) = sleep.agents
+            written = Written(tokenizer, agent.turns[0].messages, tools, bounds=(256, 8192))
+            for number, turn in enumerate(agent.turns):
+                if number:
+                    (message,) = turn.messages
+                    written.tell(message.content)
+                assert turn.call is not None
+                refused = turn.executed is None or turn.executed.error is not None
+                written.answer(turn.reasoning, turn.call, learnt=not refused)
+            yield written.example()
 
 
 def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Iterator[Example]:
@@ -45,7 +68,6 @@ def make_tokenizer(
     made_of: Vocabulary, sources: Sequence[str], runs: Path, context: int, folder: Path
 ) -> None:
     """Build the tokenizer and write it to `folder`, with the chat template."""
-    template = TEMPLATE.read_text(encoding="utf-8")
     with TemporaryDirectory() as raw:
         reader = reader_of_bytes(Path(raw), context)
     known = {*taught_programs.LINES}
@@ -54,11 +76,9 @@ def make_tokenizer(
         sample = [reader.decode(each.ids) for each in islice(_source(reader, name, -1, runs), made_of.sample)]
         known |= {*vocabulary.phrases(sample, max(2, int(made_of.phrase_share * len(sample))))}
         texts += sample
+    template = TEMPLATE.read_text(encoding="utf-8")
     made = vocabulary.build_tokenizer(sorted(known), texts, template, words=made_of.words, context=context)
-    unfinished = folder.with_name(f"{folder.name}.part")
-    shutil.rmtree(unfinished, ignore_errors=True)
-    made.save_pretrained(unfinished)
-    unfinished.rename(folder)
+    made.save_pretrained(folder)
 
 
 def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
@@ -79,18 +99,18 @@ def make(
         folder: has the tokenizer.
     """
     found = {}
-    for name, count in counts.items():
-        progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
-        starts = range(0, count, PART)
-        parts = [(folder, name, n, runs, min(PART, count - start)) for n, start in enumerate(starts)]
-        if name == "sleeps":
-            parts = [(folder, name, 0, runs, 10**9)]
-        with get_context("spawn").Pool(2) as pool:
-            found[name] = [each for part in pool.imap(_part, parts) for each in part]
+    with get_context("spawn").Pool(2) as pool:
+        for name, count in counts.items():
+            progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
+            parts: list[_Part] = [(folder, name, 0, runs, None)]
+            if name != "sleeps":
+                starts = enumerate(range(0, count, PART))
+                parts = [(folder, name, n, runs, min(PART, count - start)) for n, start in starts]
+            found[name] = [each for part in pool.imap(_make_part, parts) for each in part]
     return found
 
 
-def _part(work: tuple[Path, str, int, Path, int]) -> list[Example]:
+def _make_part(work: _Part) -> list[Example]:
     folder, name, part, runs, count = work
     made = islice(_source(ChatTokenizer(folder), name, part, runs), count)
     return [each for each in made if len(each.ids) <= LONGEST]

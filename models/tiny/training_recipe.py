@@ -1,4 +1,4 @@
-"""The types of `training.yaml`."""
+"""The types of `training.yaml`, which has the meaning of each value."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ WARM_UP = 100
 
 
 class Vocabulary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Settings of the tokenizer.
-
-    Attributes:
-        sample: number of texts per source from which phrases and words are taken.
-        phrase_share: a phrase must occur in at least this share of one source's sample.
-        words: entries learnt by BPE from words and other pieces of text, bytes included.
-    """
+    """Settings of the tokenizer."""
 
     sample: int
     phrase_share: float
@@ -31,15 +25,7 @@ class Vocabulary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One stage of the training.
-
-    Attributes:
-        tokens: tokens that it reads, without padding.
-        batch: maximum tokens of a step, with padding; a longer example is a batch by itself.
-        rate: the highest learning rate.
-        constant: share of the tokens that are read at this rate; then the rate falls linearly.
-        mix: weights by source for drawing examples.
-    """
+    """One stage of the training."""
 
     tokens: AtLeastOne
     batch: AtLeastOne
@@ -54,16 +40,7 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The content of `training.yaml`.
-
-    Attributes:
-        context: the model's context length in tokens.
-        threads: CPU threads of a step; more than one gains nothing at this size.
-        corpus: number of examples by source; for `sleeps`, number of recorded runs.
-        network: fields of Qwen3's configuration.
-        embedding_deviation: initial standard deviation of the embeddings.
-        attention_gain: initial weights of the query and key norms.
-    """
+    """The content of `training.yaml`."""
 
     seed: int
     context: int

@@ -6,6 +6,7 @@ the model can copy it. The text around it takes as few tokens as possible.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -89,7 +90,7 @@ def build_tokenizer(
     )
     learner.train_from_iterator(texts, trainer)
     learnt = learner.get_vocab()
-    merges = _merges(learner)
+    merges = [tuple(pair) for pair in json.loads(learner.to_str())["model"]["merges"]]
     entries = list(dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *map(_spell_bytes, known)]))
     bpe = Tokenizer(
         models.BPE(vocab={each: n for n, each in enumerate(entries)}, merges=merges, ignore_merges=True)
@@ -122,9 +123,3 @@ def _spell_bytes(text: str) -> str:
 
     pieces = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
     return "".join(piece for piece, _ in pieces)
-
-
-def _merges(tokenizer: object) -> list[tuple[str, str]]:
-    import json
-
-    return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]  # type: ignore[attr-defined]

@@ -1,13 +1,14 @@
 """The actor's teacher on BabyAI. It decides thoughts and calls only from texts that the actor reads.
 
-It takes the shortest path to a thing in view and searches for a thing that is not.
+It takes the shortest path to a thing in view and searches for a thing that is not. `player` makes errors.
 """
 
 from __future__ import annotations
 
+import random
 import re
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from speedrunner.methods import ToolCall, ToolSpec
@@ -17,6 +18,9 @@ LOOKS, WALKS = 3, 2
 """Search for a thing out of view: this many turns to look around, then this many steps to another place."""
 
 Cell = tuple[int, int]
+
+Work = Generator[tuple[str, ToolCall], str, None]
+"""An agent's program: yields thoughts and calls, and receives the reply to each call."""
 
 
 @dataclass(frozen=True)
@@ -176,3 +180,47 @@ class Teacher:
         if action is None:
             action = "pick_up" if goal.verb == "pick up" else "go_forward"
         return f"{goal}. {line}.", ToolCall(action, {})
+
+
+STRAY = ("go_forward", "go_forward", "go_forward", "turn_left", "turn_right", "pick_up")
+
+SLIPS = 0.07
+"""Share of skill calls with a shortened mission or a random thing as argument, if ability is below 1."""
+
+SKILLS = tuple(
+    SkillUse(
+        ToolSpec(name, "", {"properties": {parameter: {"type": "string"}}}), parameter == "mission", verb
+    )
+    for name, parameter, verb in (
+        ("solve_mission", "mission", ""),
+        ("pick_up_thing", "thing", "pick up"),
+        ("go_to_thing", "thing", "go to"),
+    )
+)
+"""Skills that the scripted inducer writes, best first."""
+
+
+def player(task: str, tools: Collection[str], rng: random.Random, ability: float) -> Work:
+    """Play one episode of a recorded run: as the teacher, with a rate of errors.
+
+    Args:
+        task: the first user message.
+        tools: names of the available tools.
+        ability: share of primitive calls that follow the bot, from 0 to 1. With 1, skill calls also get the
+            right arguments.
+    """
+    mission, _, told = task.partition("\n\n")
+    mission = mission.removeprefix("Your task: ")
+    teacher = Teacher(mission, [skill for skill in SKILLS if skill.tool.name in tools])
+    slips = SLIPS if ability < 1 else 0.0
+    while True:
+        thought, call = teacher.turn(told)
+        if not call.arguments and rng.random() >= ability:
+            call = ToolCall(rng.choice(STRAY), {})
+        elif call.arguments and rng.random() < slips:
+            wrong = {
+                "mission": mission.split(",")[0].split(" after")[0],
+                "thing": rng.choice(goals(mission)).thing,
+            }
+            call = ToolCall(call.name, {name: wrong[name] for name in call.arguments})
+        told = yield thought, call

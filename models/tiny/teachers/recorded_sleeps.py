@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import asyncio
 import random
-import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
 
 from envs import Split
 from envs.babyai import TASKS
 from models.tiny.teachers import taught_programs
-from models.tiny.teachers.scripted_actor import player
-from models.tiny.teachers.scripted_inducer import Work, session
+from models.tiny.teachers.bot import Work, player
+from models.tiny.teachers.scripted_inducer import session
 from models.tiny.training_recipe import WORLDS
-from serving import ModelConfig, Prices, Role, Roles, Usage
+from serving import Usage
 from serving.conversation import Completion, Conversation
 from serving.model import Messages
+from serving.model_configs import load_model_config
 from serving.tokens.tools import checked_call
 from speedrunner.config.compose import compose
 from speedrunner.methods import Task, ToolSpec
@@ -28,22 +30,8 @@ from speedrunner.results import RunData
 from speedrunner.runs.direct import LocalModel, play_with
 from speedrunner.runs.setup import set_up
 
-UNFINISHED = ".unfinished"
-"""Suffix of the folder of a run that is being recorded."""
-
 SLEEPS = 4
 """Sleeps per run."""
-
-MODEL_CONFIG = ModelConfig(
-    name="programs",
-    tried="Its answers are those of programs.",
-    context=16_384,
-    api="chat",
-    base_url="http://localhost",
-    roles=Roles(Role(string_tokens=80), Role(string_tokens=2_048, max_calls=16)),
-    prices=Prices(0, 0, 0),
-)
-"""Prompts quote its numbers."""
 
 CHARS = 8
 """Characters per token, to estimate token counts."""
@@ -56,7 +44,7 @@ class Plan:
     Attributes:
         seed: seed of its worlds and its agents' choices.
         batch: rollouts before each sleep.
-        ability: ability of the actor in training episodes; see `scripted_actor.player`.
+        ability: ability of the actor in training episodes; see `bot.player`.
         parts: parts that its first library has; `None` for an empty library.
         interpreter: whether the inducer has a code interpreter.
         held_out: test episodes of the paper's split per evaluation, played with ability 1.
@@ -110,7 +98,8 @@ class _Programs(LocalModel):
     """A model without a server: programs play the actor and the inducer of a run."""
 
     def __init__(self, plan: Plan) -> None:
-        super().__init__(MODEL_CONFIG)
+        served = load_model_config("tiny")  # prompts quote its numbers
+        super().__init__(msgspec.structs.replace(served, api="chat", base_url="http://localhost"))
         self._plan = plan
 
     def converse(
@@ -153,12 +142,8 @@ async def play(plan: Plan, folder: Path) -> RunData:
 
 
 def record(out: Path, runs: int, seed: int) -> None:
-    """Record `runs` runs in `out`, without those that exist already."""
+    """Record `runs` runs in `out`."""
     for number in range(runs):
         name = f"{seed}-{number:04d}"
-        folder, unfinished = out / name, out / f"{name}{UNFINISHED}"
-        if not folder.exists():
-            shutil.rmtree(unfinished, ignore_errors=True)
-            asyncio.run(play(Plan.drawn(name), unfinished))
-            unfinished.rename(folder)
-            print(f"{number + 1} of {runs} runs are in {out}", flush=True)
+        asyncio.run(play(Plan.drawn(name), out / name))
+        print(f"{number + 1} of {runs} runs are in {out}", flush=True)

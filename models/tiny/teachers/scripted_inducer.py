@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Collection, Generator
+from collections.abc import Collection
 
+from models.tiny.teachers.bot import Work
 from models.tiny.teachers.taught_programs import (
     BOTH,
     CHECK,
@@ -23,9 +24,6 @@ from models.tiny.teachers.taught_programs import (
     has,
 )
 from speedrunner.methods import ToolCall
-
-Work = Generator[tuple[str, ToolCall], str, None]
-"""An agent's program: yields thoughts and calls, and receives the reply to each call."""
 
 AT_ONCE = 2
 """Maximum number of parts that one sleep adds."""

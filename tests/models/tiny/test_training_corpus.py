@@ -9,9 +9,9 @@ import pytest
 
 from envs.babyai import BabyAI
 from models.tiny import training_corpus
-from models.tiny.inducer_examples import sessions
 from models.tiny.teachers import recorded_sleeps
-from models.tiny.teachers.recorded_sleeps import SLEEPS, UNFINISHED, Plan
+from models.tiny.teachers.recorded_sleeps import SLEEPS, Plan
+from models.tiny.training_corpus import sessions
 from models.tiny.training_recipe import Vocabulary
 from serving.conversation import Conversation
 from serving.model import Messages
@@ -25,7 +25,7 @@ OFFERED: list[list[ToolSpec]] = []
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One finished run, and one that is being recorded."""
+    """One run."""
     folder = tmp_path_factory.mktemp("runs")
     converse = recorded_sleeps._Programs.converse
 
@@ -43,7 +43,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(recorded_sleeps._Programs, "converse", recorded)
         asyncio.run(recorded_sleeps.play(Plan("c", batch=2), folder / "0-0000"))
-    (folder / f"0-0001{UNFINISHED}").mkdir()
     return folder
 
 
