@@ -27,7 +27,8 @@ def status(
 ) -> None:
     """Show the status of runs and their Slurm jobs.
 
-    It only reads, and works from another terminal or machine while runs are played.
+    It only reads, and works from another terminal or machine while runs are played. Exit status 1: a run is
+    damaged.
 
     Example: speedrunner status runs/smoke
     """
@@ -35,15 +36,21 @@ def status(
     jobs = job_status(folder)
     if as_json:
         say_json({"runs": runs, "jobs": jobs})
-        return
-    say(*(_table(runs) if runs else [f"{folder} contains no runs"]))
+    else:
+        say(*_describe(folder, runs, jobs))
+    if any(run.state == "damaged" for run in runs):
+        raise typer.Exit(1)
+
+
+def _describe(folder: Path, runs: list[RunStatus], jobs: list[JobStatus]) -> list[str]:
+    lines = _table(runs) if runs else [f"{folder} contains no runs"]
     finished = {str(Path(run.dir).resolve()) for run in runs if run.state == "finished"}
     newest = {run: job.job for job in jobs for run in job.runs}
     for job in jobs:
         left = [run for run in job.runs if run not in finished and newest[run] == job.job]
         if job.in_queue or left:
-            say(_describe_job(job, left))
-    say(*sorted({caveat for run in runs for caveat in run.caveats}))
+            lines.append(_describe_job(job, left))
+    return [*lines, *sorted({caveat for run in runs for caveat in run.caveats})]
 
 
 def _table(runs: list[RunStatus]) -> list[str]:

@@ -21,7 +21,7 @@ from speedrunner.store.process_notes import caveats
 from speedrunner.store.run_data import load
 from speedrunner.store.run_lock import owner_of
 
-State = Literal["finished", "running", "stopped", "unknown"]
+State = Literal["finished", "running", "stopped", "unknown", "damaged"]
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,15 +29,15 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         dir: its directory.
-        state: `stopped`: unfinished and without a process; `unknown`: cannot be read or planned, with the
-            reason in `note`.
+        state: `stopped`: unfinished and without a process; `unknown`: cannot be planned here; `damaged`:
+            cannot be read. `note` has the reason.
         owner: the process that plays it.
         doing: the current step of a started run.
         episodes, of: number of finished and of planned episodes.
         faults: episodes that ended by an infrastructure error.
         checkpoint, score: of its last evaluation, the mean of the scores so far.
         quiet_s: seconds since its last request was answered.
-        note: why its status is unknown.
+        note: why its status is unknown, or what is damaged.
         caveats: notes on the results from the model configs.
     """
 
@@ -60,7 +60,7 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
     try:
         return _status(path, trust)
     except DAMAGED as error:
-        return RunStatus(dir=str(path), state="unknown", note=damage(path, error))
+        return RunStatus(dir=str(path), state="damaged", note=damage(path, error))
 
 
 def _status(path: Path, trust: Collection[str]) -> RunStatus:

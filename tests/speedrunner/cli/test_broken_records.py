@@ -47,8 +47,9 @@ def test_a_command_names_the_broken_line(arguments: tuple[str, ...], name: str, 
 
 def test_status_notes_the_broken_line(tmp_path: Path) -> None:
     run = copy_damaged(tmp_path, ROWS)
-    (found,) = json.loads(in_process("status", str(run), "--json").stdout)["runs"]
-    assert found["state"] == "unknown"
+    done = in_process("status", str(run), "--json")
+    (found,) = json.loads(done.stdout)["runs"]
+    assert (done.returncode, found["state"]) == (1, "damaged")
     assert f"{ROWS}, line 2, is not a valid EpisodeRow" in found["note"]
 
 

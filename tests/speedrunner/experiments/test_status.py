@@ -99,8 +99,11 @@ def test_one_that_names_what_is_not_here_is_counted_nevertheless(run: Path) -> N
 def test_a_damaged_run_says_what_is_wrong_and_hides_no_other(run: Path) -> None:
     shutil.copytree(run, run.parent / "whole")
     (run / "config.yaml").write_text("run: {")
-    assert [found.state for found in status(run.parent)] == ["unknown", "finished"]
+    assert [found.state for found in status(run.parent)] == ["damaged", "finished"]
     assert "config.yaml" in status(run.parent)[0].note
+    shown = in_process("status", str(run.parent))
+    assert (shown.returncode, shown.stderr) == (1, "")
+    assert "config.yaml" in shown.stdout
 
 
 def test_the_command_prints_a_line_for_each(played: Path) -> None:
