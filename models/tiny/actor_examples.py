@@ -6,10 +6,9 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from envs.babyai import TASKS, BabyAI
+from envs.babyai import TASKS, WORLD_SEEDS, BabyAI
 from models.tiny.example_libraries import WORDINGS, Skilled, draw_library
 from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
-from models.tiny.training_recipe import WORLDS
 from serving.tokens.formats import FORMATS
 from serving.tokens.formats.json_calls import BEGIN, END
 from serving.tokens.formats.json_value import dumps
@@ -29,6 +28,9 @@ from speedrunner.methods import (
     actor_view,
     plain_messages,
 )
+
+WORLDS = range(WORLD_SEEDS.stop, 100 * WORLD_SEEDS.stop)
+"""World seeds of the corpus. They include no world of either split."""
 
 CALLS = 30
 """Maximum turns of an episode, equal to the environment's limit."""

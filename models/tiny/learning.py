@@ -1,16 +1,19 @@
-"""The training loop: a small Qwen3, batches of similar lengths, AdamW, a long linear decay of the rate."""
+"""The recipe (`training.yaml`) and the training loop: a small Qwen3, AdamW, a long linear decay."""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
 import numpy as np
 
 from models.tiny.actor_examples import Example
-from models.tiny.training_recipe import Recipe, Stage
+from models.tiny.vocabulary import Vocabulary
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.config.schema import AtLeastOne
 
 if TYPE_CHECKING:
     import torch
@@ -21,6 +24,44 @@ POOL = 1024
 
 REPORTED_EVERY = 200
 """Steps between two lines of progress."""
+
+
+WARM_UP = 100
+"""Warm-up steps until a stage reaches its learning rate."""
+
+
+class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One stage of the training."""
+
+    tokens: AtLeastOne
+    batch: AtLeastOne
+    rate: float
+    constant: float
+    mix: dict[str, float]
+
+    def share_of_rate(self, step: int, read: int) -> float:
+        """Return the factor of `rate` after so many steps and tokens: warm-up, constant, linear decay."""
+        left = (1 - read / self.tokens) / (1 - self.constant)
+        return min((step + 1) / WARM_UP, 1.0) * min(max(left, 0.02), 1.0)
+
+
+class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of `training.yaml`."""
+
+    seed: int
+    context: int
+    threads: int
+    vocabulary: Vocabulary
+    corpus: dict[str, AtLeastOne]
+    network: dict[str, int | float]
+    embedding_deviation: float
+    attention_gain: float
+    stages: list[Stage]
+
+    @classmethod
+    def read(cls) -> Recipe:
+        """Read `training.yaml`. Raises `msgspec.ValidationError`."""
+        return msgspec.yaml.decode(Path(__file__).with_name("training.yaml").read_bytes(), type=cls)
 
 
 def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -> Iterator[list[Example]]:

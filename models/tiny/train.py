@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING
 
 from models.tiny import training_corpus
 from models.tiny.actor_examples import Example
-from models.tiny.learning import train
+from models.tiny.learning import Recipe, train
 from models.tiny.teachers import recorded_sleeps
-from models.tiny.training_recipe import Recipe
 from serving.tokens.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:

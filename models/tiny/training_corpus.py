@@ -12,7 +12,6 @@ from envs.babyai import BabyAI
 from models.tiny import vocabulary
 from models.tiny.actor_examples import Example, Written, episodes, snapshots
 from models.tiny.teachers import taught_programs
-from models.tiny.training_recipe import Vocabulary
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.methods.speedrunner.speedrunner_method import inducer_tools
 from speedrunner.results import load
@@ -65,7 +64,7 @@ def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Itera
 
 
 def make_tokenizer(
-    made_of: Vocabulary, sources: Sequence[str], runs: Path, context: int, folder: Path
+    made_of: vocabulary.Vocabulary, sources: Sequence[str], runs: Path, context: int, folder: Path
 ) -> None:
     """Build the tokenizer and write it to `folder`, with the chat template."""
     with TemporaryDirectory() as raw:

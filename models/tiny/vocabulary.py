@@ -12,6 +12,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from envs.babyai import ACTIONS
 
 if TYPE_CHECKING:
@@ -46,6 +48,14 @@ BORDERS = re.compile("|".join(["\n", r"\\n", " ?[0-9]", *THINGS, *map(re.escape,
 _THING = rf"(?:a |the )?(?:{'|'.join(COLORS)}) (?:{'|'.join(KINDS)})"
 WORD = rf" (?={_THING})| ?[0-9]| ?[A-Za-z]+|_[A-Za-z]+| +|[^A-Za-z0-9_ ]|_"
 """A piece of any other text. Names are split at their underscores."""
+
+
+class Vocabulary(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settings of the tokenizer."""
+
+    sample: int
+    phrase_share: float
+    words: int
 
 
 def phrases(texts: Iterable[str], at_least: int) -> list[str]:

@@ -15,10 +15,10 @@ import msgspec
 
 from envs import Split
 from envs.babyai import TASKS
+from models.tiny.actor_examples import WORLDS
 from models.tiny.teachers import taught_programs
 from models.tiny.teachers.bot import Work, player
 from models.tiny.teachers.scripted_inducer import session
-from models.tiny.training_recipe import WORLDS
 from serving import Usage
 from serving.conversation import Completion, Conversation
 from serving.model import Messages

@@ -11,8 +11,7 @@ import pytest
 
 from models.tiny import learning, train, training_corpus
 from models.tiny.actor_examples import Example, snapshots
-from models.tiny.learning import batches, new_model
-from models.tiny.training_recipe import Recipe, Stage
+from models.tiny.learning import Recipe, Stage, batches, new_model
 from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path

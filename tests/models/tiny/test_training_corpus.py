@@ -12,7 +12,7 @@ from models.tiny import training_corpus
 from models.tiny.teachers import recorded_sleeps
 from models.tiny.teachers.recorded_sleeps import SLEEPS, Plan
 from models.tiny.training_corpus import sessions
-from models.tiny.training_recipe import Vocabulary
+from models.tiny.vocabulary import Vocabulary
 from serving.conversation import Conversation
 from serving.model import Messages
 from serving.tokens.tools import ToolSpec
