@@ -6,11 +6,11 @@ A line is one record, written by one append. An unfinished append leaves a *torn
 
 from __future__ import annotations
 
-import mmap
 import os
 from collections.abc import Iterable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
 
@@ -83,24 +83,11 @@ def iterate_records(path: Path, type_: type[Record]) -> Iterator[Record]:
 
 
 def iterate_lines(path: Path) -> Iterator[tuple[int, int, bytes]]:
-    """Yield the number (from 1), start (in bytes) and text of each line of a JSON-lines file.
+    """Yield the number (from 1), start (in bytes) and text of each line of a JSON-lines file, one at a time
+    in memory.
 
     A missing file has no lines, and a torn tail is left out. Raises `StorageError`, also if a line exceeds
     `RECORD_BYTES`.
-    """
-    lines = raw_lines(path)
-    number, start, line = 1, 0, next(lines, None)
-    while line is not None:
-        following = next(lines, None)
-        if following is None and not is_json(line):
-            return
-        yield number, start, line
-        number, start, line = number + 1, start + len(line) + 1, following
-
-
-def raw_lines(path: Path) -> Iterator[bytes]:
-    """Yield the lines of a JSON-lines file verbatim, one at a time in memory. A missing file has none, and a
-    torn tail is left out. Raises `StorageError`, also if a line exceeds `RECORD_BYTES`.
     """
     with explain_errors(path, "read"):
         try:
@@ -108,15 +95,17 @@ def raw_lines(path: Path) -> Iterator[bytes]:
         except FileNotFoundError:
             return
         with os.fdopen(descriptor, "rb", BUFFER) as file:
+            start, line = 0, file.readline(RECORD_BYTES + 1)
             for number in count(1):
-                if not (line := file.readline(RECORD_BYTES + 1)):
-                    return
                 if len(line) > RECORD_BYTES:
                     raise StorageError(
                         f"{path}, line {number} has more than {RECORD_BYTES} bytes, the limit of a line"
                     )
-                if line.endswith(b"\n"):
-                    yield line[:-1]
+                following = file.readline(RECORD_BYTES + 1)
+                if not line.endswith(b"\n") or not (following.endswith(b"\n") or is_json(line)):
+                    return
+                yield number, start, line[:-1]
+                start, line = start + len(line), following
 
 
 def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
@@ -135,18 +124,27 @@ def repair(path: Path) -> int:
     """
     with explain_errors(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
         size = os.fstat(file.fileno()).st_size
-        if size == 0:
-            return 0
-        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            end = content.rfind(b"\n") + 1
-            if end:
-                last_line = content.rfind(b"\n", 0, end - 1) + 1
-                if not is_json(content[last_line:end]):
-                    end = last_line
+        end = find_end(file, size)
         if end < size:
             file.truncate(end)
             os.fsync(file.fileno())
         return size - end
+
+
+def find_end(file: BinaryIO, size: int) -> int:
+    """Return where the torn tail in the first `size` bytes of a file begins; `size` if there is none.
+
+    The file is read, not mapped: a disk error in a mapped page kills the process. Raises `OSError`.
+    """
+    for window in (2**16, 2**20, 2 * RECORD_BYTES):
+        start = max(size - window, 0)
+        file.seek(start)
+        tail = file.read(size - start)
+        end = tail.rfind(b"\n") + 1
+        last = tail.rfind(b"\n", 0, end - 1) + 1
+        if last or not start:
+            return start + (end if is_json(tail[last:end]) else last)
+    return size  # readers refuse so long a line
 
 
 def _write(descriptor: int, line: bytes) -> None:

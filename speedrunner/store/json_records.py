@@ -15,9 +15,6 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
-WRITTEN_BY = {1: "a version before 23 November 2026"}
-"""The writer of each earlier format, for messages."""
-
 
 class UnknownFormat(StorageError):
     """A record has a layout that this version does not know."""
@@ -96,10 +93,9 @@ def make_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
             if known is None or written in (None, known):
                 raise StorageError(f"{where} is not a valid {type_.__name__}: {error}") from error
         if written != known:
-            writer = WRITTEN_BY.get(written or 0, "the version that wrote it")
             raise UnknownFormat(
                 f"{where} has format {written}, but this version of SpeedRunner reads format {known}:"
-                f" use {writer}"
+                " use the version that wrote it"
             )
         return record
 

@@ -8,6 +8,7 @@ from typing import Self
 import msgspec
 
 from serving.meter import LedgerRow
+from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow
 
 
@@ -47,12 +48,18 @@ def attempts(rows: Iterable[LedgerRow], episodes: Iterable[EpisodeRow] = ()) -> 
     Args:
         rows: the ledger.
         episodes: finished episodes, since one that broke at its start has no row in the ledger.
+
+    Raises:
+        StorageError: an attempt is not a number.
     """
     highest: dict[str, int] = {}
     tried = {attempt_of(row.labels) for row in rows} | {(row.episode, str(row.attempt)) for row in episodes}
     for episode, attempt in tried:
-        if episode is not None and attempt is not None:
-            highest[episode] = max(int(attempt), highest.get(episode, 0))
+        if episode is not None:
+            try:
+                highest[episode] = max(int(attempt or ""), highest.get(episode, 0))
+            except ValueError as error:
+                raise StorageError(f"the ledger has a row of {episode!r} with no attempt: {error}") from error
     return highest
 
 

@@ -206,12 +206,8 @@ class RunData:
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
         """Return the finished sleeps, ascending."""
-        return list(self.iterate_sleeps())
-
-    def iterate_sleeps(self) -> Iterator[SleepRecord]:
-        """Yield the finished sleeps, ascending, one at a time in memory."""
-        for number in self.files.numbers("sleep"):
-            yield json_records.read_record(self.files.numbered("sleep", number), SleepRecord)
+        paths = [self.files.numbered("sleep", number) for number in self.files.numbers("sleep")]
+        return [json_records.read_record(path, SleepRecord) for path in paths]
 
     @cached_property
     def ledger(self) -> list[LedgerRow]:

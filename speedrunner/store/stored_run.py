@@ -33,7 +33,7 @@ from typing import Literal
 import msgspec
 
 from envs import Task
-from speedrunner.store import files, json_records
+from speedrunner.store import files, json_lines, json_records
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import FORMAT, Phase
 
@@ -154,22 +154,25 @@ class RunFiles:
     def _check_sizes(self) -> None:
         """Raise `RunDirectoryError` if a file has lost records that were there when a step finished."""
         again = "copy the whole run again"
-        if not self.state.exists() and (self.numbers("train") or self.numbers("test")):
-            raise RunDirectoryError(f"{self.path} has episodes, but {self.state.name} is missing: {again}")
-        for name, size in self.read_state().sizes.items():
+        state = self.read_state()
+        if not state.secret and (self.numbers("train") or self.numbers("test")):
+            raise RunDirectoryError(f"{self.path} has episodes, but no complete {self.state.name}: {again}")
+        for name, size in state.sizes.items():
             path = self.path / name
             try:  # open it: a network file system then shows its newest size
-                with os.fdopen(files.open_regular(path, os.O_RDONLY)) as file:
+                with os.fdopen(files.open_regular(path, os.O_RDONLY), "rb") as file:
                     bytes_left = os.fstat(file.fileno()).st_size
                     has = f"has {bytes_left:,} bytes"
+                    if bytes_left >= size > json_lines.find_end(file, bytes_left):
+                        bytes_left, has = 0, "has a last line that is not JSON"
             except FileNotFoundError:
                 bytes_left, has = 0, "is missing"
             except OSError:
                 continue  # readers say what it is
             if bytes_left < size:
                 raise RunDirectoryError(
-                    f"{path} {has}, and {self.state.name} recorded {size:,} bytes: records are missing;"
-                    f" {again}"
+                    f"{path} {has}, and {self.state.name} recorded {size:,} bytes: records are missing or"
+                    f" damaged; {again}"
                 )
 
     def read_state(self) -> State:

@@ -40,6 +40,6 @@ def test_there_is_no_estimate_if_a_condition_has_no_such_run(tmp_path: Path, oth
 
 def test_unfinished_runs_are_no_source(tmp_path: Path) -> None:
     shutil.copytree(STORED, tmp_path / "played")
-    (tmp_path / "played" / "state.json").write_text('{"format": 2}')
+    (tmp_path / "played" / "state.json").write_text('{"format": 2, "secret": "s"}')
     assert estimate([outline(OWN, 5)], tmp_path) is None
     assert estimate([outline(OWN, 5)], tmp_path / "none") is None

@@ -78,7 +78,7 @@ def run(played: Path, tmp_path: Path) -> Path:
 
 
 def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
-    (run / "state.json").write_text('{"format": 2}')
+    (run / "state.json").write_text('{"format": 2, "secret": "s"}')
     with RunDirectory.open_for_writing(run):
         (found,) = status(run)
     assert (found.state, found.doing) == ("running", "evaluation at 0")

@@ -106,7 +106,7 @@ def test_a_run_without_a_readable_ledger_shows_its_scores_and_says_why_costs_are
 ) -> None:
     shutil.copytree(learnt.dir, tmp_path / "run")
     (tmp_path / "run/requests.jsonl").unlink()
-    (tmp_path / "run/state.json").write_text('{"format": 2}')
+    (tmp_path / "run/state.json").write_text('{"format": 2, "secret": "s"}')
     text = page(Site(tmp_path), "runs/run/index.html")
     assert "Costs are unknown: " in text
     assert "is requests.jsonl missing?" in text

@@ -70,7 +70,7 @@ def test_without_prices_usd_are_missing_and_everything_else_stays(
 ) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "processes.jsonl").unlink()
-    (run / "state.json").write_text('{"format": 2}')
+    (run / "state.json").write_text('{"format": 2, "secret": "s"}')
     for table in TABLES:
         without, usual = load(run).frame(table), learnt.data.frame(table)
         assert without["usd"].isna().all()
@@ -80,7 +80,7 @@ def test_without_prices_usd_are_missing_and_everything_else_stays(
 def test_episodes_without_a_ledger_are_an_error(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = shutil.copytree(learnt.dir, tmp_path / "run")
     (run / "requests.jsonl").unlink()
-    (run / "state.json").write_text('{"format": 2}')
+    (run / "state.json").write_text('{"format": 2, "secret": "s"}')
     with pytest.raises(RunDirectoryError, match="has episodes but no ledger"):
         load(run).frame("episodes")
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from speedrunner.store.files import (
     StorageError,
 )
-from speedrunner.store.json_lines import append_record, read_records, repair
+from speedrunner.store.json_lines import append_record, find_end, read_records, repair
 from speedrunner.store.json_records import UnknownFormat
 from speedrunner.store.records import Trajectory
 from tests.processes import HANGS_S
@@ -84,6 +84,20 @@ class TestTornTails:
         assert len(read_records(path, Note)) == 2
         assert repair(path) == 16
         assert path.read_bytes() == content
+
+    @pytest.mark.parametrize("length", [10, 2**16, 2**20 + 1])
+    def test_the_tail_behind_a_long_line_is_found(self, length, tmp_path):
+        path = tmp_path / "notes.jsonl"
+        append_record(path, Note("x" * length), durable=False)
+        content = path.read_bytes()
+        path.write_bytes(content + b'{"text": 1')
+        assert repair(path) == 10
+        assert path.read_bytes() == content
+
+    def test_a_disk_error_is_an_error_and_does_not_kill_the_process(self):
+        # Mapped pages that cannot be read give SIGBUS. This file gives EIO.
+        with Path("/proc/self/mem").open("rb") as file, pytest.raises(OSError, match="Input/output error"):
+            find_end(file, 100)
 
     def test_a_broken_line_in_the_middle_is_named(self, tmp_path):
         path = tmp_path / "notes.jsonl"

@@ -150,6 +150,13 @@ def test_a_file_that_has_lost_records_since_a_step_ended_is_named_with_both_size
     sizes = rf"requests\.jsonl has {len(first)} bytes, and state\.json recorded {len(first + second)}"
     with pytest.raises(RunDirectoryError, match=sizes):
         load(run.path)
+    # Neither read without a record that was there, nor cut off as if a kill had left it.
+    for damaged in (first + second.replace(b"{", b"#", 1), first + b"\0" * len(second)):
+        ledger.write_bytes(damaged)
+        for open_it in (load, lambda path: RunDirectory.open_for_writing(path).__enter__()):
+            with pytest.raises(RunDirectoryError, match=r"requests\.jsonl has a last line that is not JSON"):
+                open_it(run.path)
+        assert ledger.read_bytes() == damaged
     ledger.unlink()
     with pytest.raises(RunDirectoryError, match=r"requests\.jsonl is missing, and state\.json recorded"):
         load(run.path)
@@ -157,10 +164,11 @@ def test_a_file_that_has_lost_records_since_a_step_ended_is_named_with_both_size
 
 def test_episodes_without_the_sizes_of_their_files_are_refused(run):
     run.append_trajectory("train", 0, trajectory())
-    run.files.state.unlink()
-    for open_it in (load, lambda path: RunDirectory.open_for_writing(path).__enter__()):
-        with pytest.raises(RunDirectoryError, match=r"has episodes, but state\.json is missing: copy"):
-            open_it(run.path)
+    for lose in (lambda: run.files.state.write_text("{}"), run.files.state.unlink):
+        lose()
+        for open_it in (load, lambda path: RunDirectory.open_for_writing(path).__enter__()):
+            with pytest.raises(RunDirectoryError, match=r"has episodes, but no complete state\.json: copy"):
+                open_it(run.path)
 
 
 class TestBrokenLines:
