@@ -44,9 +44,14 @@ def written(found: Collected, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def made(sweep: Path) -> Path:
+def found(sweep: Path) -> Collected:
+    return collected(sweep)
+
+
+@pytest.fixture(scope="module")
+def made(found: Collected, sweep: Path) -> Path:
     """Its tables."""
-    return written(collected(sweep), sweep.parent / "tables")
+    return written(found, sweep.parent / "tables")
 
 
 @pytest.fixture
@@ -54,8 +59,8 @@ def copied(sweep: Path, tmp_path: Path) -> Path:
     return shutil.copytree(sweep, tmp_path / "runs")
 
 
-def test_what_is_printed_counts_the_runs_and_names_the_commands_of_missing_ones(sweep: Path) -> None:
-    first, *others = describe(collected(sweep))
+def test_what_is_printed_counts_the_runs_and_names_the_commands_of_missing_ones(found: Collected) -> None:
+    first, *others = describe(found)
     assert first == "4 runs of 2 conditions"
     assert any("speedrunner sweep experiment=interpreter model=gpt-5.4-mini" in line for line in others)
 
