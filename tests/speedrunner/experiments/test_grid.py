@@ -28,7 +28,7 @@ SEEDS = """
 """
 
 
-NOT_FOR_SMOKE = {"demo", "demo-full"}
+NOT_FOR_SMOKE = {"demo", "demo-full", "real"}
 """Experiments of a laptop, and those that need a stored policy."""
 
 
@@ -270,7 +270,7 @@ class TestThePaper_sExperiments:
         assert set(group_choices("experiment")) == {
             *("main", "models", "open-models", "ablations", "interpreter", "zombies"),
             *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
-            "sensitivity",
+            *("sensitivity", "real"),
         }
 
     @pytest.mark.parametrize(
