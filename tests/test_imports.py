@@ -109,7 +109,6 @@ QUICK = {
         "show RUN train/0",
         "show RUN sleep/1",
         "library show RUN",
-        "library diff RUN",
         "list models",
     ),
     (*SLOW, "scipy"): ("library stats RUN", "cost RUN", "status RUN"),

@@ -26,7 +26,6 @@ class Command:
 
 LIBRARY = (
     Command("show", "Print the source of a library and who may call each skill.", "library_command:show"),
-    Command("diff", "Print the differences between two versions of a library.", "library_command:diff"),
     Command(
         "stats",
         "Print a library's size, complexity and calls of its skills.",
@@ -62,7 +61,7 @@ COMMANDS = {
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
         Command("compare", "Print learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),
-        Command("library", "Show and compare skill libraries.", commands=LIBRARY),
+        Command("library", "Show skill libraries.", commands=LIBRARY),
         Command("verify", "Check a run's records by repeating every call, without a model."),
     ),
     "Publish": (
@@ -74,9 +73,7 @@ COMMANDS = {
         Command("doctor", "Check this machine before a run and say how to fix problems."),
         Command("serve", "Serve a model until Ctrl-C, for runs in other terminals."),
     ),
-    "Extend": (
-        Command("init", "Write a working example of an environment, a method or a model.", shares=True),
-    ),
+    "Extend": (Command("init", "Write an example environment or method, or a model's config.", shares=True),),
     "Measure": (Command("bench", "Benchmark this machine and its engine against targets.", commands=BENCH),),
 }
 """The commands by heading, in the order of `speedrunner --help`."""

@@ -25,10 +25,6 @@ NEXT = {
         " run.test_episodes=2",
     ),
     "model": (
-        "speedrunner serve model={name}.yaml --print",
-        "speedrunner episode model={name}.yaml",
-    ),
-    "real model": (
         "speedrunner prepare model={name}.yaml",
         "speedrunner bench probe tools model={name}.yaml --count 20",
         "speedrunner episode model={name}.yaml",
@@ -37,9 +33,6 @@ NEXT = {
 """Commands that try the written files."""
 
 GGUF = "AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=FILE) and save_pretrained, of transformers"
-
-MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _, a letter first, not a keyword of Python")
-NAMES = {"model": (r"(\w[\w.-]*/)?[a-zA-Z0-9][\w.-]*", "letters, digits, _, . and -, or a hub model's id")}
 
 
 class NotWritten(Exception):
@@ -52,8 +45,7 @@ def init(
         str,
         typer.Argument(
             metavar="NAME",
-            help="Name of the module or of the model configuration; or a model's folder, or its id on the"
-            " Hugging Face hub.",
+            help="Name of the module; or a model's folder, or its id on the Hugging Face hub.",
         ),
     ],
     folder: Annotated[
@@ -63,53 +55,63 @@ def init(
         ),
     ] = Path(),
 ) -> None:
-    """Write a working example of an environment, a method or a model.
+    """Write an example environment or method, or a model's config.
 
-    Change the example into your own; its test comes with it. Nothing is overwritten. A model in a folder or
-    on the hub needs no more: context, tool calls, thinking and sampling are read from its files.
+    Change the example into your own; its test comes with it. The configuration of a model has the context,
+    tool calls, thinking and sampling that its files show. Nothing is overwritten.
 
     Examples:
       speedrunner init env treasure_hunt
       speedrunner init model Qwen/Qwen3-8B
     """
-    if kind == "model" and name.endswith(".gguf"):
-        raise NotWritten(f"{name} is a GGUF file: convert it to a folder first ({GGUF})")
-    source = Path(name) if kind == "model" and (Path(name) / "config.json").is_file() else None
-    name = source.resolve().name if source else name
-    pattern, what = NAMES.get(kind, MODULE_NAME)
-    if not re.fullmatch(pattern, name) or keyword.iskeyword(name):
-        raise NotWritten(f"{name!r} cannot name the {kind}: use {what}")
-    model = source or (name if "/" in name else None)
-    name = name.rpartition("/")[2].lower() if model else name
-    module = re.sub(r"\W", "_", name)
-    cls = "".join(part[0].upper() + part[1:] for part in module.split("_") if part)
-    mine = {f"speedrunner.cli.scaffold.my_{kind}": module, f"my_{kind}": name, f"My{kind.title()}": cls}
-    texts = {
-        folder / _replace_words(file.name, {f"test_my_{kind}": f"test_{module}", **mine}): _replace_words(
-            file.read_text(), mine
-        )
-        for file in sorted(SCAFFOLD.glob(f"*my_{kind}.*"))
-    }
-    if any(re.search(rf"\b{cls}\b", file.read_text()) for file in SCAFFOLD.glob(f"my_{kind}.py")):
-        raise NotWritten(f"{cls} is a class that {kind}s use: choose another name")
+    texts, commands = _model(name, folder) if kind == "model" else _example(kind, name, folder)
     for path in texts:
         if path.exists():
             raise NotWritten(f"{path} already exists: choose another name or folder")
-    if kind != "model" and find_spec(name) is not None:
-        raise NotWritten(
-            f"{name} is an installed module, which would be imported instead: choose another name"
-        )
-    if model:
-        texts[folder / f"{name}.yaml"] = describe_model(model, name)
     for path, text in texts.items():
         with explain_errors(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_shared(path, text.encode())
         say(f"wrote {path}")
-    say("try it there:")
-    for line in (f"python -m pytest test_{module}.py", *NEXT["real model" if model else kind]):
-        say(f"  {line.format(name=name, cls=cls)}")
+    say("try it there:", *(f"  {line}" for line in commands))
 
 
-def _replace_words(text: str, words: dict[str, str]) -> str:
+Written = tuple[dict[Path, str], list[str]]
+"""The texts by file, and commands that try them."""
+
+
+def _model(source: str, folder: Path) -> Written:
+    """Describe a model by its files."""
+    if source.endswith(".gguf"):
+        raise NotWritten(f"{source} is a GGUF file: convert it to a folder first ({GGUF})")
+    is_folder = Path(source).is_dir()
+    if not is_folder and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", source):
+        raise NotWritten(
+            f"{source!r} is no model: give its folder, or its id on the hub (ORGANISATION/MODEL)"
+        )
+    name = (Path(source).resolve().name if is_folder else source.rpartition("/")[2]).lower()
+    text = describe_model(Path(source) if is_folder else source, name)
+    return {folder / f"{name}.yaml": text}, [line.format(name=name) for line in NEXT["model"]]
+
+
+def _example(kind: str, name: str, folder: Path) -> Written:
+    """Rename an example."""
+    if not re.fullmatch(r"[a-zA-Z]\w*", name) or keyword.iskeyword(name):
+        what = "letters, digits and _, a letter first, not a keyword of Python"
+        raise NotWritten(f"{name!r} cannot name the {kind}: use {what}")
+    cls = "".join(part[0].upper() + part[1:] for part in name.split("_") if part)
+    mine = {f"speedrunner.cli.scaffold.my_{kind}": name, f"my_{kind}": name, f"My{kind.title()}": cls}
+    files = sorted(SCAFFOLD.glob(f"*my_{kind}.*"))
+    if any(re.search(rf"\b{cls}\b", file.read_text()) for file in SCAFFOLD.glob(f"my_{kind}.py")):
+        raise NotWritten(f"{cls} is a class that {kind}s use: choose another name")
+    if find_spec(name) is not None:
+        raise NotWritten(
+            f"{name} is an installed module, which would be imported instead: choose another name"
+        )
+    texts = {folder / _rename(file.name, mine): _rename(file.read_text(), mine) for file in files}
+    tests = [f"python -m pytest test_{name}.py"]
+    return texts, tests + [line.format(name=name, cls=cls) for line in NEXT[kind]]
+
+
+def _rename(text: str, words: dict[str, str]) -> str:
     return re.sub("|".join(map(re.escape, words)), lambda found: words[found[0]], text)

@@ -1,9 +1,8 @@
-"""`speedrunner library show | diff | stats`: stored skill libraries."""
+"""`speedrunner library show | stats`: stored skill libraries."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -14,7 +13,7 @@ from speedrunner.cli.command import AsJson, RunPath
 from speedrunner.cli.output import say, say_json, terminal_width
 from speedrunner.config.console import align_columns, short_number
 from speedrunner.library.library import Library
-from speedrunner.library.text import compared_lines, diff_lines, source_text
+from speedrunner.library.text import source_text
 from speedrunner.results.libraries import library_statistics
 from speedrunner.results.skill_table import SkillRow, list_skills, skill_history
 from speedrunner.runs.stored_policy import find_policy
@@ -42,41 +41,6 @@ def show(run: RunPath, version: Version = None) -> None:
     """
     directory, found = find_policy(str(run) if version is None else f"{run}:{version}")
     say(source_text(*load_library(directory, found)))
-
-
-def diff(
-    run: Annotated[str, typer.Argument(metavar="RUN[:A]", help="A version, by default the newest.")],
-    other: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="[RUN][:B]", help="A version of another run, or of the same one (:B).", show_default=False
-        ),
-    ] = None,
-) -> None:
-    """Print the differences between two versions of a library.
-
-    The versions are of one run, or of two; notes are compared as well. One version alone is compared with
-    the one before it. `diff RUN 2` is short for `diff RUN:2`.
-
-    Examples:
-      speedrunner library diff runs/demo:2
-      speedrunner library diff runs/demo:1 :3
-      speedrunner library diff runs/demo:3 runs/other
-    """
-    if other is not None and other.isdecimal() and not Path(other).exists():
-        run, other = f"{run}:{other}", None
-    directory, found = find_policy(run)
-    if other is None:
-        before, after = (directory, max(found - 1, 0)), (directory, found)
-    else:
-        before = directory, found
-        after = find_policy(f"{directory.path}{other}" if other.startswith(":") else other)
-    names = f"v{before[1]:04d}", f"v{after[1]:04d}"
-    if before[0].path != after[0].path:
-        names = f"{before[0].path}:{names[0]}", f"{after[0].path}:{names[1]}"
-    none = f"{names[1]} changed nothing" if other is None else f"{names[0]} and {names[1]} are identical"
-    old, new = (compared_lines(*load_library(*each)) for each in (before, after))
-    say(*(list(diff_lines(old, new, names)) or [none]))
 
 
 def stats(

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from importlib import import_module
 from itertools import chain, islice, starmap
 from pathlib import Path
 from typing import Any, get_args
@@ -16,7 +17,6 @@ import msgspec
 
 from speedrunner.config.console import visible
 from speedrunner.config.names import condition_name
-from speedrunner.config.optional import optional
 from speedrunner.export.conversations import Conversation, Split, iterate_conversations, run_names
 from speedrunner.store.files import explain_errors
 from speedrunner.store.process_notes import caveats
@@ -72,12 +72,10 @@ def write_dataset(paths: Sequence[Path], folder: Path) -> dict[str, int]:
     """Write runs into a folder, which is created if missing. Return the number of rows by split.
 
     Raises:
-        NotInstalled: pyarrow is missing.
         StorageError: a run cannot be read, or the folder cannot be written.
         InvalidConfig: a run's configuration cannot be read.
     """
-    pyarrow = optional("pyarrow", "pyarrow", "a dataset")
-    parquet = optional("pyarrow.parquet", "pyarrow", "a dataset")
+    pyarrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     schema = _schema(pyarrow)
     runs = list(zip(run_names(paths), paths, strict=True))
     counts: dict[str, int] = {}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,6 @@ import msgspec
 
 from serving.usage import Usage
 from speedrunner.config.names import condition_name
-from speedrunner.config.optional import optional
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import of_episode, run_names, timestamp
 from speedrunner.results.frames import frame_episodes
@@ -30,11 +30,10 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     An episode that ended by an infrastructure error has an error and no score.
 
     Raises:
-        NotInstalled: inspect-ai is missing.
         StorageError: a run cannot be read, or the folder cannot be written.
         InvalidConfig: a run's configuration cannot be read.
     """
-    inspect = optional("inspect_ai.log", "inspect-ai", "a log of Inspect")
+    inspect = import_module("inspect_ai.log")
     written: list[Path] = []
     with explain_errors(folder, "written"):
         folder.mkdir(parents=True, exist_ok=True)
@@ -101,7 +100,7 @@ def _log(inspect: Any, run: RunData, point: Mapping[str, Any], played: Sequence[
 
 
 def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
-    scoring = optional("inspect_ai.scorer", "inspect-ai", "a log of Inspect")
+    scoring = import_module("inspect_ai.scorer")
     outcome, task = trajectory.outcome, trajectory.task
     conversations = of_episode(trajectory)
     messages = [each for conversation in conversations for each in _messages(conversation.turns)]
@@ -135,8 +134,8 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
 
 def _messages(turns: Sequence[Turn]) -> Iterator[Any]:
     """Yield the messages in Inspect's types; a tool's reply names the call before it."""
-    chat = optional("inspect_ai.model", "inspect-ai", "a log of Inspect")
-    tool = optional("inspect_ai.tool", "inspect-ai", "a log of Inspect")
+    chat = import_module("inspect_ai.model")
+    tool = import_module("inspect_ai.tool")
     kinds = {"system": chat.ChatMessageSystem, "user": chat.ChatMessageUser}
     call = None
     for number, turn in enumerate(turns):
@@ -159,7 +158,7 @@ def _messages(turns: Sequence[Turn]) -> Iterator[Any]:
 
 def _usage(usage: Usage) -> Any:
     """Return the usage in Inspect's counts: `input_tokens` excludes tokens from the cache."""
-    chat = optional("inspect_ai.model", "inspect-ai", "a log of Inspect")
+    chat = import_module("inspect_ai.model")
     return chat.ModelUsage(
         input_tokens=usage.uncached,
         input_tokens_cache_read=usage.cached,

@@ -28,14 +28,6 @@ def diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> I
     return difflib.unified_diff(before, after, *names, lineterm="", n=2)
 
 
-def compared_lines(library: Library, notes: str = "") -> list[str]:
-    """Return the lines by which two policies are compared: those of `source_text` without the sleeps."""
-    lines = [line for source in library.shared.values() for line in source.split("\n")]
-    for skill in library.skills:
-        lines += ["", f"# {_visibility(skill.public)}", *library.named[skill.name].source.split("\n")]
-    return lines + (["", *_notes(notes).split("\n")] if notes else [])
-
-
 def _visibility(public: bool) -> str:
     return "public" if public else "private"
 

@@ -12,12 +12,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal
 
 from serving.usage import Usage
-from speedrunner.config.optional import optional
 from speedrunner.config.schema import Config, to_mapping
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
 from speedrunner.store.process_notes import caveats, process_lines
@@ -104,14 +104,12 @@ class TensorBoard:
     """An event file in `RUN/tensorboard`, written without TensorFlow."""
 
     def __init__(self, path: Path, notes: str) -> None:
-        writer = _module("tensorboard.summary.writer.event_file_writer", "tensorboard")
-        self._event = _module("tensorboard.compat.proto.event_pb2", "tensorboard").Event
-        self._summary = _module("tensorboard.compat.proto.summary_pb2", "tensorboard").Summary
+        writer = import_module("tensorboard.summary.writer.event_file_writer")
+        self._event = import_module("tensorboard.compat.proto.event_pb2").Event
+        self._summary = import_module("tensorboard.compat.proto.summary_pb2").Summary
         self._file = writer.EventFileWriter(str(path / "tensorboard"))
         if notes:
-            self._add(
-                0, _module("tensorboard.plugins.text.summary_v2", "tensorboard").text_pb("notes", notes)
-            )
+            self._add(0, import_module("tensorboard.plugins.text.summary_v2").text_pb("notes", notes))
 
     def log(self, rollouts: int, values: Mapping[str, float]) -> None:
         """Add values after this number of training rollouts."""
@@ -132,7 +130,7 @@ class WeightsAndBiases:
     from here."""
 
     def __init__(self, path: Path, notes: str, config: Config) -> None:
-        wandb = _module("wandb", "wandb")
+        wandb = import_module("wandb")
         self._run = wandb.init(
             mode="offline",
             project="speedrunner",
@@ -155,12 +153,6 @@ class WeightsAndBiases:
     def close(self) -> None:
         """Write buffered values."""
         self._run.finish()
-
-
-def require_trackers(tracked: Tracked) -> None:
-    """Raise `NotInstalled` if the package of a tracker is missing."""
-    for name in _names(tracked):
-        _module(name, name)
 
 
 @contextmanager
@@ -206,8 +198,3 @@ def track(
 
 def _names(tracked: Tracked) -> tuple[str, ...]:
     return {"none": (), "both": ("tensorboard", "wandb")}.get(tracked, (tracked,))
-
-
-def _module(name: str, tracker: str) -> Any:
-    """Import a tracker's module, which has the same name as its package."""
-    return optional(name, tracker, f"logging={tracker}")

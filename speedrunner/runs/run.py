@@ -24,7 +24,7 @@ from speedrunner.config.schema import to_yaml
 from speedrunner.runs.continuation import check_configuration, with_recorded_contexts
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.identity import accept_changes, identity
-from speedrunner.runs.metrics import require_trackers, track
+from speedrunner.runs.metrics import track
 from speedrunner.runs.plan import Due, Evaluate, Wake, unfinished_steps
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
@@ -247,7 +247,6 @@ async def open_run(
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
         InvalidModelConfig, ServerFailed: an API key is missing, or a model does not fit the GPUs or its
             server.
-        NotInstalled: a package that `logging` needs is missing.
     """
     options = setup.config.run
     path = Path(options.dir)
@@ -263,7 +262,6 @@ async def open_run(
             yield None
             return
         check_keys(setup.services)
-        require_trackers(setup.config.logging)
         _claim(directory, setup, initial)
         # Reads the ledger, so a damaged one is reported before a server starts.
         tried = attempts(stored.iterate_ledger(), stored.episodes)

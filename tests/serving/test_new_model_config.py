@@ -127,7 +127,7 @@ def test_init_writes_the_file_and_downloads_no_weights(
     with hub({**TEXTS, **WEIGHTS}, monkeypatch) as server:
         done = in_process("init", "model", MODEL, str(tmp_path / "mine"))
     assert done.returncode == 0, done.stderr
-    assert sorted(file.name for file in (tmp_path / "mine").iterdir()) == ["test_tiny.py", "tiny.yaml"]
+    assert sorted(file.name for file in (tmp_path / "mine").iterdir()) == ["tiny.yaml"]
     assert load_model_config(str(tmp_path / "mine" / "tiny.yaml")).id == MODEL
     assert "speedrunner prepare model=tiny.yaml" in done.stdout
     assert "model.safetensors" not in server.fetched

@@ -31,7 +31,7 @@ QUICK = (
     f"run run.start_from=RUN run.rollouts=0 {NO_SERVER} run.dir=OUT/evaluation",
 )
 SLOW = (
-    *("compare RUN", "library diff RUN:1 GOOD:1", "library stats RUN"),
+    *("compare RUN", "library stats RUN"),
     f"episode run.start_from=RUN {NO_SERVER}",
     *("verify RUN", "export RUN --to skills --out OUT/skills", f"bench replay RUN {NO_SERVER}"),
     "view FOLDER --static OUT/view",

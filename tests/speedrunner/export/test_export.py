@@ -15,7 +15,6 @@ from huggingface_hub import DatasetCard
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.export_command import Format
-from speedrunner.config import optional as optional_packages
 from speedrunner.export.conversations import of_episode
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.records import Termination, Trajectory
@@ -225,19 +224,6 @@ def test_a_killed_export_leaves_no_folder_that_looks_complete(
     assert in_process(*command).returncode == 0
     assert list(tmp_path.iterdir()) == [out]
     assert any(each.is_file() for each in out.rglob("*"))
-
-
-@pytest.mark.parametrize(("to", "package"), [("dataset", "pyarrow"), ("inspect", "inspect-ai")])
-def test_a_package_that_is_missing_is_named(
-    to: str, package: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(name: str) -> None:
-        raise ModuleNotFoundError(f"No module named {name!r}")
-
-    monkeypatch.setattr(optional_packages, "import_module", missing)
-    done = in_process("export", str(run.path), "--to", to, "--out", str(tmp_path / "out"))
-    assert f"needs the package {package}, which is not installed" in complaint(done)
-    assert f"pip install {package}" in complaint(done)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 
 from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.config import optional as optional_packages
 from speedrunner.results.run_result import read_result
 from speedrunner.runs import metrics
 from speedrunner.store.run_data import RunData, load
@@ -18,7 +17,6 @@ from tests.scripted_runs import (
     LEARN,
     SCHEDULE,
     ScriptedRun,
-    complaint,
     in_process,
     roomy,
     script,
@@ -106,16 +104,3 @@ def test_one_that_fails_is_told_once_and_the_run_goes_on(
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.count("warning: stopped writing curves for tensorboard: OSError: disk full") == 1
     assert len(load(tmp_path / "run").episodes) == 2
-
-
-@pytest.mark.parametrize("name", ["tensorboard", "wandb"])
-def test_a_package_that_is_missing_is_told_before_anything_is_written(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def missing(module: str) -> None:
-        raise ModuleNotFoundError(f"No module named {module!r}")
-
-    monkeypatch.setattr(optional_packages, "import_module", missing)
-    done = in_process("run", f"logging={name}", "model=tiny-random", f"run.dir={tmp_path / 'run'}")
-    assert f"logging={name} needs the package {name}, which is not installed" in complaint(done)
-    assert not (tmp_path / "run" / "config.yaml").exists()
