@@ -158,8 +158,11 @@ def test_an_engine_that_has_inherited_the_socket_leads_to_its_api_server(tmp_pat
 
 @pytest.mark.parametrize("words", [["--max-num-seqs", "24"], ["--max-num-seqs=24"]])
 def test_options_of_a_server_are_read_from_its_command_line(words: list[str]) -> None:
-    command = [sys.executable, "-c", "import sys; sys.stdin.read()", "--uds", "x=y", *words]
-    with subprocess.Popen(command, stdin=subprocess.PIPE) as server:
+    program = "import sys; print(flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", program, "--uds", "x=y", *words]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as server:
+        assert server.stdout is not None
+        server.stdout.readline()  # before it runs, it has this process's words
         processes = [psutil.Process(), psutil.Process(server.pid)]
         assert option_of(processes, "max-num-seqs") == "24"
         assert option_of(processes, "block-size") is None
