@@ -31,9 +31,12 @@ CPU_SERVER = {
         **{"enforce-eager": True, "block-size": 32, "max-num-seqs": 32},
         "distributed-executor-backend": "vllm.v1.executor.uniproc_executor.UniProcExecutor",
     },
-    "env": {"VLLM_CPU_KVCACHE_SPACE": 2, "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": 1},
+    "env": {"VLLM_CPU_KVCACHE_SPACE": 4, "VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": 1},
 }
 """The server of a small model on a CPU."""
+
+CPU_CONTEXT = 8192
+"""Most tokens of its context: one conversation fits into the cache of a model of a billion weights."""
 
 HEADER = """\
 # {model}; `serving/model_config.py` explains all fields.
@@ -76,6 +79,7 @@ def describe_model(model: str | Path, name: str) -> str:
     if gpus:
         content["gpus"] = gpus
     else:
+        content["context"] = min(context, CPU_CONTEXT)
         content["server"] = CPU_SERVER
         content["dtype"] = "float32"
     if "linear_attention" in text_config.get("layer_types", []):

@@ -107,14 +107,8 @@ class VllmServer:
         if model_config.revision:
             arguments += ["--revision", model_config.revision, "--tokenizer-revision", model_config.revision]
         arguments += ["--served-model-name", model_config.name]
-        arguments += [
-            "--max-model-len",
-            str(model_config.context),
-            "--dtype",
-            model_config.dtype,
-            "--worker-cls",
-            WORKER,
-        ]
+        arguments += ["--max-model-len", str(model_config.context), "--dtype", model_config.dtype]
+        arguments += ["--worker-cls", WORKER]
         arguments += ["--uds", str(self.endpoint.socket)]
         return arguments + model_config.arguments()
 

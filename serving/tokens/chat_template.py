@@ -1,7 +1,7 @@
 """What a model's chat template writes, and how a prompt shows what the template leaves out.
 
-Many templates ignore tools, some refuse a system message, and some have no message for a tool's reply. The
-grammar would still force valid calls, of tools that the model never read about.
+Many templates ignore tools, some refuse a system message, and some have no message for a tool's reply.
+Without this module, the grammar would force valid calls of tools that the model never saw.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Each of your answers is one call, in this form:
 
 The reply to a call is in the next message, between <tool_response> and </tool_response>.\
 """
-"""Tells a model its tools where its template does not."""
+"""The section of a system message that describes the tools."""
 
 _PROBE = ToolSpec(
     "zqtool",
@@ -66,18 +66,17 @@ class ChatTemplate:
 
     @cached_property
     def writes_system(self) -> bool:
-        """Whether a prompt has the system message."""
+        """Whether a prompt has the system message, beside the tools that the template writes."""
         messages = [{"role": "system", "content": _ANSWER}, {"role": "user", "content": _FIRST}]
-        return _ANSWER in self._try(messages, [])
+        return _ANSWER in self._try(messages, [_PROBE.openai] if self.writes_tools else [])
 
     @property
     def note(self) -> str:
         """What this program writes in the template's place, for users; empty for nothing."""
         missing = ["tools"] * (not self.writes_tools) + ["the system message"] * (not self.writes_system)
-        where = "system message" if self.writes_system else "first user message"
-        return (
-            f"the chat template leaves out {' and '.join(missing)}: put into the {where}" if missing else ""
-        )
+        where = "system" if self.writes_system else "first user"
+        text = f"the chat template omits {' and '.join(missing)}, which go into the {where} message"
+        return text if missing else ""
 
     def first_messages(self, messages: Messages, tools: Sequence[ToolSpec], form: str) -> Messages:
         """Return messages that the template writes whole.
@@ -88,9 +87,9 @@ class ChatTemplate:
         """
         if tools:
             lines = "\n".join(dumps(tool.openai["function"]) for tool in tools)
-            told = TOOLS.format(tools=lines, form=form)
+            section = TOOLS.format(tools=lines, form=form)
             has_system = messages[0]["role"] == "system"
-            text = f"{messages[0]['content']}\n\n{told}" if has_system else told
+            text = f"{messages[0]['content']}\n\n{section}" if has_system else section
             messages = [{"role": "system", "content": text}, *messages[has_system:]]
         if messages[0]["role"] == "system" and not self.writes_system:
             system, first, *rest = messages
@@ -121,7 +120,7 @@ class ChatTemplate:
             other_ends=own.other_ends,
             user_turn=(before, after),
             tool_reply=(f"{before}<tool_response>\n", f"\n</tool_response>{after}"),
-            controls=own.controls,
+            controls=tuple(dict.fromkeys([*own.controls, *self._control.findall(text)])),
         )
 
     def _try(self, messages: Messages, tools: list[dict[str, Any]], open_turn: bool = False) -> str:

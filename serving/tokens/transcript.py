@@ -72,8 +72,8 @@ class Transcript:
         self._tools = {tool.name: tool for tool in tools}
         template = tokenizer.template
         self._frame = template.frame(tool_format) if tools_in_system else tool_format.FRAME
-        self.end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
-        self._stops = {self.end_of_turn, *tokenizer.control_ids([template.eos])}
+        self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
+        self._stops = {self._end_of_turn, *tokenizer.control_ids([template.eos])}
         self.other_ends = tokenizer.control_ids(self._frame.other_ends) - self._stops
         self._budget = thinking_tokens
         self._string_tokens = string_tokens
@@ -107,7 +107,7 @@ class Transcript:
         """Append the model's ids, and parse them."""
         complete = bool(ids) and ids[-1] in self._stops
         body = ids[:-1] if complete else ids
-        self.ids += [*body, self.end_of_turn]
+        self.ids += [*body, self._end_of_turn]
         reasoning, text, reasoning_tokens, thought_cut = self._split(body)
         call, problem = None, None
         try:

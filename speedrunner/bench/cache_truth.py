@@ -1,9 +1,8 @@
 """Whether the prefix cache changes answers: `speedrunner bench replay`.
 
-The prompts of recorded episodes are sent once more, so the cache fills as it does in a run. After each,
-requests for one token ask for the log-probability at some positions of the recorded answer: once with the
-prefix from the cache, and twice with the whole prompt computed. The two computed ones show the engine's own
-noise.
+Recorded answers are forced once more, so the cache fills as it does in a run. After each answer, requests for
+one token each ask for the log-probability at some of its positions: once with the prefix from the cache, and
+twice with the whole prompt computed. The two computed ones show the engine's own noise.
 
 These requests have no grammar, because vLLM 0.32 takes log-probabilities after the grammar's mask. Instead
 they allow only the recorded token (`allowed_token_ids`), which vLLM applies after it has taken them. They do
@@ -13,19 +12,23 @@ not use `prompt_logprobs`, because vLLM does not read the cache for those.
 from __future__ import annotations
 
 import secrets
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
 from typing import Any, NamedTuple
 
+from msgspec.structs import replace
+
+from serving.apis.completions import TokenConversation
+from serving.conversation import Completion
 from serving.deployment import Deployment
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
-from serving.errors import RequestRefused
+from serving.errors import ContextOverflow, RequestRefused
+from serving.model import Model
 from serving.together import run_together
-from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.transcript import open_transcript
+from serving.tokens.grammar import constant, structural_tag
 from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.engine import completions_api, open_engine
 from speedrunner.bench.measurement import Measurement, Table, columns
@@ -40,58 +43,82 @@ FLOORS = {"median": 0.02, "p95": 0.1, "max": 1.0}
 shifts up to 3 times the control's. An engine adds numbers in another order when it computes another part of a
 prompt, and a control that repeats the same request does not show that. Chosen, not measured."""
 
-IN_FLIGHT = 4
-"""Episodes that are compared at the same time."""
-
-
-class Answer(NamedTuple):
-    """The token ids of a recorded answer, and of the prompt before it."""
-
-    prompt: list[int]
-    ids: list[int]
-
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run whose conversations are written again."""
+    """A run to play again."""
 
     data: RunData
     setup: Setup
 
-    def conversations(self, tokenizer: ChatTokenizer) -> list[list[Answer]]:
-        """Return the actor's answers of each finished episode.
+    def episodes(self) -> list[Trajectory]:
+        """Return its finished episodes by policy and start, with the actor's turns only.
 
         Raises:
-            RunDirectoryError: a first prompt is not as long as recorded.
+            RunDirectoryError: there is none.
             StorageError: the run cannot be read.
         """
+        found = []
         played = [*self.data.trajectories(), *self.data.evaluations()]
-        found = [self._answers(each, tokenizer) for each in sorted(played, key=lambda each: each.started)]
-        return [*filter(None, found)]
+        for each in sorted(played, key=lambda each: (each.policy, each.started)):
+            if turns := [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)]:
+                found.append(replace(each, turns=turns))
+        if not found:
+            raise RunDirectoryError(f"{self.data.path} has no finished episode to replay yet")
+        return found
 
-    def _answers(self, episode: Trajectory, tokenizer: ChatTokenizer) -> list[Answer]:
-        turns = [turn for turn in episode.turns if (turn.role, turn.conversation) == ("actor", 0)]
-        if not turns:
-            return []
+    def _converse(self, model: Model, episode: Trajectory) -> TokenConversation:
+        """Open an episode's conversation. Raises `RunDirectoryError` unless its first prompt is as long as
+        recorded."""
         setup, policy = self.setup, self.data.policies.load(episode.policy)
         tools = setup.method.agent(policy, episode.task, setup.env).list_tools(setup.env)
-        messages = plain_messages(turns[0].messages)
-        transcript = open_transcript(setup.model_config, "actor", tokenizer, messages, tools)
-        recorded, tokens = turns[0].usage.prompt, len(transcript.ids)
+        messages = plain_messages(episode.turns[0].messages)
+        labels = {"role": "replay", "episode": episode.episode}
+        talk = model.converse("actor", messages, tools, labels)
+        assert isinstance(talk, TokenConversation)
+        recorded, tokens = episode.turns[0].usage.prompt, len(talk.transcript.ids)
         if recorded != tokens:
+            talk.close()
             raise RunDirectoryError(
                 f"{self.data.path}: the first prompt of {episode.episode} had {recorded} tokens when it"
                 f" was played, and {tokens} now: its templates, environment, method or model have"
                 " changed"
             )
-        found = []
-        for number, turn in enumerate(turns):
-            if number:
-                transcript.tell(turn.messages[0].content)
-            ids = [*tokenizer.framed(transcript.written(turn.reasoning, turn.text)), transcript.end_of_turn]
-            found.append(Answer(list(transcript.ids), ids))
-            transcript.answer(ids)
-        return [each for each in found if len(each.prompt) + len(each.ids) <= setup.model_config.context]
+        return talk
+
+    async def play(
+        self, model: Model, episode: Trajectory, salt: str
+    ) -> AsyncIterator[tuple[TokenConversation, list[int], Completion]]:
+        """Play an episode until its end, or until a recorded answer does not fit the context.
+
+        Yields the conversation, the ids of the prompt, and the answer of each turn.
+
+        Args:
+            salt: each request's `cache_salt`; requests with the same one share the prefix cache.
+
+        Raises:
+            RunDirectoryError: the first prompt has another length than recorded.
+            ServingError: the engine failed.
+        """
+        talk = self._converse(model, episode)
+        try:
+            for number, turn in enumerate(episode.turns):
+                if number:
+                    talk.tell(turn.messages[0].content)
+                prompt = list(talk.transcript.ids)
+                if model.model_config.context - len(prompt) < turn.usage.completion:
+                    break
+                talk.transcript.grammar = constant(talk.transcript.written(turn.reasoning, turn.text))
+                tag = {"structural_tag": structural_tag(talk.transcript.grammar)}
+                talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt}
+                await talk.ready()
+                try:
+                    answer = await talk.ask()
+                except ContextOverflow:
+                    break
+                yield talk, prompt, answer
+        finally:
+            talk.close()
 
 
 class ForcedToken(NamedTuple):
@@ -127,9 +154,8 @@ async def compare_run(run: RecordedRun, tokens: int, status: Status) -> Measurem
         StorageError: the run cannot be read or rebuilt.
         ServingError: the engine failed.
     """
-    if not run.data.episodes:
-        raise RunDirectoryError(f"{run.data.path} has no finished episode to replay yet")
     model_config = completions_api(run.setup.model_config)
+    run.episodes()  # reports a run that cannot be played before a server is started
     async with open_engine(model_config, run.setup.config, status) as deployment:
         status(f"comparing the log-probabilities of {tokens} recorded tokens")
         compared = await compare_tokens(deployment, run, tokens)
@@ -147,26 +173,25 @@ async def compare_run(run: RecordedRun, tokens: int, status: Status) -> Measurem
 
 
 async def compare_tokens(deployment: Deployment, run: RecordedRun, tokens: int) -> list[ForcedToken]:
-    """Compare so many recorded tokens with a cached prefix and without. Raises as `compare_run`."""
+    """Compare so many recorded tokens with a cached prefix and without. Raises as `RecordedRun.play`."""
     found: list[ForcedToken] = []
-    salt = secrets.token_hex(8)
-    async with deployment.client(lambda row: None, admission=False) as model:
-        assert model.tokenizer is not None
-        talks = run.conversations(model.tokenizer)
-        positions = iter(choose_positions([len(each.ids) for talk in talks for each in talk], tokens))
-        chosen = [[(each, next(positions)) for each in talk] for talk in talks]
+    salt, episodes = secrets.token_hex(8), run.episodes()
+    lengths = [turn.usage.completion for each in episodes for turn in each.turns]
+    positions = iter(choose_positions(lengths, tokens))
+    chosen = [(each, [next(positions) for _ in each.turns]) for each in episodes]
 
-        async def compare_episode(talk: list[tuple[Answer, set[int]]]) -> None:
-            """Send prompt after prompt, as a run does, up to the last one with chosen positions."""
-            replica = model.replicas[chosen.index(talk) % len(model.replicas)].address
-            probe = partial(probe_engine, model.engine, replica)
-            last = max(number for number, (_, wanted) in enumerate(talk) if wanted)
-            for (prompt, ids), wanted in talk[: last + 1]:
-                await probe(prompt, ids[0], salt)
-                found.extend(await compare(probe, prompt, ids, wanted, salt))
+    async def compare_episode(chosen: tuple[Trajectory, list[set[int]]]) -> None:
+        """Force the answers up to the last one with chosen positions."""
+        episode, positions = chosen
+        last = max(number for number, each in enumerate(positions) if each)
+        wanted, places = replace(episode, turns=episode.turns[: last + 1]), iter(positions)
+        async for talk, prompt, answer in run.play(model, wanted, salt):
+            probe = partial(probe_engine, model.engine, talk.replica.address)
+            found.extend(await compare(probe, prompt, answer.token_ids, next(places), salt))
 
-        compared = [talk for talk in chosen if any(wanted for _, wanted in talk)]
-        await run_together(compare_episode, compared, IN_FLIGHT)
+    async with deployment.client(lambda row: None) as model:
+        compared = [each for each in chosen if any(each[1])]
+        await run_together(compare_episode, compared, run.setup.config.run.in_flight)
     return found
 
 

@@ -160,8 +160,8 @@ async def measure_units(
 ) -> tuple[list[TokenUnit], list[str]]:
     """Measure the missing units of a record in random order. Return all of its units, and notes.
 
-    Disturbed units are measured again by the next command. A complete record needs no server. Raises
-    `ServingError`, `InvalidConfig`, `StorageError`.
+    Disturbed units are measured again by the next command. A complete record needs no server, unless a cell
+    was capped. Raises `ServingError`, `InvalidConfig`, `StorageError`.
     """
     asked = [Cell(context, level) for context in (EMPTY, *contexts) for level in levels]
     if not _missing_units(record, asked, repeats):

@@ -26,11 +26,7 @@ class Command:
 
 LIBRARY = (
     Command("show", "Print the source of a library and who may call each skill.", "library_command:show"),
-    Command(
-        "stats",
-        "Print a library's size, complexity and calls of its skills.",
-        "library_command:stats",
-    ),
+    Command("stats", "Print a library's size, complexity and calls of its skills.", "library_command:stats"),
 )
 
 PROBE = (

@@ -18,7 +18,9 @@ def explain(error: Exception, arguments: Sequence[str]) -> str | None:
     text = str(error)
     if isinstance(error, (InvalidSkill, ToolError)):  # texts for a model, which a method has not caught
         return None
-    if not is_for_people(error):
+    if isinstance(error, ModuleNotFoundError):
+        text += ": install it, or build the environment again with `make venv`"
+    elif not is_for_people(error):
         if next(iter(arguments), "") not in READERS or not isinstance(error, DAMAGED):
             return None
         text = describe(error)

@@ -1,4 +1,4 @@
-"""`speedrunner init`: write a template of an environment, a method or a model config."""
+"""`speedrunner init`: write an example environment or method, or a model's config."""
 
 from __future__ import annotations
 
@@ -31,8 +31,6 @@ NEXT = {
     ),
 }
 """Commands that try the written files."""
-
-GGUF = "AutoModelForCausalLM.from_pretrained(FOLDER, gguf_file=FILE) and save_pretrained, of transformers"
 
 
 class NotWritten(Exception):
@@ -83,13 +81,16 @@ Written = tuple[dict[Path, str], list[str]]
 def _model(source: str, folder: Path) -> Written:
     """Describe a model by its files."""
     if source.endswith(".gguf"):
-        raise NotWritten(f"{source} is a GGUF file: convert it to a folder first ({GGUF})")
+        raise NotWritten(
+            f"{source} is a GGUF file: convert it to a folder first, as models/smollm2/convert.py does"
+        )
     is_folder = Path(source).is_dir()
     if not is_folder and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", source):
         raise NotWritten(
             f"{source!r} is no model: give its folder, or its id on the hub (ORGANISATION/MODEL)"
         )
-    name = (Path(source).resolve().name if is_folder else source.rpartition("/")[2]).lower()
+    name = Path(source).resolve().name if is_folder else source.rpartition("/")[2]
+    name = re.sub(r"[^\w.-]+", "-", name.lower())
     text = describe_model(Path(source) if is_folder else source, name)
     return {folder / f"{name}.yaml": text}, [line.format(name=name) for line in NEXT["model"]]
 

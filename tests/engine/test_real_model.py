@@ -21,7 +21,7 @@ def test_it_reads_its_tools_and_plays_episodes_and_a_sleep_to_the_token(tmp_path
     chosen = ["env=babyai", "model=smollm2-135m", "method=speedrunner", f"run.dir={tmp_path / 'run'}"]
     done = speedrunner("run", *chosen, *SHORT)
     assert done.returncode == 0, done.stderr
-    assert "smollm2-135m: the chat template leaves out tools: put into the system message" in done.stdout
+    assert "smollm2-135m: the chat template omits tools, which go into the system message" in done.stdout
     assert "they agree to the token" in done.stdout
     run = load(tmp_path / "run")
     played = [turn for row in run.episodes for turn in run.trajectory(row.episode).turns]

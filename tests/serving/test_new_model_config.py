@@ -111,7 +111,7 @@ def test_a_folder_is_read_as_it_is_and_served_on_the_cpu_if_there_is_no_gpu(tmp_
     done = in_process("init", "model", str(source), str(tmp_path))
     assert done.returncode == 0, done.stderr
     found = load_model_config(str(tmp_path / "own_model.yaml"))
-    assert (found.path, found.context, found.tools_in) == (str(source), 32768, "template")
+    assert (found.path, found.context, found.tools_in) == (str(source), 8192, "template")
     assert (found.tool_format, found.thinking, found.dtype) == ("qwen3_json", "generated", "float32")
     assert (found.gpus, found.server.env["OMP_NUM_THREADS"]) == (0, 1)
     next(source.glob("*.safetensors")).unlink()

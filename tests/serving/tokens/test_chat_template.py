@@ -108,3 +108,16 @@ def test_a_template_without_turns_is_refused(make: Make, golden: Golden) -> None
     tokenizer.huggingface.chat_template = "{{ messages[0].content }}"
     message = error_message(lambda: tokenizer.template.frame(FORMATS["qwen3_json"]), InvalidModelConfig)
     golden("chat_templates/refused.txt", message + "\n")
+
+
+def test_a_template_that_writes_tools_or_the_system_message_gets_the_system_message_elsewhere(
+    make: Make,
+) -> None:
+    tokenizer = make("no_tools")
+    either = "{% if tools %}{{ tools | tojson }}{% elif messages[0].role == 'system' %}SYSTEM{% endif %}"
+    tokenizer.huggingface.chat_template = either + "{{ messages[-1].content }}"
+    assert (tokenizer.template.writes_tools, tokenizer.template.writes_system) == (True, False)
+    said = [{"role": "system", "content": "You walk."}, {"role": "user", "content": "Go."}]
+    assert tokenizer.template.first_messages(said, [], "") == [
+        {"role": "user", "content": "You walk.\n\nGo."}
+    ]

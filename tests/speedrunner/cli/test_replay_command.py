@@ -26,6 +26,16 @@ app = typer.Typer()
 app.command()(replay)
 
 
+def forced(request: Request) -> Answer:
+    """What the request's tag leaves as the only answer."""
+    if not request.tools or "structured_outputs" not in request.body:
+        return say("")
+    tag = json.loads(request.body["structured_outputs"]["structural_tag"])["format"]
+    parts = tag["elements"] if tag["type"] == "sequence" else [tag]
+    assert {part["type"] for part in parts} == {"const_string"}
+    return say("".join(part["value"] for part in parts))
+
+
 def asked(engine: ScriptedEngine, *arguments: str, tokens: int = 20) -> str:
     trust = [word for run in arguments if Path(run, "config.yaml").exists() for word in trusting(Path(run))]
     options = [f"serving.url={engine.endpoint}", *trust, "--tokens", str(tokens)]
@@ -40,32 +50,19 @@ def studied(engine: ScriptedEngine, *arguments: str, tokens: int = 20) -> dict[s
     return found
 
 
-def listen(engine: ScriptedEngine) -> set[tuple[int, ...]]:
-    """The prompts that come from now on."""
-    heard: set[tuple[int, ...]] = set()
-
-    def likely(prompt: tuple[int, ...], cached: int) -> dict[int, float]:
-        heard.add(prompt)
-        return {}
-
-    engine.likely = likely
-    return heard
-
-
-def played(run: ScriptedRun) -> set[tuple[int, ...]]:
-    """Prompts of a run's actor."""
-    return {
+def prompts(requests: list[Request]) -> list[tuple[int, ...]]:
+    """Prompts of the actor's requests that are not probes of one token."""
+    return sorted(
         each.prompt
-        for each in run.server.requests
-        if "walk" in each.tools and "write_skill" not in each.tools
-    }
+        for each in requests
+        if "walk" in each.tools and "write_skill" not in each.tools and "logprobs" not in each.body
+    )
 
 
 def test_a_run_s_prompts_come_again_id_by_id(learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer) -> None:
-    with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
-        heard = listen(engine)
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
         studied(engine, str(learnt.dir), tokens=10_000)
-    assert played(learnt) <= heard
+    assert prompts(engine.requests) == prompts(learnt.server.requests)
 
 
 def test_answers_without_a_call_come_again_too(corridor: Runs, tiny_tokenizer: ChatTokenizer) -> None:
@@ -75,10 +72,9 @@ def test_answers_without_a_call_come_again_too(corridor: Runs, tiny_tokenizer: C
 
     run = corridor(script(actor, LEARN))
     asyncio.run(run.play("run.rollouts=2", "run.test_episodes=1"))
-    with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
-        heard = listen(engine)
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
         studied(engine, str(run.dir), tokens=10_000)
-    assert played(run) <= heard
+    assert prompts(engine.requests) == prompts(run.server.requests)
 
 
 def test_a_template_that_has_changed_since_is_noticed(
@@ -89,7 +85,7 @@ def test_a_template_that_has_changed_since_is_noticed(
     for file in changed.glob("*/*.jsonl"):
         file.write_text(file.read_text().replace("corridor", "long corridor"))
     with (
-        ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine,
+        ScriptedEngine(tiny_tokenizer, forced) as engine,
         pytest.raises(RunDirectoryError, match="have changed"),
     ):
         studied(engine, str(changed))
@@ -104,7 +100,7 @@ def likely(prompt: tuple[int, ...], cached: int) -> dict[int, float]:
 def test_the_log_probabilities_of_recorded_tokens_are_compared(
     learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
         engine.likely = likely
         found = studied(engine, str(learnt.dir), tokens=60)
     assert found["same"] is True
@@ -116,7 +112,7 @@ def test_the_log_probabilities_of_recorded_tokens_are_compared(
 def test_a_cache_that_answers_from_a_wrong_state_is_caught(
     learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
         engine.likely = lambda prompt, cached: likely(prompt[cached:] if cached else prompt, cached)
         shown = asked(engine, str(learnt.dir), tokens=20)
     assert "DIFFERENT distributions" in shown
