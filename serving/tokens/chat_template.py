@@ -103,6 +103,19 @@ class ChatTemplate:
             InvalidModelConfig: the template cannot write a user message after an answer, or no control token
                 ends an answer.
         """
+        end, before, after, controls = self._later_turn
+        own = tool_format.FRAME
+        return Frame(
+            end_of_turn=end,
+            other_ends=own.other_ends,
+            user_turn=(before, after),
+            tool_reply=(f"{before}<tool_response>\n", f"\n</tool_response>{after}"),
+            controls=tuple(dict.fromkeys([*own.controls, *controls])),
+        )
+
+    @cached_property
+    def _later_turn(self) -> tuple[str, str, str, list[str]]:
+        """The token that ends an answer, the text before and after the next message, and control tokens."""
         turns = zip(("user", "assistant", "user"), (_FIRST, _ANSWER, _SECOND), strict=True)
         messages = [{"role": role, "content": text} for role, text in turns]
         text, closed = self._try(messages, [], open_turn=True), self._try(messages, [])
@@ -113,15 +126,7 @@ class ChatTemplate:
         end = self._control.search(between)
         if end is None:
             raise InvalidModelConfig("no control token ends an answer in the chat template")
-        before = between[end.end() :]
-        own = tool_format.FRAME
-        return Frame(
-            end_of_turn=end.group(),
-            other_ends=own.other_ends,
-            user_turn=(before, after),
-            tool_reply=(f"{before}<tool_response>\n", f"\n</tool_response>{after}"),
-            controls=tuple(dict.fromkeys([*own.controls, *self._control.findall(text)])),
-        )
+        return end.group(), between[end.end() :], after, self._control.findall(text)
 
     def _try(self, messages: Messages, tools: list[dict[str, Any]], open_turn: bool = False) -> str:
         """Return the text of messages; empty if the template refuses them."""

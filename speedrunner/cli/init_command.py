@@ -86,9 +86,7 @@ def _model(source: str, folder: Path) -> Written:
         )
     is_folder = Path(source).is_dir()
     if not is_folder and not re.fullmatch(r"\w[\w.-]*/\w[\w.-]*", source):
-        raise NotWritten(
-            f"{source!r} is no model: give its folder, or its id on the hub (ORGANISATION/MODEL)"
-        )
+        raise NotWritten(f"{source!r} is not a model: give a folder or a hub id (ORGANISATION/MODEL)")
     name = Path(source).resolve().name if is_folder else source.rpartition("/")[2]
     name = re.sub(r"[^\w.-]+", "-", name.lower())
     text = describe_model(Path(source) if is_folder else source, name)
