@@ -12,18 +12,13 @@ not use `prompt_logprobs`, because vLLM does not read the cache for those.
 from __future__ import annotations
 
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import AsyncIterator, Collection, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
 from serving.apis.completions import TokenConversation
-from serving.conversation import Completion
-from serving.deployment import Deployment
-from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, RequestRefused
 from serving.model import Model
@@ -44,81 +39,14 @@ shifts up to 3 times the control's. An engine adds numbers in another order when
 prompt, and a control that repeats the same request does not show that. Chosen, not measured."""
 
 
-@dataclass(frozen=True)
-class RecordedRun:
-    """A run to play again."""
-
-    data: RunData
-    setup: Setup
-
-    def episodes(self) -> list[Trajectory]:
-        """Return its finished episodes by policy and start, with the actor's turns only.
-
-        Raises:
-            RunDirectoryError: there is none.
-            StorageError: the run cannot be read.
-        """
-        found = []
-        played = [*self.data.trajectories(), *self.data.evaluations()]
-        for each in sorted(played, key=lambda each: (each.policy, each.started)):
-            if turns := [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)]:
-                found.append(replace(each, turns=turns))
-        if not found:
-            raise RunDirectoryError(f"{self.data.path} has no finished episode to replay yet")
-        return found
-
-    def _converse(self, model: Model, episode: Trajectory) -> TokenConversation:
-        """Open an episode's conversation. Raises `RunDirectoryError` unless its first prompt is as long as
-        recorded."""
-        setup, policy = self.setup, self.data.policies.load(episode.policy)
-        tools = setup.method.agent(policy, episode.task, setup.env).list_tools(setup.env)
-        messages = plain_messages(episode.turns[0].messages)
-        labels = {"role": "replay", "episode": episode.episode}
-        talk = model.converse("actor", messages, tools, labels)
-        assert isinstance(talk, TokenConversation)
-        recorded, tokens = episode.turns[0].usage.prompt, len(talk.transcript.ids)
-        if recorded != tokens:
-            talk.close()
-            raise RunDirectoryError(
-                f"{self.data.path}: the first prompt of {episode.episode} had {recorded} tokens when it"
-                f" was played, and {tokens} now: its templates, environment, method or model have"
-                " changed"
-            )
-        return talk
-
-    async def play(
-        self, model: Model, episode: Trajectory, salt: str
-    ) -> AsyncIterator[tuple[TokenConversation, list[int], Completion]]:
-        """Play an episode until its end, or until a recorded answer does not fit the context.
-
-        Yields the conversation, the ids of the prompt, and the answer of each turn.
-
-        Args:
-            salt: each request's `cache_salt`; requests with the same one share the prefix cache.
-
-        Raises:
-            RunDirectoryError: the first prompt has another length than recorded.
-            ServingError: the engine failed.
-        """
-        talk = self._converse(model, episode)
-        try:
-            for number, turn in enumerate(episode.turns):
-                if number:
-                    talk.tell(turn.messages[0].content)
-                prompt = list(talk.transcript.ids)
-                if model.model_config.context - len(prompt) < turn.usage.completion:
-                    break
-                talk.transcript.grammar = constant(talk.transcript.written(turn.reasoning, turn.text))
-                tag = {"structural_tag": structural_tag(talk.transcript.grammar)}
-                talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt}
-                await talk.ready()
-                try:
-                    answer = await talk.ask()
-                except ContextOverflow:
-                    break
-                yield talk, prompt, answer
-        finally:
-            talk.close()
+VERDICTS = {
+    None: "No prompt token came from the cache, so it was not compared.",
+    True: "Cached and computed prefixes give the same distribution, within the engine's noise.",
+    False: (
+        "Cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
+        " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
+    ),
+}
 
 
 class ForcedToken(NamedTuple):
@@ -131,82 +59,152 @@ class ForcedToken(NamedTuple):
     control: float
 
 
-Probe = Callable[[Sequence[int], int, str], Awaitable[tuple[float, int]]]
-"""Forces a token after a prompt; returns its log-probability and the prompt tokens from the cache, which
-prompts with the same salt share."""
-
-
-VERDICTS = {
-    None: "No prompt token came from the cache, so it was not compared.",
-    True: "Cached and computed prefixes give the same distribution, within the engine's noise.",
-    False: (
-        "Cached and computed prefixes give DIFFERENT distributions. Do not rely on results with this"
-        " cache: set server.flags.enable-prefix-caching to false, or use another version of vLLM."
-    ),
-}
-
-
-async def compare_run(run: RecordedRun, tokens: int, status: Status) -> Measurement:
+async def compare_run(data: RunData, setup: Setup, tokens: int, status: Status) -> Measurement:
     """Compare recorded tokens of a run with a cached prefix and without; its facts are `shift_figures`.
 
     Raises:
         InvalidConfig: its model has no token ids.
+        RunDirectoryError: it has no finished episode, or its first prompts have another length now.
         StorageError: the run cannot be read or rebuilt.
         ServingError: the engine failed.
     """
-    model_config = completions_api(run.setup.model_config)
-    run.episodes()  # reports a run that cannot be played before a server is started
-    async with open_engine(model_config, run.setup.config, status) as deployment:
+    model_config, salt = completions_api(setup.model_config), secrets.token_hex(8)
+    episodes, compared = _actor_episodes(data), list[ForcedToken]()
+    lengths = [turn.usage.completion for each in episodes for turn in each.turns]
+    positions = iter(choose_positions(lengths, tokens))
+    chosen = [(each, [next(positions) for _ in each.turns]) for each in episodes]
+
+    async def compare_episode(chosen: tuple[Trajectory, list[set[int]]]) -> None:
+        episode, positions = chosen
+        last = max(number for number, each in enumerate(positions) if each)
+        talk, turns = open_conversation(data, setup, model, episode), episode.turns[: last + 1]
+        try:
+            places = iter(positions)
+            async for prompt, answer in force_answers(talk, replace(episode, turns=turns), model, salt):
+                compared.extend(await compare(model, talk, prompt, answer, next(places), salt))
+        finally:
+            talk.close()
+
+    async with open_engine(model_config, setup.config, status) as deployment:
         status(f"comparing the log-probabilities of {tokens} recorded tokens")
-        compared = await compare_tokens(deployment, run, tokens)
+        async with deployment.client(lambda row: None) as model:
+            wanted = [each for each in chosen if any(each[1])]
+            await run_together(compare_episode, wanted, setup.config.run.in_flight)
     if not compared:
-        return Measurement(f"{run.data.path}: no recorded token could be compared")
+        return Measurement(f"{data.path}: no recorded token could be compared")
     figures = shift_figures(compared, model_config.dtype)
     names = {"cached": "cached and computed", "control": "computed twice", "limit": "counts as noise"}
     rows = [{"shift": text} | figures[part] for part, text in names.items()]
     return Measurement(
-        f"{run.data.path}: shift of the log-probability of {figures['tokens']} recorded tokens",
+        f"{data.path}: shift of the log-probability of {figures['tokens']} recorded tokens",
         tables=[Table("", rows, columns("shift", "median:.2g", "p95:.2g", "max:.2g"))],
         facts=figures,
         notes=[VERDICTS[figures["same"]]],
     )
 
 
-async def compare_tokens(deployment: Deployment, run: RecordedRun, tokens: int) -> list[ForcedToken]:
-    """Compare so many recorded tokens with a cached prefix and without. Raises as `RecordedRun.play`."""
-    found: list[ForcedToken] = []
-    salt, episodes = secrets.token_hex(8), run.episodes()
-    lengths = [turn.usage.completion for each in episodes for turn in each.turns]
-    positions = iter(choose_positions(lengths, tokens))
-    chosen = [(each, [next(positions) for _ in each.turns]) for each in episodes]
-
-    async def compare_episode(chosen: tuple[Trajectory, list[set[int]]]) -> None:
-        """Force the answers up to the last one with chosen positions."""
-        episode, positions = chosen
-        last = max(number for number, each in enumerate(positions) if each)
-        wanted, places = replace(episode, turns=episode.turns[: last + 1]), iter(positions)
-        async for talk, prompt, answer in run.play(model, wanted, salt):
-            probe = partial(probe_engine, model.engine, talk.replica.address)
-            found.extend(await compare(probe, prompt, answer.token_ids, next(places), salt))
-
-    async with deployment.client(lambda row: None) as model:
-        compared = [each for each in chosen if any(each[1])]
-        await run_together(compare_episode, compared, run.setup.config.run.in_flight)
+def _actor_episodes(data: RunData) -> list[Trajectory]:
+    """Return a run's finished episodes by policy and start, with the actor's turns only."""
+    played = sorted([*data.trajectories(), *data.evaluations()], key=lambda each: (each.policy, each.started))
+    found = [
+        replace(each, turns=turns)
+        for each in played
+        if (turns := [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)])
+    ]
+    if not found:
+        raise RunDirectoryError(f"{data.path} has no finished episode to replay yet")
     return found
 
 
-async def probe_engine(
-    engine: Engine, replica: int | None, prompt: Sequence[int], token: int, salt: str
-) -> tuple[float, int]:
-    """Ask a replica for one token. Raises `ServingError`, as if the engine returns no log-probability."""
-    options = {"temperature": 0.0, "allowed_token_ids": [token], "logprobs": 1, "cache_salt": salt}
-    labels = {"role": "log_probability"}
-    reply = await engine.complete(Prompt([*prompt]), max_tokens=1, labels=labels, replica=replica, **options)
-    reply.record("ok", reply.usage)
-    found = reply.answer.choices[0].logprobs
-    if found is None or not found.token_logprobs or found.token_logprobs[0] is None:
-        raise RequestRefused("the engine returns no log-probabilities; start it with --max-logprobs 1")
-    return found.token_logprobs[0], reply.usage.cached
+def open_conversation(data: RunData, setup: Setup, model: Model, episode: Trajectory) -> TokenConversation:
+    """Open an episode's conversation. Raises `RunDirectoryError` unless its first prompt is as long as
+    recorded."""
+    tools = setup.method.agent(data.policies.load(episode.policy), episode.task, setup.env).list_tools(
+        setup.env
+    )
+    messages, labels = (
+        plain_messages(episode.turns[0].messages),
+        {"role": "replay", "episode": episode.episode},
+    )
+    talk = model.converse("actor", messages, tools, labels)
+    assert isinstance(talk, TokenConversation)
+    recorded, tokens = episode.turns[0].usage.prompt, len(talk.transcript.ids)
+    if recorded != tokens:
+        talk.close()
+        raise RunDirectoryError(
+            f"{data.path}: the first prompt of {episode.episode} had {recorded} tokens when it was played,"
+            f" and {tokens} now: its templates, environment, method or model have changed"
+        )
+    return talk
+
+
+async def force_answers(
+    talk: TokenConversation, episode: Trajectory, model: Model, salt: str
+) -> AsyncIterator[tuple[list[int], list[int]]]:
+    """Play an episode until its end, or until a recorded answer does not fit the context.
+
+    Yields the ids of the prompt and of the answer of each turn. Raises `ServingError`.
+
+    Args:
+        salt: each request's `cache_salt`; requests with the same one share the prefix cache.
+    """
+    for number, turn in enumerate(episode.turns):
+        if number:
+            talk.tell(turn.messages[0].content)
+        prompt = list(talk.transcript.ids)
+        if model.model_config.context - len(prompt) < turn.usage.completion:
+            return
+        talk.transcript.grammar = constant(talk.transcript.written(turn.reasoning, turn.text))
+        tag = {"structural_tag": structural_tag(talk.transcript.grammar)}
+        talk.options |= {"structured_outputs": tag, "temperature": 0.0, "cache_salt": salt}
+        await talk.ready()
+        try:
+            answer = await talk.ask()
+        except ContextOverflow:
+            return
+        yield prompt, answer.token_ids
+
+
+async def compare(
+    model: Model,
+    talk: TokenConversation,
+    prompt: list[int],
+    answer: list[int],
+    positions: Collection[int],
+    salt: str,
+) -> list[ForcedToken]:
+    """Compare tokens of an answer, which was sent with `salt`, with a cached prefix and without.
+
+    Raises `ServingError`, also if the engine returns no log-probabilities.
+    """
+
+    async def probe(position: int, salt: str) -> tuple[float, int]:
+        reply = await model.engine.complete(
+            Prompt([*prompt, *answer[:position]]),
+            max_tokens=1,
+            labels={"role": "log_probability"},
+            replica=talk.replica.address,
+            **{
+                "temperature": 0.0,
+                "allowed_token_ids": [answer[position]],
+                "logprobs": 1,
+                "cache_salt": salt,
+            },
+        )
+        reply.record("ok", reply.usage)
+        found = reply.answer.choices[0].logprobs
+        if found is None or not found.token_logprobs or found.token_logprobs[0] is None:
+            raise RequestRefused("the engine returns no log-probabilities; start it with --max-logprobs 1")
+        return found.token_logprobs[0], reply.usage.cached
+
+    async def compare_token(position: int) -> ForcedToken:
+        salts = (salt, secrets.token_hex(8), secrets.token_hex(8))
+        probed = await run_together(lambda each: probe(position, each), salts, len(salts))
+        logprobs, (cached, *others) = zip(*probed, strict=True)
+        return ForcedToken(max(cached - max(others), 0), *logprobs)
+
+    places = sorted(position for position in positions if position < len(answer))
+    return await run_together(compare_token, places, len(places) or 1)
 
 
 def choose_positions(answers: Sequence[int], tokens: int, seed: int = 0) -> list[set[int]]:
@@ -222,26 +220,6 @@ def choose_positions(answers: Sequence[int], tokens: int, seed: int = 0) -> list
     for answer, position in taken:
         chosen[answer].add(position)
     return chosen
-
-
-async def compare(
-    probe: Probe, prompt: list[int], answer: list[int], positions: Collection[int], salt: str
-) -> list[ForcedToken]:
-    """Compare tokens of an answer with a cached prefix and without. Raises `ServingError`.
-
-    Args:
-        salt: the salt with which `prompt` and `answer` were sent.
-    """
-    places = sorted(position for position in positions if position < len(answer))
-
-    async def measure(position: int) -> ForcedToken:
-        ids, token = [*prompt, *answer[:position]], answer[position]
-        salts = (salt, secrets.token_hex(8), secrets.token_hex(8))
-        probed = await run_together(lambda each: probe(ids, token, each), salts, 3)
-        logprobs, (cached, *others) = zip(*probed, strict=True)
-        return ForcedToken(max(cached - max(others), 0), *logprobs)
-
-    return list(await run_together(measure, places, len(places) or 1))
 
 
 def shift_figures(tokens: Sequence[ForcedToken], dtype: str) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.bench.cache_truth import RecordedRun, compare_run
+from speedrunner.bench.cache_truth import compare_run
 from speedrunner.cli.command import AsJson, EngineOverrides, RunPath, Trust, show_measured
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.stored_setup import compose_stored
@@ -29,5 +29,5 @@ def replay(
     Example: speedrunner bench replay runs/demo serving.url=unix:/path/to/socket
     """
     data = load(run)
-    recorded = RecordedRun(data, set_up(compose_stored(data, overrides or [], trust or [])))
-    show_measured(lambda status: compare_run(recorded, tokens, status), as_json)
+    setup = set_up(compose_stored(data, overrides or [], trust or []))
+    show_measured(lambda status: compare_run(data, setup, tokens, status), as_json)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from speedrunner.bench.cache_truth import ForcedToken, choose_positions, compare, shift_figures
+from speedrunner.bench.cache_truth import ForcedToken, choose_positions, shift_figures
 
 
 def test_half_of_the_chosen_tokens_are_the_first_of_their_answers() -> None:
@@ -52,25 +52,3 @@ def test_a_wrong_state_behind_a_tenth_of_the_tokens_is_caught_100_times_of_100(
 def test_tokens_without_a_cached_prefix_say_nothing() -> None:
     found = shift_figures([ForcedToken(0, -1.0, -9.0, -9.0)], "float32")
     assert found["same"] is None
-
-
-class Pretender:
-    """Answers from a table, and counts what it is asked."""
-
-    def __init__(self) -> None:
-        self.asked: list[tuple[int, int, str]] = []
-
-    async def probe(self, prompt: Sequence[int], token: int, salt: str) -> tuple[float, int]:
-        self.asked.append((len(prompt), token, salt))
-        return -float(token), 64 if salt == "run" else 0
-
-
-async def test_each_token_is_asked_for_once_with_the_cache_and_twice_without() -> None:
-    engine = Pretender()
-    found = await compare(engine.probe, [7] * 70, [1, 2, 3], {2, 0, 9}, "run")
-    assert [each.reused for each in found] == [64, 64]
-    assert [each.cached for each in found] == [-1.0, -3.0]
-    assert [(size, token) for size, token, _ in engine.asked] == [(70, 1)] * 3 + [(72, 3)] * 3
-    salts = [salt for _, _, salt in engine.asked]
-    assert salts.count("run") == 2
-    assert len(set(salts)) == 5

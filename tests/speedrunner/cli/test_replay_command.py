@@ -51,11 +51,9 @@ def studied(engine: ScriptedEngine, *arguments: str, tokens: int = 20) -> dict[s
 
 
 def prompts(requests: list[Request]) -> list[tuple[int, ...]]:
-    """Prompts of the actor's requests that are not probes of one token."""
+    """Prompts of the actor's requests."""
     return sorted(
-        each.prompt
-        for each in requests
-        if "walk" in each.tools and "write_skill" not in each.tools and "logprobs" not in each.body
+        each.prompt for each in requests if "walk" in each.tools and "write_skill" not in each.tools
     )
 
 
