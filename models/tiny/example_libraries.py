@@ -19,22 +19,6 @@ from speedrunner.methods import ActorSpec, Library, Policy, Skill
 
 WORDINGS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("wordings.yaml").read_text("utf-8"))
 
-MIXES = (
-    ("whole",),
-    ("whole",),
-    ("both",),
-    ("whole", "go to"),
-    ("whole", "pick up", "go to"),
-    ("whole", "pick up", "go to"),
-    ("pick up", "go to"),
-    ("pick up", "go to"),
-    ("pick up", "go to"),
-    ("go to",),
-    ("pick up",),
-    (),
-)
-"""Uses that a library covers; each library draws one entry."""
-
 
 @dataclass(frozen=True)
 class Skilled:
@@ -46,7 +30,7 @@ class Skilled:
 
 def draw_library(rng: random.Random, env: TextEnv) -> Skilled:
     """Draw a library: a mix of useful skills, sometimes with one useless skill."""
-    kinds = [*rng.choice(MIXES)]
+    kinds = [*rng.choice(WORDINGS["mixes"])]
     if not kinds or rng.random() < 0.25:
         kinds.append("useless")
     written = {kind: _function(rng, kind) for kind in kinds}

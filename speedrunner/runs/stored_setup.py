@@ -58,23 +58,15 @@ def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = Tr
     return set_up(config, model_configs, plays_here=plays_here)
 
 
-def compose_stored(
-    run: RunData,
-    overrides: Sequence[str],
-    trust: Collection[str],
-    keys: Collection[str] = (*CLASSES, *MODELS),
-) -> Config:
+def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str]) -> Config:
     """Compose a run's configuration with overrides, which come from the user and may name anything.
 
     Raises the errors of `compose`; `InvalidConfig` also if the run has a name that is neither bundled nor
     trusted.
-
-    Args:
-        keys: the keys among `CLASSES` and `MODELS` that the caller uses.
     """
     config = compose(overrides, base=to_yaml(usable(run, trust)))
     given = [each.partition("=")[2] for each in overrides]
-    _require(config, run, [*trust, *given], keys)
+    _require(config, run, [*trust, *given], (*CLASSES, *MODELS))
     return config
 
 

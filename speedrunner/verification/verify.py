@@ -14,7 +14,7 @@ from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store.files import StorageError
 from speedrunner.store.run_data import load
 from speedrunner.verification.differences import Differences
-from speedrunner.verification.plan_check import Plan
+from speedrunner.verification.plan_check import check_plan, is_finished
 from speedrunner.verification.policy_check import check_policies
 from speedrunner.verification.prompt_check import check_prompts
 from speedrunner.verification.replay import replay
@@ -51,7 +51,6 @@ async def verify(
     """
     run = load(path)
     subject = Subject(run, trust)
-    plan = Plan(subject)
     checks: list[Finding] = []
 
     async def made(name: str, check: Callable[[], Finding | Awaitable[Finding]]) -> None:
@@ -66,9 +65,9 @@ async def verify(
         checks.append(one)
         say(one)
 
-    await made("plan", plan.check)
+    await made("plan", lambda: check_plan(subject))
     await made("policies", lambda: check_policies(subject))
-    await made("reconciliations", lambda: check_reconciliations(subject, is_finished=plan.is_finished))
+    await made("reconciliations", lambda: check_reconciliations(subject, is_finished=is_finished(subject)))
     await made("prompts", lambda: check_prompts(subject))
     await made("replay", lambda: replay(subject, status))
     return report(str(path), checks, list(_other_code(subject)))

@@ -9,7 +9,9 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Collection
+from typing import Any
 
+from models.tiny.example_libraries import WORDINGS
 from models.tiny.teachers.bot import Work
 from models.tiny.teachers.taught_programs import (
     BOTH,
@@ -31,38 +33,11 @@ AT_ONCE = 2
 MISTAKES = 0.12
 """Share of edits that first contain a mistake."""
 
-NAMES = {
-    "first": "the first routines",
-    "whole": "one call for a whole mission",
-    "parse": "missions with after you",
-    "route": "a walk around things",
-    "search": "a look to all sides",
-}
-"""Names of the library's parts in thoughts."""
+WORDS: dict[str, Any] = WORDINGS["inducer"]
+"""What thoughts say: `names` of the library's parts; `symptoms`, the line of the report with the number that
+shows whether a part is needed; `remedies`, the mistake in a wrong edit; first and last sentences."""
 
-SYMPTOMS = {
-    "whole": "solved in several calls",
-    "parse": "not understood",
-    "route": "in the way",
-    "search": "not in sight",
-}
-"""The line of the report with the number that shows whether a part is needed."""
-
-REMEDIES = {
-    "first": "SIDES was missing",
-    "whole": "the type of the parameter was missing",
-    "parse": "the old text has to stand there as it is in the library",
-    "route": "the import was missing",
-    "search": "the docstring was missing",
-}
-"""The mistake in a wrong edit of each part."""
-
-OPENINGS = (
-    "I look at the newest episodes first.",
-    "First I read what was played last.",
-    "I begin with a report on the newest episodes.",
-)
-ENDINGS = ("I finish.", "That is all for this sleep.", "The work of this sleep is done.")
+NAMES, SYMPTOMS = WORDS["names"], WORDS["symptoms"]
 
 
 def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
@@ -77,7 +52,7 @@ def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
     there = has(source)
     both = False
     if "execute_code" in tools:
-        told = yield f"{_library(source)}\n{rng.choice(OPENINGS)}", _call("execute_code", code=LOOK)
+        told = yield f"{_library(source)}\n{rng.choice(WORDS['openings'])}", _call("execute_code", code=LOOK)
         facts = numbers(told)
         thought, due = decide_parts(facts, there) if source else _find_started(facts)
         if {"whole", "parse"} & set(due):
@@ -100,11 +75,11 @@ def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
         plan = f"To do: {', '.join(NAMES[each] for each in due[place:])}. Now {NAMES[part]}."
         for edit in edits:
             told = yield f"{thought}\n{plan}", edit
-            thought, plan = f"It was refused: {REMEDIES[part]}.", "I write it again."
+            thought, plan = f"It was refused: {WORDS['remedies'][part]}.", "I write it again."
         thought = f"Stored: {NAMES[part]}."
         done.append(NAMES[part])
     summary = f"Added {' and '.join(done)}." if done else "Nothing had to be changed."
-    yield f"{thought}\nTo do: nothing. {rng.choice(ENDINGS)}", _call("finish", summary=summary)
+    yield f"{thought}\nTo do: nothing. {rng.choice(WORDS['endings'])}", _call("finish", summary=summary)
 
 
 def numbers(report: str) -> dict[str, int]:
