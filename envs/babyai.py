@@ -57,7 +57,7 @@ class BabyAI(TextEnv):
     """
 
     name = "babyai"
-    limits = Limits(llm_calls=30, actions=None)
+    limits = Limits(llm_calls=30, actions=128)  # the simulator counts them, too
     skills_read = (
         "No primitive looks without acting. A skill knows the mission and its first view only from its "
         "arguments, and each later view from what a primitive returned."

@@ -91,6 +91,7 @@ class ActorSpec:
             __package__,
             "system",
             description=env.description,
+            limits=env.limits,
             has_skills=self.tools is None and bool(self.library.public),
             submits=env.submits,
             instructions=self.instructions,

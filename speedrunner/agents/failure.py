@@ -26,7 +26,7 @@ def describe_failure(trajectory: Trajectory) -> str:
         return f"Infrastructure error: {_shorten(trajectory.fault, ERROR_CHARS)}"
     if outcome is not None and outcome.success:
         return ""
-    cause = _describe_loop(trajectory.turns) or _describe_first_error(trajectory.turns)
+    cause = describe_loop(trajectory.turns) or _describe_first_error(trajectory.turns)
     return "; ".join(filter(None, (_describe_end(trajectory), cause)))
 
 
@@ -51,8 +51,8 @@ def _describe_end(trajectory: Trajectory) -> str:
     }.get(trajectory.termination, f"Ended by {trajectory.termination}")
 
 
-def _describe_loop(turns: list[Turn]) -> str:
-    """Return the loop that the episode ends with, "" if there is none."""
+def describe_loop(turns: list[Turn]) -> str:
+    """Return the loop of equal calls that an episode ends with, "" if there is none."""
     latest_first = list_exchanges(turns)[::-1]
     for period in PERIODS:
         pairs = zip(latest_first, latest_first[period:], strict=False)

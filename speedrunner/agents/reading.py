@@ -20,9 +20,12 @@ SUMMARY_CHARS, REFUSALS_SHOWN = 300, 3
 """Characters of each line about an earlier sleep; number of refused edits shown, the last ones."""
 
 
-def headline(trajectory: Json) -> str:
+def headline(trajectory: Json, *, has_task: bool = True) -> str:
     """Return one line about an episode: key, policy, termination, score, resources, and the task's first
     paragraph. It has the outcome's `detail` and the `environment` if the trajectory has them.
+
+    Args:
+        has_task: whether it has the task; `False` where the task follows.
     """
     outcome, turns = trajectory["outcome"], trajectory["turns"]
     score = "unscored" if outcome is None else f"score {outcome['score']:g}"
@@ -31,7 +34,7 @@ def headline(trajectory: Json) -> str:
     actions = sum(turn["executed"]["actions"] for turn in turns if turn["executed"] is not None)
     tokens = sum(turn["usage"]["completion"] for turn in turns)
     took = f"{len(turns)} LLM calls, {actions} actions, {tokens} output tokens"
-    task = task_line(trajectory)
+    task = task_line(trajectory) if has_task else ""
     more = f"; {task[:TASK_CHARS]}" + " ..." * (len(task) > TASK_CHARS) if task else ""
     place = f"{trajectory['environment']}, " if trajectory.get("environment") else ""
     return (
@@ -55,9 +58,9 @@ def opening(trajectory: Json) -> str:
 
 def trajectory_lines(trajectory: Json, first: int = 1, last: int | None = None) -> Iterator[str]:
     """Yield an episode's lines: its headline, the task before turn 1, and turns `first` to `last`."""
-    yield headline(trajectory)
-    if first <= 1 and (told := opening(trajectory)):
-        yield from told.split("\n")
+    told = opening(trajectory) if first <= 1 else ""
+    yield headline(trajectory, has_task=not told)
+    yield from told.split("\n") if told else ()
     for lines in turns(trajectory, first, last):
         yield from lines
 

@@ -132,7 +132,7 @@ class ASI(Method):
             __package__,
             "asi/user",
             library=library,
-            headline=headline(plain),
+            headline=headline(plain, has_task=False),
             opening=opening(plain),
             turns=["\n".join(lines) for lines in turns(plain)],
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import envs
-from envs import EnvironmentFault, Split, TextEnv
+from envs import EnvironmentFault, Limits, Split, TextEnv
 from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig
 from serving.options import ServiceOptions
@@ -131,7 +131,7 @@ def set_up(
     model_config, inducer = model_configs or (actor_model_config(config), None)
     setup = Setup(
         config=config,
-        env=make_env(config),
+        env=make_env(config, model_config),
         split=envs.splits(config.env.name, **config.env.options),
         method=methods.make(config.method.name, **config.method.options),
         model_config=model_config,
@@ -143,9 +143,11 @@ def set_up(
     return setup
 
 
-def make_env(config: Config) -> TextEnv:
-    """Create a configuration's environment with its limit of actions. Raises `EnvironmentFault`."""
+def make_env(config: Config, model_config: ModelConfig) -> TextEnv:
+    """Create a configuration's environment with the limits of a run's episodes, which agents read. Raises
+    `EnvironmentFault`."""
     env = envs.make(config.env.name, **config.env.options)
-    if (most := config.run.max_actions) is not None:
-        env.limits = replace(env.limits, actions=min(most, env.limits.actions or most))
+    limits = [each for each in (config.run.max_actions, env.limits.actions) if each is not None]
+    calls = model_config.role("actor").calls(env.limits.llm_calls)
+    env.limits = Limits(calls, min(limits, default=None))
     return env

@@ -29,8 +29,9 @@ that is more. The third is the maximum, as the recorded time may be wrong."""
 
 BY_THE_CLOCK = "ended by the clock, or after such a call"
 BY_A_FAULT = "ended by an infrastructure error"
+BY_OTHER_TEXTS = "first prompts, whose texts or limits have changed since"
 BY_ITS_PROCESS = "the process of the skills ended in another way, or after such a call"
-"""Why calls are left out."""
+"""Why calls and prompts are left out."""
 
 ADDRESS = re.compile(rb"0x[0-9a-f]{6,16}")
 """An object's memory address, which a skill may have returned; it is ignored."""
@@ -76,7 +77,8 @@ async def replay(subject: Subject, status: Status) -> Finding:
         for played in episodes:  # shared: each task takes the next one
             episode = played.trajectory
             counts["episodes"] += 1
-            found.left_out += Counter({BY_A_FAULT: sum(_is_lost(turn) for turn in episode.turns)})
+            lost = sum(_is_lost(turn) for turn in episode.turns)
+            found.left_out += Counter({BY_A_FAULT: lost, BY_OTHER_TEXTS: int(subject.has_other_texts)})
             async with pool.worker() as worker:
                 try:
                     async for _ in _replay_episode(subject, played, worker):
@@ -108,7 +110,7 @@ async def _replay_episode(subject: Subject, played: Played, worker: EnvWorker) -
     try:
         seed = subject.run.state.skill_seed(episode.task)
         opening = await worker.reset(episode.task, module, setup.env.limits.actions, seed)
-        if episode.module is None:
+        if episode.module is None and not subject.has_other_texts:
             prompt = spec.prompt_hash(setup.env, spec.messages(setup.env, opening))
             if prompt != episode.prompt_hash:
                 raise _Differs("the actor's first prompt does not have its recorded digest")

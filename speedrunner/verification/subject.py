@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from functools import cache
+from functools import cache, cached_property
 from typing import Literal, get_args
 
 import msgspec
 
 from speedrunner.agents.actor import ActorSpec
+from speedrunner.runs.identity import checkout
 from speedrunner.runs.stored_setup import reader_model_configs, set_up_stored
 from speedrunner.store.records import Phase, Trajectory
 from speedrunner.store.run_data import RunData
+
+ACTOR_TEXTS = ("actor/system", "actor/user")
+"""Names of the actor's texts in the record of a process."""
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -45,6 +49,15 @@ class Subject:
         self.setup = set_up_stored(run, trust)
         self.model_configs = reader_model_configs(self.setup.config, trust)
         self.policy = cache(run.policies.load)
+
+    @cached_property
+    def has_other_texts(self) -> bool:
+        """Return whether this checkout composes actors' prompts from other texts or limits than the run."""
+        here, process = checkout(self.setup), self.process
+        return process is not None and (
+            here["env"]["limits"] != process.env.get("limits")
+            or any(process.prompts.get(name) != here["prompts"][name] for name in ACTOR_TEXTS)
+        )
 
     def episodes(self) -> Iterator[Played]:
         """Yield every finished attempt of all episodes: of batches, evaluations and sleeps."""

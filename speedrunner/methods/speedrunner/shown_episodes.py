@@ -48,14 +48,15 @@ def select_episodes(
         if text:
             texts.append(text)
         else:
-            left_out.append(whole.partition("\n")[0])
+            left_out.append(headline(msgspec.to_builtins(episode)))
     return ShownEpisodes(texts, left_out, sum(map(count_tokens, texts)) / max(sum(tokens), 1))
 
 
 def _leave_out_middle(episode: Trajectory, room_tokens: int, count_tokens: CountTokens) -> str:
     """Return an episode with as many of its first and last turns as fit; "" if one of each does not fit."""
     plain = msgspec.to_builtins(episode)
-    head, written = f"{headline(plain)}\n{opening(plain)}", ["\n".join(lines) for lines in turns(plain)]
+    head = f"{headline(plain, has_task=False)}\n{opening(plain)}"
+    written = ["\n".join(lines) for lines in turns(plain)]
 
     def text(first: int, last: int) -> str:
         gap = f"[turns {first + 1} to {len(written) - last} are left out here]"

@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
+from speedrunner.agents.failure import describe_loop
 from speedrunner.agents.reading import summary_lines
 from speedrunner.config.schema import AtLeastOne
 from speedrunner.library.text import source_text
@@ -164,7 +165,10 @@ class SpeedRunner(Method):
             __package__,
             "user",
             sleep=tools.sleep,
-            batch=[headline(msgspec.to_builtins(trajectory)) for trajectory in batch],
+            batch=[
+                "; ".join(filter(None, (headline(msgspec.to_builtins(each)), describe_loop(each.turns))))
+                for each in batch
+            ],
             history=history.count(),
             earlier_runs=history.earlier,
             environment=history.environment,

@@ -7,12 +7,16 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from envs import EnvironmentFault, Task
+from envs import EnvironmentFault, Opening, Task
+from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
 from speedrunner.methods.method_registry import InvalidMethodOption, UnknownMethod
+from speedrunner.methods.prompt_parts import describe_episodes
 from speedrunner.methods.react import ReAct
 from speedrunner.runs.setup import set_up
+from speedrunner.store.records import Policy
 from tests.golden_tables import Golden, refusals
+from tests.prompt_samples import MODEL_CONFIG, Recorder
 
 pytestmark = pytest.mark.process
 
@@ -51,9 +55,21 @@ def test_what_environment_and_method_do_not_take_is_told_in_one_line(golden: Gol
     golden("refused_options.txt", re.sub(r"line \d+", "line N", text))
 
 
-@pytest.mark.parametrize(("most", "actions"), [(None, 2000), (200, 200), (3000, 2000)])
-def test_an_episode_may_be_given_fewer_actions_than_its_environment_allows(
-    most: int | None, actions: int
-) -> None:
-    given = [] if most is None else [f"run.max_actions={most}"]
-    assert set_up(compose(["env=crafter", *given])).env.limits.actions == actions
+@pytest.mark.parametrize(
+    ("line", "limits"),
+    [
+        ("env=crafter", "2000 {} or 2000 actions."),
+        ("env=crafter run.max_actions=60 model.actor.max_calls=10", "10 {} or 60 actions."),
+        ("env=crafter run.max_actions=3000 model.actor.max_calls=3000", "2000 {} or 2000 actions."),
+        ("env=babyai", "30 {} or 128 actions."),
+        ("env=scienceworld env.family=3", "100 {}."),
+    ],
+)
+def test_agents_read_the_limits_that_apply_to_an_episode(line: str, limits: str) -> None:
+    setup = set_up(compose(line.split()))
+    model_config = msgspec.structs.replace(MODEL_CONFIG, roles=setup.model_config.roles)
+    actor = Actor(setup.env, Recorder(model_config), setup.config)
+    system, _ = setup.actor_spec(Policy(version=0)).messages(setup.env, Opening("", ""))
+    assert f"at the latest after {limits.format('answers')}" in system.content
+    told = describe_episodes(setup.env, actor.limits)
+    assert f"at the latest after {limits.format('LLM calls (each with one tool call)')}" in told

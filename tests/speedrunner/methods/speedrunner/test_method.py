@@ -124,6 +124,17 @@ async def test_its_code_runs_over_the_trajectories_with_the_draft_at_hand(night:
 
 
 @pytest.mark.process
+async def test_the_list_of_new_episodes_says_which_ended_in_a_loop(
+    night: Nights, directory: RunDirectory
+) -> None:
+    directory.append_trajectory("train", 0, trajectory("train/0002", turns=trajectory().turns[1:] * 5))
+    slept = await night([FINISH])
+    assert (
+        "; repeated no valid call 5 times with the same results, until the end\n\n" in slept.requests[0].task
+    )
+
+
+@pytest.mark.process
 async def test_each_reply_says_how_many_calls_and_tokens_are_left(
     night: Nights, tiny_model_config: ModelConfig
 ) -> None:

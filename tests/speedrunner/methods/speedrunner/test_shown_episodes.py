@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
-from speedrunner.methods import trajectory_text
+from speedrunner.methods import headline, trajectory_text
 from speedrunner.methods.speedrunner.shown_episodes import select_episodes
 from tests.speedrunner.run_samples import trajectory
 
 BATCH = [trajectory(f"train/{number:04d}", policy=number) for number in range(3)]
 TEXTS = [trajectory_text(each) for each in BATCH]
 LONG = msgspec.structs.replace(trajectory("train/0003"), turns=trajectory().turns * 50)
-HEADLINES = [text.partition("\n")[0] for text in TEXTS]
+HEADLINES = [headline(msgspec.to_builtins(each)) for each in BATCH]
 
 
 def test_a_batch_that_fits_is_shown_whole_oldest_first() -> None:
