@@ -19,11 +19,9 @@ import envs
 from envs import TextEnv
 from envs.env_registry import ENVIRONMENTS
 from envs.env_registry import REGISTRY as ENVIRONMENT_CLASSES
-from serving.errors import InvalidModelConfig
 from serving.model_config import ModelConfig, ServerOptions
 from serving.model_configs import list_model_configs
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, to_yaml
 from speedrunner.methods.method_registry import METHODS
 from speedrunner.runs.setup import Setup, set_up
@@ -124,22 +122,6 @@ def usable(run: RunData, trust: Collection[str]) -> Config:
         logging="none",
         verbosity="info",
     )
-
-
-def reader_model_configs(config: Config, trust: Collection[str]) -> dict[str, ModelConfig]:
-    """Return the reader's own model configs for the names in a stored configuration, by model name.
-
-    Model configs that are neither bundled nor trusted, or cannot be read, are missing.
-    """
-    model, ours = config.model, [*list_model_configs(), *trust]
-    try:
-        if model.name not in ours:
-            return {}
-        actor = actor_model_config(config)
-        other = inducer_model_config(config, actor) if model.inducer_name in (None, *ours) else actor
-    except InvalidModelConfig:
-        return {}
-    return {other.name: other, actor.name: actor}
 
 
 def _without_place(model_config: ModelConfig) -> ModelConfig:

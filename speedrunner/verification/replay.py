@@ -16,6 +16,7 @@ from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import actor_view
 from speedrunner.config.console import Status
 from speedrunner.config.findings import Finding
+from speedrunner.methods.method_base import Method
 from speedrunner.store.modules import apply_hunks
 from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory, Turn
 from speedrunner.verification.differences import Differences, contrast, turn_of
@@ -111,9 +112,12 @@ async def _replay_episode(subject: Subject, played: Played, worker: EnvWorker) -
         seed = subject.run.state.skill_seed(episode.task)
         opening = await worker.reset(episode.task, module, setup.env.limits.actions, seed)
         if episode.module is None and not subject.has_other_texts:
-            prompt = spec.prompt_hash(setup.env, spec.messages(setup.env, opening))
-            if prompt != episode.prompt_hash:
+            messages = spec.messages(setup.env, opening)
+            if spec.prompt_hash(setup.env, messages) != episode.prompt_hash:
                 raise _Differs("the actor's first prompt does not have its recorded digest")
+            is_plain = type(setup.method).play is Method.play  # other methods may ask for something else
+            if is_plain and episode.turns and episode.turns[0].messages != messages:
+                raise _Differs("its messages are not those of its policy and task", 0)
         for place, (turn, recorded) in enumerate(asked):
             if isinstance(recorded, list):
                 module = apply_hunks(module, recorded)

@@ -10,7 +10,7 @@ import msgspec
 
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.runs.identity import checkout
-from speedrunner.runs.stored_setup import reader_model_configs, set_up_stored
+from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.records import Phase, Trajectory
 from speedrunner.store.run_data import RunData
 
@@ -34,7 +34,6 @@ class Subject:
         process: the last process that played it, if recorded.
         setup: everything that its configuration names, with the recorded model configs.
         policy: returns a version of the run's policy; raises `InvalidPolicy`.
-        model_configs: the reader's own model configs, by model name; they locate the tokenizers.
 
     Raises:
         StorageError, InvalidConfig: it cannot be read.
@@ -47,7 +46,6 @@ class Subject:
         self.run = run
         self.process = next(reversed(run.processes), None)
         self.setup = set_up_stored(run, trust)
-        self.model_configs = reader_model_configs(self.setup.config, trust)
         self.policy = cache(run.policies.load)
 
     @cached_property

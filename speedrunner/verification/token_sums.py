@@ -1,4 +1,4 @@
-"""Check that the ledger, the episodes and the engine's counters agree."""
+"""Check that the ledger, the episodes and the engine's counters agree, and that prompts grow."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from speedrunner.config.findings import Finding
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.episode_summary import summarize_episode
 from speedrunner.store.labels import Labels
+from speedrunner.store.records import Turn
 from speedrunner.store.run_data import RunData, load
 from speedrunner.store.stored_run import sleep_key
-from speedrunner.verification.differences import Differences, contrast
+from speedrunner.verification.differences import Differences, contrast, turn_of
 from speedrunner.verification.subject import Subject
 
 SHARED = "of an engine that several runs shared, not all of which are in the folder of this one"
@@ -29,6 +30,7 @@ def check_reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
     """
     found = Differences("reconciliations")
     used = _check_used_tokens(subject, found, is_finished)
+    _check_growth(subject, found)
     summaries = _check_summaries(subject, found, is_finished)
     stored = _check_stored_sums(subject.run, found)
     return found.finding(
@@ -60,6 +62,21 @@ def _check_used_tokens(subject: Subject, found: Differences, is_finished: bool) 
     for one, usage in recorded.items():
         found.expect(one[0], "tokens of its turns and of its rows in the ledger", usage, spent[one])
     return len(recorded)
+
+
+def _check_growth(subject: Subject, found: Differences) -> None:
+    """Check that each prompt has room for the one before it and its answer."""
+    talks = [(each.trajectory.episode, each.trajectory.turns) for each in subject.episodes()]
+    talks += [(sleep_key(each.sleep), agent.turns) for each in subject.run.sleeps for agent in each.agents]
+    for key, turns in talks:
+        last: dict[int, Turn] = {}
+        for number, turn in enumerate(turns):
+            before = last.get(turn.conversation)
+            least = before.usage.prompt + before.usage.completion if before else 0
+            if turn.usage.prompt < least:
+                what = f"its prompt has {turn.usage.prompt} tokens, the one before and its answer {least}"
+                found.differs(turn_of(key, number), what)
+            last[turn.conversation] = turn
 
 
 def _check_summaries(subject: Subject, found: Differences, is_finished: bool) -> int:

@@ -1,4 +1,4 @@
-"""Verify a whole run: its calls, prompts, token sums, policies and plan."""
+"""Verify a whole run: its plan, policies, token sums and calls."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from speedrunner.store.run_data import load
 from speedrunner.verification.differences import Differences
 from speedrunner.verification.plan_check import check_plan, is_finished
 from speedrunner.verification.policy_check import check_policies
-from speedrunner.verification.prompt_check import check_prompts
 from speedrunner.verification.replay import replay
 from speedrunner.verification.subject import Subject
 from speedrunner.verification.token_sums import check_reconciliations
@@ -68,7 +67,6 @@ async def verify(
     await made("plan", lambda: check_plan(subject))
     await made("policies", lambda: check_policies(subject))
     await made("reconciliations", lambda: check_reconciliations(subject, is_finished=is_finished(subject)))
-    await made("prompts", lambda: check_prompts(subject))
     await made("replay", lambda: replay(subject, status))
     return report(str(path), checks, list(_other_code(subject)))
 

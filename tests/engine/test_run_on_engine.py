@@ -75,7 +75,6 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(
 
     found = await verified(run)
     assert set(statuses(found).values()) == {"ok"}, found
-    assert "recorded usage alone in 0" in found["prompts"].text
 
 
 @pytest.mark.slow

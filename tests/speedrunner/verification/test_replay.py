@@ -53,6 +53,10 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda it: it["turns"][1]["messages"][0].update(content="Run!"),
         "turn 1: the reply that the actor read",
     ),
+    "first prompt": (
+        lambda it: it["turns"][0]["messages"][0].update(content="Run!"),
+        "turn 1: its messages are not those",
+    ),
     "termination": (
         lambda it: it.update(termination="failure"),
         "its recorded termination is failure",

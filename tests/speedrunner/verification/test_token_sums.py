@@ -43,6 +43,18 @@ def test_a_row_of_the_ledger(learnt: ScriptedRun, tmp_path: Path, key: str) -> N
     assert "tokens of its turns and of its rows in the ledger" in found[0]
 
 
+def test_a_prompt_that_is_shorter_than_what_it_continues(learnt: ScriptedRun, tmp_path: Path) -> None:
+    run = copy_of(learnt.dir, tmp_path)
+
+    def edit(record: Any) -> None:
+        record["agents"][0]["turns"][1]["usage"] |= {"prompt": 3, "cached": 0}
+
+    change(run, "sleeps/0001.json", edit)
+    first, *_ = told(checked(run))
+    assert first.startswith("sleep/0001: tokens of its turns")
+    assert any(each.startswith("sleep/0001, turn 2: its prompt has 3 tokens") for each in told(checked(run)))
+
+
 def test_a_row_of_nobody_s(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = copy_of(learnt.dir, tmp_path)
     change(run, "requests.jsonl", more, 0)
