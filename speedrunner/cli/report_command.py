@@ -7,17 +7,13 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.bench.gpu.gpu_pages import record_tables
-from speedrunner.bench.gpu.record import is_record
 from speedrunner.cli.command import PriceList
 from speedrunner.cli.output import say, waiting_line
-from speedrunner.config.schema import InvalidConfig
 from speedrunner.pages.collected import collect, describe
 from speedrunner.pages.figures import figures
 from speedrunner.pages.page import page
 from speedrunner.pages.plots import draw_files
 from speedrunner.results.writing import write
-from speedrunner.store.discovery import readable
 from speedrunner.store.files import StorageError, write_folder
 
 
@@ -34,24 +30,13 @@ def report(
     """Write results of runs: report.html, tables (CSV, LaTeX), figures.
 
     Runs may be unfinished. Runs that differ only in their seed are grouped. OUT gets report.html for a
-    browser, tables/ and figures/ (PDF, SVG). A folder of `speedrunner bench gpu` among the DIRs adds its
-    tables to the page. Exit status 1: a run or a record is damaged and left out, or a folder has no run.
+    browser, tables/ and figures/ (PDF, SVG). Exit status 1: a run is damaged and left out, or a folder has
+    no run.
 
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
-    measured = [folder for folder in folders if is_record(folder)]
-    folders = [folder for folder in folders if folder not in measured]
-    if not folders:
-        raise InvalidConfig(
-            f"{measured[0]} is a record of `bench gpu`; its tables are in its record.md. Name runs as well"
-        )
     with waiting_line() as status:
         found = collect(folders, prices, status)
-        try:
-            records, damaged = readable(measured, record_tables)
-        except StorageError as error:
-            records, damaged = [], [str(error)]
-        found.problems.extend(damaged)
         out = out or _own_folder(folders)
         write(out / "tables", found.tables, found.caveats)  # fails before the figures are drawn
         made = figures(found.conditions)
@@ -62,7 +47,6 @@ def report(
             ", ".join(folder.resolve().name for folder in folders),
             found,
             [*zip(made, images, strict=True)],
-            [table for tables in records for table in tables],
         )
         written = {path: content for each in files for path, content in each.items()}
         write_folder(out, {**written, "report.html": text.encode()})

@@ -29,20 +29,16 @@ VERDICTS = {"supported": "good", "contradicted": "bad", "undecided": "plain"}
 """Kinds of badges by verdict, in the order of the page."""
 
 
-def page(
-    title: str, found: Collected, figures: Sequence[tuple[Figure, bytes]], records: Sequence[Table] = ()
-) -> str:
+def page(title: str, found: Collected, figures: Sequence[tuple[Figure, bytes]]) -> str:
     """Return the whole page. Claims of the paper that have no run are left out.
 
     Args:
         figures: with their SVG.
-        records: tables measured by `speedrunner bench gpu`.
     """
     runs = [run for condition in found.conditions for run in condition.runs.values()]
     judged = [each for each in found.judged if each.has_runs]
     tables = [each for each in map(_keep_measured, found.tables) if each.rows and each.name != CLAIMS]
     sections = (
-        ("records", "Measured on this hardware", records),
         ("paper", "Compared with the paper", [each for each in tables if "paper" in each.columns]),
         ("tables", "All numbers", [each for each in tables if "paper" not in each.columns]),
     )

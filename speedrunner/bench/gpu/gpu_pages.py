@@ -1,16 +1,14 @@
-"""A record of `speedrunner bench gpu` as a Markdown page (docs/gpu.md, "Measured") and as tables."""
+"""A record of `speedrunner bench gpu` as a Markdown page (docs/gpu.md, "Measured")."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from speedrunner.bench.gpu.record import Record, date_of, read_record_folder
+from speedrunner.bench.gpu.record import Record, date_of
 from speedrunner.bench.measurement import NOT_MEASURED, Table, figure_cells, table_cells
 from speedrunner.config.console import visible
-from speedrunner.results import writing
 from speedrunner.store.files import write_atomic
 
 PAGE = "record.md"
@@ -81,19 +79,6 @@ def as_text(record: Record) -> str:
 def write_page(record: Record) -> None:
     """Write the Markdown page into the record's folder. Raises `StorageError`."""
     write_atomic(record.folder / PAGE, as_text(record).encode())
-
-
-def record_tables(folder: Path) -> list[writing.Table]:
-    """Return the tables of the record in a folder for a report; their names start with the folder's.
-
-    Raises `StorageError`.
-    """
-    record = read_record_folder(folder)
-    caption, name = f"{title_of(record)}; {engine_line(record)}", folder.resolve().name
-    return [
-        writing.Table(f"{name} {title}".replace(" ", "_"), caption, cells[0], [*map(tuple, cells[1:])])
-        for title, cells in tables_of(record).items()
-    ]
 
 
 def _markdown(rows: Cells) -> list[str]:

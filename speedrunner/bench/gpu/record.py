@@ -99,11 +99,6 @@ class Record:
         return step in self.steps and self.steps[step].measured is not None
 
 
-def is_record(folder: Path) -> bool:
-    """Return whether a folder has a record."""
-    return (folder / SUBJECT).is_file()
-
-
 def read_record_folder(folder: Path) -> Record:
     """Read a record. Raises `StorageError`."""
     return Record(folder, read_record(folder / SUBJECT, Subject))
@@ -127,7 +122,7 @@ def open_record(folder: Path, subject: Subject) -> Record:
         StorageError: the folder cannot be read or written.
     """
     remove_leftovers(folder)
-    if not is_record(folder):
+    if not (folder / SUBJECT).is_file():
         write_record(folder / SUBJECT, subject)
     record = read_record_folder(folder)
     recorded, present = (

@@ -14,7 +14,6 @@ import pytest
 
 from speedrunner.store.run_data import load
 from tests.golden_tables import Golden, table
-from tests.record_samples import write_record
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
 
@@ -48,7 +47,7 @@ class Troubled(NamedTuple):
     """A sweep with its report, and what the command printed.
 
     Its runs have different versions of vLLM, one stands there twice, one has a damaged configuration. A
-    record of a machine and a folder that does not exist were named as well.
+    folder that does not exist was named as well.
     """
 
     folder: Path
@@ -65,8 +64,7 @@ def troubled(tmp_path_factory: pytest.TempPathFactory, sweep: Path) -> Troubled:
         path.write_text(path.read_text().replace('"versions":{}', f'"versions":{{"vllm":"{version}"}}'))
     shutil.copytree(min(folder.iterdir()), folder / "zz-again")
     (shutil.copytree(min(folder.iterdir()), folder / "damaged") / "config.yaml").write_text("run: [")
-    write_record(here / "h100")
-    named = (str(folder), str(here / "h100"), str(here / "none"))
+    named = (str(folder), str(here / "none"))
     done = in_process("report", *named, "--prices", "zero")
     return Troubled(folder, done, (folder / "report" / "report.html").read_text())
 
@@ -152,14 +150,6 @@ def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     assert "<dt>Terminations</dt><dd>none yet" in text
 
 
-def test_a_record_of_a_machine_adds_its_tables(troubled: Troubled) -> None:
-    assert '<a href="#records">Measured on this hardware</a>' in troubled.text
-    assert (
-        "qwen3.5-27b on 1 x Imaginary GPU, 2026-09-21 16:18 UTC; vllm 0.32.0, torch 2.11.0" in troubled.text
-    )
-    assert '<details class="fold" id="table-h100_' in troubled.text
-
-
 def test_what_is_printed(
     sweep: Path, reported: tuple[Path, list[str]], troubled: Troubled, tmp_path: Path, golden: Golden
 ) -> None:
@@ -177,7 +167,6 @@ def test_what_is_printed(
     printed = {
         "two runs": "\n".join(reported[1]),
         "three runs, one damaged, and a missing folder": troubled.done.stdout + damage,
-        "a record of a machine alone": refused(troubled.folder.parent / "h100"),
         "an empty folder": refused(tmp_path / "empty"),
         "a missing folder": refused(tmp_path / "none"),
         "a file for the report": refused(sweep, "--out", str(tmp_path / "file")),
