@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import re
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,14 +28,16 @@ from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
+from speedrunner.methods.ace import ACE, Item, Playbook, decode_playbook
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.method_base import SleepTools
 from speedrunner.methods.opo import OPO
+from speedrunner.methods.skill_folder import SkillFolder
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner, finish
 from speedrunner.methods.voyager.programs import Program
-from speedrunner.methods.voyager.rollout import MethodState, Objectives, Rollout, programming
+from speedrunner.methods.voyager.rollout import MethodState, Objectives, Retrieve, Rollout, programming
 from speedrunner.runs.direct import LocalModel
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
@@ -137,7 +140,7 @@ class Prompt:
 
 def _kind(line: str) -> str:
     """What a line lists, if it is one that lists a fake skill."""
-    kinds = r'- routine_|routine_(?=\d+ \|)|\{"type":"function","function":\{"name":"routine_'
+    kinds = r'[-#] routine_|routine_(?=\d+ \|)|\{"type":"function","function":\{"name":"routine_'
     return (re.match(kinds, line) or [""])[0]
 
 
@@ -232,20 +235,29 @@ class Samples:
     def inducing(self, skills: int, *, sleep: int = 1, carried: bool = False, **options: Any) -> Prompt:
         """What SpeedRunner's inducer reads; `carried`: in a run with the history of an earlier run."""
         history = self.carried if carried else self.history
-        method, draft = SpeedRunner(**options), Draft(self.library(skills), sleep, [])
+        kind = options.pop("kind", SpeedRunner)
+        method, draft = kind(**options), Draft(self.library(skills), sleep, [])
         tools, calls = self._tools(sleep), method.inducer_calls
         messages = method._messages(draft.library, history, tools, calls)
         offered = [Interpreter.execute_code.__get__(draft)] if method.interpreter == "on" else []
         offered += draft.tools(all_public=method.visibility == "all_public")
         return Prompt(Toolbox(offered, finish).specs, plain_messages(messages))
 
-    def asked(self, method: ASI | OPO, policy: Policy) -> Prompt:
-        """What the one role of another method's sleep reads."""
+    def asked(self, method: ACE | ASI | OPO, policy: Policy) -> Prompt:
+        """What the first role of another method's sleep reads."""
+        return self._ask(method.sleep(policy, self.history, self._tools(2)))
+
+    def _ask(self, asking: Coroutine[Any, Any, object]) -> Prompt:
         try:
-            asyncio.run(method.sleep(policy, self.history, self._tools(2)))
+            asyncio.run(asking)
         except Asked as asked:
             return asked.prompt
         raise AssertionError("no role was asked")
+
+    def curator(self, policy: Policy) -> Prompt:
+        """What ACE's curator reads."""
+        lessons = "The routine failed without a lamp. Look for a lamp before you start it."
+        return self._ask(ACE()._curate(decode_playbook(policy), lessons, self._tools(2)))
 
     def curriculum(self) -> Prompt:
         """What Voyager's curriculum reads."""
@@ -253,25 +265,21 @@ class Samples:
 
     def critic(self) -> Prompt:
         """What Voyager's critic reads."""
-        seen, program = self.opening.observation, self._skill(["routine_000"], 0)
-        return self._voyager(lambda rollout: rollout._judge(program, seen, "Done.", seen))
+        seen = self.opening.observation
+        return self._voyager(lambda rollout: rollout._judge(seen, seen))
 
-    def programmer(self, skills: int) -> Prompt:
+    def programmer(self, skills: int, retrieve: Retrieve = 5) -> Prompt:
         """What Voyager's actor reads in training."""
-        spec = programming(self.library(skills), self.env)
-        aim = Opening("collect one sapling", self.opening.observation)
+        aim = Opening("do routine 5", self.opening.observation)
+        spec = programming(self.library(skills), self.env, retrieve, aim.instruction)
         return Prompt(spec.list_tools(self.env), plain_messages(spec.messages(self.env, aim)))
 
     def _voyager(self, ask: Any) -> Prompt:
         stage: Any = _Stage(self.env, self.opening.observation)
-        rollout = Rollout(stage, Library(self.env.primitives), Objectives(["eat"], ["fly"]), 4)
+        rollout = Rollout(stage, Library(self.env.primitives), Objectives(["eat"], ["fly"]), 4, 5)
         rollout._objective = "collect one sapling"
         rollout._kept = MethodState(["look around"], [], [Program("look around", "")])
-        try:
-            asyncio.run(ask(rollout))
-        except Asked as asked:
-            return asked.prompt
-        raise AssertionError("no role was asked")
+        return self._ask(ask(rollout))
 
     def _tools(self, sleep: int) -> SleepTools:
         return SleepTools(
@@ -348,6 +356,11 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
     full = Samples(envs.make(name, description="full"), folder / "full")
     bare = Library(made.env.primitives)
     notes = Policy(version=1, notes="Look around before you act.\nA reply of None is no error.")
+    items = [
+        Item(1, "strategy", "Look around before you act.", 3, 1),
+        Item(4, "fact", "A reply of None is no error."),
+    ]
+    playbook = Policy(version=1, method=msgspec.to_builtins(Playbook(items, 5)))
     found = {
         "actor": made.acting(ActorSpec(bare)),
         "actor_full_description": full.acting(ActorSpec(bare)),
@@ -369,8 +382,16 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
         "inducer_all_public": made.inducing(12, visibility="all_public"),
         "optimizer": made.asked(OPO(), Policy(version=0)),
         "optimizer_notes": made.asked(OPO(), notes),
+        "ace_reflector": made.asked(ACE(), ACE().initial()),
+        "ace_reflector_playbook": made.asked(ACE(), playbook),
+        "ace_curator": made.curator(playbook),
+        "actor_playbook": made.acting(ACE().agent(playbook, made.task, made.env)),
+        "actor_skill_folder": made.acting(SkillFolder().agent(made.policy(12), made.task, made.env)),
+        "inducer_skill_folder": made.inducing(12, kind=SkillFolder),
+        "inducer_skill_folder_no_interpreter": made.inducing(12, kind=SkillFolder, interpreter="off"),
         "asi": made.asked(ASI(), Policy(version=0)),
         "asi_12_skills": made.asked(ASI(), made.policy(12)),
+        "asi_free": made.asked(ASI(style="free"), made.policy(12)),
         "asi_300_skills": made.asked(ASI(), made.policy(300)),
     }
     if made.env.goals:
@@ -380,6 +401,7 @@ def all_prompts(name: str, folder: Path) -> dict[str, str]:
             "voyager_programmer": made.programmer(0),
             "voyager_programmer_12_skills": made.programmer(12),
             "voyager_programmer_300_skills": made.programmer(300),
+            "voyager_programmer_retrieve_all": made.programmer(12, "all"),
             "voyager_curriculum": made.curriculum(),
             "voyager_critic": made.critic(),
         }

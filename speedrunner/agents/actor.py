@@ -107,13 +107,16 @@ class ActorSpec:
         """Return this spec with the part of its library that an evaluation shows.
 
         Raises:
-            InvalidPolicy: a named skill does not exist, is private already, or cannot be removed, since
-                others call it.
+            InvalidPolicy: a named skill does not exist or is private already, or the actor does not call
+                skills as tools.
         """
         if part == LibraryConfig():
             return self
+        if self.tools is not None:
+            given = " ".join(part.settings())
+            raise InvalidPolicy(f"{given}: the actor of this method does not call skills as tools")
         try:
-            library = self.library.remove_skills(part.remove).hide_skills(part.hide)
+            library = self.library.hide_skills(part.hide)
         except InvalidSkill as error:
             given = " ".join(part.settings())
             raise InvalidPolicy(f"{given}: {'; '.join(str(error).splitlines())}") from error

@@ -14,7 +14,7 @@ from envs import Opening, Task
 from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolCall, ToolSpec
-from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, execute_call
+from speedrunner.agents.actor import Actor, ActorSpec, execute_call
 from speedrunner.agents.clock import Clock
 from speedrunner.agents.loop import Execute, ToolReply, plain_messages, run_agent
 from speedrunner.agents.toolbox import Toolbox
@@ -90,7 +90,7 @@ class EpisodeContext:
         """Let the actor play in a separate conversation that starts with the task and the current world.
 
         Args:
-            toolbox: runs the calls if the spec names tools of the method; `None`: the world runs them.
+            toolbox: runs the calls of its tools, if the spec names tools of the method.
             instruction: what the actor is to do; `None`: the task's instruction.
             llm_calls: maximum number of requests; `None`: all that are left of the episode.
 
@@ -172,13 +172,12 @@ class EpisodeContext:
         ]
 
     def _tools(self, toolbox: Toolbox, role: str) -> Execute:
-        """Return the function that runs a role's calls: its own tools and `submit_answer`."""
+        """Return the function that runs a role's calls: the toolbox its own tools, the world all others."""
         most = self._actor.model(role).model_config.role(role).string_tokens
+        own = {each.name for each in toolbox.specs}
 
         async def execute(call: ToolCall) -> ToolReply:
-            if call.name == SUBMIT_ANSWER.name:
-                return await self.execute(call)
-            return await toolbox.execute(call, most)
+            return await (toolbox.execute(call, most) if call.name in own else self.execute(call))
 
         return execute
 

@@ -65,8 +65,7 @@ def condition_name(config: Config) -> ConditionName:
     begin = method
     if library.visible_last is not None:
         begin += f"-visible_last{library.visible_last}"
-    for what, skills in (("hide", library.hide), ("remove", library.remove)):
-        begin += f"-{what}_{_listed(skills)}" if skills else ""
+    begin += f"-hide_{_listed(library.hide)}" if library.hide else ""
     if start_from is not None:
         source = Path(start_from).name.removesuffix(f"-seed{config.run.seed}")
         for part in (variant, f"-{model_configs}", f"-{method}"):

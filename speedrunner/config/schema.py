@@ -110,9 +110,6 @@ class LibraryConfig(msgspec.Struct, frozen=True):
     visible_last: Count | None = None
     #: Names of public skills that the actor does not see; other skills can still call them. For evaluations.
     hide: list[str] = []
-    #: Names of skills that are taken out of the library. A skill that others call is refused, unless its
-    #: callers are removed too. For evaluations.
-    remove: list[str] = []
 
     def settings(self) -> list[str]:
         """Return the settings that differ from the defaults, such as `library.hide=[walk]`."""

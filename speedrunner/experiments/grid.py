@@ -25,7 +25,6 @@ OWN_TO_A_START = (
     "run.rollouts",
     "library.visible_last",
     "library.hide",
-    "library.remove",
 )
 """Settings that a run does not share with the run from which it starts."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
@@ -166,6 +166,15 @@ def module_text(definitions: Iterable[Definition]) -> str:
         lines.get(each.kind, blocks).append(each.source)
     head = "\n\n".join([HEADER, *("\n".join(group) for group in lines.values() if group)])
     return _GAP.join([head, *blocks]) + "\n" if blocks else ""
+
+
+def find_dependencies(name: str, named: Mapping[str, Definition]) -> set[str]:
+    """Return a definition and all those of `named` that it uses, directly or indirectly."""
+    found, waiting = set[str](), [name]
+    while waiting:
+        found.add(one := waiting.pop())
+        waiting += [each for each in named if each not in found and named[one].mentions(each)]
+    return found
 
 
 def arrange_definitions(definitions: Sequence[Definition]) -> tuple[Definition, ...]:

@@ -19,6 +19,7 @@ from speedrunner.library.checks import problems_of
 from speedrunner.library.definition import (
     Definition,
     arrange_definitions,
+    find_dependencies,
     module_text,
     read_module,
     read_text,
@@ -119,30 +120,6 @@ class Library:
         )
         return replace(self, skills=tuple(skills))
 
-    def remove_skills(self, names: Collection[str]) -> Library:
-        """Return it without these skills. The others keep their history, and so their place in the prompt.
-
-        Raises:
-            InvalidSkill: a name is no skill, or a remaining skill calls a removed one; the text lists
-                similar names, or the callers.
-        """
-        for name in names:
-            self.skill(name)
-        callers = {name: [each for each in self.callers(name) if each not in names] for name in names}
-        refuse(
-            [
-                f"{name} is called by {', '.join(those)}: remove these too, or hide {name}"
-                for name, those in callers.items()
-                if those
-            ]
-        )
-        skills = tuple(each for each in self.skills if each.name not in names)
-        return replace(
-            self,
-            definitions=arrange_definitions([each for each in self.definitions if each.name not in names]),
-            skills=skills,
-        )
-
     def policy(self, before: Policy) -> Policy:
         """Return a policy with this library instead of its own."""
         return msgspec.structs.replace(before, module=self.source, skills=self.skills)
@@ -223,6 +200,13 @@ class Library:
         assert isinstance(head, ast.FunctionDef)
         lines = self.named[name].source.split("\n")
         return read_signature(head.args, self._types, lines, is_tool=self._is_public(name))[0]
+
+    def excerpt(self, name: str, *, without: Collection[str] = ()) -> str:
+        """Return a skill's source after what it uses, except `without` and what only those use."""
+        named = {each: found for each, found in self.named.items() if each == name or each not in without}
+        needed = find_dependencies(name, named) - {name}
+        parts = [each.source for each in self.definitions if each.name in needed]
+        return "\n\n\n".join([*parts, self.named[name].source])
 
     def calls(self, name: str) -> tuple[str, ...]:
         """Return the skills and primitives that a skill mentions, sorted."""

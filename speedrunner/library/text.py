@@ -18,19 +18,14 @@ def source_text(library: Library, notes: str = "") -> str:
         wrote = f"from sleep {skill.created}"
         if skill.edited != skill.created:
             wrote += f", edited in sleep {skill.edited}"
-        functions.append(f"# {_visibility(skill.public)}, {wrote}\n{library.named[skill.name].source}")
-    parts = ["\n".join(library.shared.values()), *functions, _notes(notes)]
+        functions.append(
+            f"# {'public' if skill.public else 'private'}, {wrote}\n{library.named[skill.name].source}"
+        )
+    told = f"# notes for the actor\n{notes}" if notes else ""
+    parts = ["\n".join(library.shared.values()), *functions, told]
     return "\n\n\n".join(filter(None, parts)) or EMPTY
 
 
 def diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> Iterator[str]:
     """Yield a unified diff of two texts; empty if both are equal."""
     return difflib.unified_diff(before, after, *names, lineterm="", n=2)
-
-
-def _visibility(public: bool) -> str:
-    return "public" if public else "private"
-
-
-def _notes(notes: str) -> str:
-    return f"# notes for the actor\n{notes}" if notes else ""

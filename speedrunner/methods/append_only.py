@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from speedrunner.library.definition import Definition, read_text
+from speedrunner.library.definition import find_dependencies, read_text
 from speedrunner.methods import Edit, InvalidSkill, Library, apply_edit, function_names
 
 TAKEN = "the library already has this name, and its skills cannot be changed"
@@ -28,7 +26,7 @@ async def append_skills(library: Library, source: str, sleep: int) -> tuple[Libr
     named = {each.name: each for each in text if each.kind != "other"}
     functions = [name for name, each in named.items() if each.kind == "function"]
     edits = [Edit("write", name, TAKEN) for name in functions if name in library.named]
-    needs = {name: _find_dependencies(name, named) for name in functions}
+    needs = {name: find_dependencies(name, named) for name in functions}
     for name in sorted(set(functions) - library.named.keys(), key=lambda name: (len(needs[name]), name)):
         if name in library.named:  # it was added together with another function
             continue
@@ -48,12 +46,3 @@ async def append_skills(library: Library, source: str, sleep: int) -> tuple[Libr
             library = grown
             edits.append(edit)
     return library, edits or [Edit("write", "(none)", "the source must define a function at the top level")]
-
-
-def _find_dependencies(name: str, named: Mapping[str, Definition]) -> set[str]:
-    """Return a definition and all those of a text that it uses, directly or indirectly."""
-    found, waiting = set[str](), [name]
-    while waiting:
-        found.add(one := waiting.pop())
-        waiting += [each for each in named if each not in found and named[one].mentions(each)]
-    return found

@@ -5,6 +5,7 @@ After Wang et al., "Inducing Programmatic Skills for Agentic Tasks" (2025), with
 
 from __future__ import annotations
 
+import ast
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,11 +13,13 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.agents.reading import opening, turns
+from speedrunner.agents.reading import opening, task_line, turns, write_call
+from speedrunner.library.definition import read_text
 from speedrunner.methods import (
     ActorSpec,
     Edit,
     History,
+    InvalidSkill,
     Library,
     Message,
     Method,
@@ -27,8 +30,10 @@ from speedrunner.methods import (
     Task,
     Termination,
     TextEnv,
+    ToolError,
     Trajectory,
     describe_episodes,
+    function_names,
     headline,
     newest_batch,
     render,
@@ -39,6 +44,11 @@ from speedrunner.methods import (
 from speedrunner.methods.append_only import append_skills
 
 Successful = Literal["better_half", "solved"]
+Style = Literal["original", "free"]
+
+MOST_LINES, LEAST_CALLS, MOST_CALLS = 10, 2, 5
+"""Bounds of a function in the style of the original: lines of code after its docstring, without comments, and
+calls of primitives and skills as they are written, also in a loop."""
 
 
 def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Trajectory]:
@@ -60,17 +70,44 @@ def select_successful(batch: Sequence[Trajectory], rule: Successful) -> list[Tra
     ]
 
 
+def find_excess(library: Library, source: str) -> dict[str, str]:
+    """Return the functions of a text that break the bounds of the original, each with the reason.
+
+    A text that is no valid Python has none: `append_skills` refuses it.
+    """
+    try:
+        functions = [each for each in read_text(source) if isinstance(each.head, ast.FunctionDef)]
+    except InvalidSkill:
+        return {}
+    known = {*library.by_name, *(each.name for each in library.primitives), *function_names(source)}
+    found = {}
+    for each in functions:
+        (node,) = ast.parse(each.source).body
+        assert isinstance(node, ast.FunctionDef)
+        lines = sum(len(ast.unparse(statement).split("\n")) for statement in node.body[1:])
+        calls = sum(name in known for name, _, _ in each.names.reads)
+        why = [f"{lines} lines of code (at most {MOST_LINES})"] * (lines > MOST_LINES)
+        if not LEAST_CALLS <= calls <= MOST_CALLS:
+            why.append(f"{calls} calls of primitives or skills ({LEAST_CALLS} to {MOST_CALLS})")
+        if why:
+            found[each.name] = f"{each.name} has {' and '.join(why)}"
+    return found
+
+
 @dataclass(kw_only=True)
 class ASI(Method):
     """An append-only library; the actor sees every skill.
 
     Attributes:
+        style: `original` follows the authors' program: short functions, of which `find_excess` has the
+            bounds, from an episode's successful calls alone. `free` has no upper bound and shows whole turns.
         successful: selects the episodes from which skills are induced, see `select_successful`.
         overflow: handling of an episode that does not fit the context. `skip` induces nothing from it;
             `discard` changes nothing in the whole sleep, as in the paper.
         sees: what the inducer sees of an outcome.
     """
 
+    style: Style = "original"
     successful: Successful = "better_half"
     overflow: Overflow = "skip"
     sees: Sees = "score"
@@ -112,6 +149,11 @@ class ASI(Method):
         def propose_functions(source: str) -> str:
             """Submit the functions as one Python source, or an empty source if there is none to submit."""
             nonlocal proposed
+            if self.style == "original" and (excess := find_excess(library, source)):
+                tools.edits.extend(Edit("write", name, why) for name, why in excess.items())
+                raise ToolError(
+                    f"nothing was submitted: {'; '.join(excess.values())}. Submit all functions again"
+                )
             proposed = source
             return "The functions were submitted."
 
@@ -126,14 +168,25 @@ class ASI(Method):
             episodes=describe_episodes(tools.env, tools.limits),
             rules=skill_rules(tools.env, tools.model.model_config.role("inducer").string_tokens),
             example=skill_example(),
+            original=self.style == "original",
+            bounds=(MOST_LINES, LEAST_CALLS, MOST_CALLS),
         )
         plain = msgspec.to_builtins(played)
         user = render(
             __package__,
             "asi/user",
+            original=self.style == "original",
             library=library,
             headline=headline(plain, has_task=False),
+            task=task_line(plain),
+            calls=_successful_calls(played),
             opening=opening(plain),
             turns=["\n".join(lines) for lines in turns(plain)],
         )
         return [Message("system", system), Message("user", user)]
+
+
+def _successful_calls(played: Trajectory) -> list[str]:
+    """Return the actor's calls of primitives and skills that did not fail, without what they returned."""
+    ran = [turn.executed for turn in played.turns if turn.executed is not None]
+    return [write_call(each.name, each.arguments) for each in ran if each.kind != "tool" and not each.failed]

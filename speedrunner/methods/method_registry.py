@@ -8,10 +8,12 @@ from envs.class_registry import Registry
 from speedrunner.methods.method_base import Method
 
 METHODS = {
+    "ace": "speedrunner.methods.ace:ACE",
     "asi": "speedrunner.methods.asi:ASI",
     "asi_replay": "speedrunner.methods.asi_replay:ASIReplay",
     "opo": "speedrunner.methods.opo:OPO",
     "react": "speedrunner.methods.react:ReAct",
+    "skill_folder": "speedrunner.methods.skill_folder:SkillFolder",
     "speedrunner": "speedrunner.methods.speedrunner.speedrunner_method:SpeedRunner",
     "voyager": "speedrunner.methods.voyager.voyager_method:Voyager",
 }

@@ -29,12 +29,15 @@ def describe_episodes(env: TextEnv, limits: EpisodeLimits) -> str:
     return render(__package__, "episodes", env=env, limits=limits, seconds=f"{limits.wall_s:g}")
 
 
-def skill_rules(env: TextEnv, string_tokens: int | None = None, *, program: bool = False) -> str:
+def skill_rules(
+    env: TextEnv, string_tokens: int | None = None, *, program: bool = False, documents: bool = False
+) -> str:
     """Return the rules for skills, and the abilities of a skill.
 
     Args:
         string_tokens: maximum tokens of one source, which the text states.
         program: the skills are the functions of one program; see `speedrunner.methods.voyager`.
+        documents: the actor reads skills and cannot call them; see `speedrunner.methods.skill_folder`.
     """
     modules = sorted(ALLOWED_MODULES)
     return render(
@@ -45,6 +48,7 @@ def skill_rules(env: TextEnv, string_tokens: int | None = None, *, program: bool
         modules=modules,
         string_tokens=string_tokens,
         program=program,
+        documents=documents,
     )
 
 

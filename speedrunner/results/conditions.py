@@ -24,7 +24,7 @@ NAMED = (
 
 OWN = (
     *("run.seed", "run.start_from", "run.carry_history"),
-    *("library.visible_last", "library.hide", "library.remove"),
+    *("library.visible_last", "library.hide"),
 )
 """Keys in which runs of a condition differ, or which `ConditionName` names."""
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from serving.reconciliation import Reconciliation
 
 RETIRED: dict[str, dict[str, tuple[object, ...]]] = {
+    "library": {"remove": ([],)},
     "method": {"cost_aware": (False,), "guard": ("off",), "guard_episodes": (5,), "notes": (False,)},
     "run": {"budget_tokens": (None,)},
     "serving": {"api_key_file": (None,), "port": (None,), "token_ids": (False, True)},

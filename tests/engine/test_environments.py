@@ -29,6 +29,7 @@ PAPER = ("babyai", "scienceworld", "crafter")
     ("method", "env"),
     [
         *zip(("opo", "asi", "asi_replay"), PAPER, strict=True),
+        *zip(("ace", "skill_folder"), PAPER, strict=False),
         *(("speedrunner", env) for env in ("scienceworld", "crafter", "textworld")),
         ("voyager", "crafter"),
     ],

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
@@ -87,6 +87,9 @@ class SpeedRunner(Method):
     interpreter: Literal["on", "off"] = "on"
     sees: Sees = "score"
 
+    documents: ClassVar[bool] = False
+    """Whether the actor reads skills and cannot call them; the inducer is told."""
+
     @property
     def sleep_calls(self) -> int:
         """Return the inducer's requests."""
@@ -141,11 +144,16 @@ class SpeedRunner(Method):
         system = render(
             __package__,
             "system",
-            goal=render(__package__, self.prompt, interpreter=interpreter),
+            goal=render(__package__, self.prompt, interpreter=interpreter, documents=self.documents),
             world=world(tools.env),
             episodes=describe_episodes(tools.env, tools.limits),
-            rules=skill_rules(tools.env, tools.model.model_config.role("inducer").string_tokens),
+            rules=skill_rules(
+                tools.env,
+                tools.model.model_config.role("inducer").string_tokens,
+                documents=self.documents,
+            ),
             example=skill_example(),
+            documents=self.documents,
             split=split,
             interpreter=interpreter,
             memory_mb=tools.sandbox.memory_mb,

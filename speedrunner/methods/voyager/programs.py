@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import math
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 
 import msgspec
 
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.methods import Edit, InvalidSkill, Library, function_names
+
+SATURATION, LENGTH = 1.5, 0.75
+"""BM25's k1, which limits the effect of a repeated word, and b, which discounts long texts."""
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -85,6 +90,24 @@ async def add_programs(
     return library, edits
 
 
+def score_bm25(query: str, texts: Sequence[str]) -> list[float]:
+    """Return the Okapi BM25 score of each text; a higher one fits better, 0 shares no word with the query.
+
+    A word is a run of letters and digits, in lower case. A name such as `place_table` has two.
+    """
+    counts = [Counter(_words(text)) for text in texts]
+    mean = sum(each.total() for each in counts) / max(len(counts), 1)
+    scores = [0.0] * len(texts)
+    for word in dict.fromkeys(_words(query)):
+        having = sum(word in each for each in counts)
+        weight = math.log(1 + (len(counts) - having + 0.5) / (having + 0.5))
+        for place, each in enumerate(counts):
+            if times := each[word]:
+                damping = SATURATION * (1 - LENGTH + LENGTH * each.total() / mean)
+                scores[place] += weight * times * (SATURATION + 1) / (times + damping)
+    return scores
+
+
 def _functions(text: Sequence[Definition]) -> list[Definition]:
     return [each for each in text if each.kind == "function"]
 
@@ -100,3 +123,7 @@ def _rename_functions(definition: Definition, names: dict[str, str]) -> Definiti
         if definition.name == old or definition.mentions(old):
             definition = definition.renamed(old, new)
     return definition
+
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[a-z0-9]+", text.lower())

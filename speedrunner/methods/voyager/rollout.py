@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
+from speedrunner.config.schema import AtLeastOne
 from speedrunner.methods import (
     TRIES,
     ActorSpec,
@@ -29,7 +30,7 @@ from speedrunner.methods import (
     skill_example,
     skill_rules,
 )
-from speedrunner.methods.voyager.programs import Program, add_program
+from speedrunner.methods.voyager.programs import Program, add_program, score_bm25
 from speedrunner.store.policies import InvalidPolicy
 
 PROGRAMMER = "programmer"
@@ -75,16 +76,32 @@ def decode_objectives(value: object, kind: type[Stored], where: str) -> Stored:
         raise InvalidPolicy(f"{where} contains no objectives and programs of Voyager: {error}") from error
 
 
-def programming(library: Library, env: TextEnv) -> ActorSpec:
-    """Return an actor that acts by writing programs. Its prompt lists those of the library, oldest first."""
+Retrieve = AtLeastOne | Literal["all"]
+"""Number of programs whose code the programming actor sees; `all`: every program, without code."""
+
+
+def programming(library: Library, env: TextEnv, retrieve: Retrieve, objective: str = "") -> ActorSpec:
+    """Return an actor that acts by writing programs.
+
+    Its prompt has the code of the programs that fit the objective best, the best first, or a list of all
+    programs, the oldest first. Without an objective no code is shown.
+    """
     public = [each.name for each in library.skills if each.public]
+    listed = [f"{name}{library.signature(name)}: {library.doc(name)}" for name in public]
+    nearest: list[str] = []
+    if retrieve != "all" and objective:
+        scores = score_bm25(objective, [f"{name}\n{library.doc(name)}" for name in public])
+        order = sorted(range(len(public)), key=lambda place: (scores[place], place), reverse=True)
+        nearest = [public[place] for place in order[:retrieve]]
     instructions = render(
         __package__,
         "actor/instructions",
         primitives=primitives(env),
         rules=skill_rules(env, program=True),
         example=skill_example(program=True),
-        programs=[f"{name}{library.signature(name)}: {library.doc(name)}" for name in public],
+        count=len(public),
+        listed=listed if retrieve == "all" else [],
+        sources=[library.excerpt(name, without=public) for name in nearest],
     )
     return ActorSpec(library, tools=(RUN_PROGRAM,), role=PROGRAMMER, instructions=instructions)
 
@@ -97,12 +114,14 @@ class Rollout:
         library: the programs that can be called now.
         past: the objectives of earlier rollouts.
         tries: maximum answers of the actor for one objective.
+        retrieve: which programs the actor sees.
     """
 
     context: EpisodeContext
     library: Library
     past: Objectives
     tries: int
+    retrieve: Retrieve
     _kept: MethodState = field(default_factory=MethodState)
     _objective: str = ""
     _pursued: bool = False
@@ -115,7 +134,7 @@ class Rollout:
             if not self._objective:
                 return termination
             self._pursued, accepted = False, len(self._kept.programs)
-            spec = programming(self.library, self.context.env)
+            spec = programming(self.library, self.context.env, self.retrieve, self._objective)
             termination = await self.context.act(
                 spec, Toolbox([self.run_program]), self._objective, self.tries
             )
@@ -141,7 +160,7 @@ class Rollout:
         after = await self._observe()
         success, critique = False, ""
         if reply.executed.error is None:
-            success, critique = await self._judge(source, before, reply.text, after)
+            success, critique = await self._judge(before, after)
         if success:
             self.library = library
             self._kept.programs.append(Program(self._objective, source))
@@ -191,7 +210,7 @@ class Rollout:
             return self.context.opening.instruction, termination  # no proposal: pursue the task itself
         return proposed, termination
 
-    async def _judge(self, source: str, before: str, said: str, after: str) -> tuple[bool, str]:
+    async def _judge(self, before: str, after: str) -> tuple[bool, str]:
         """Return whether the objective is reached, and how to improve. Without the critic's answer, it is
         not."""
         verdict = False, ""
@@ -207,9 +226,7 @@ class Rollout:
             __package__,
             "critic/user",
             objective=self._objective,
-            source=source,
             before=before,
-            said=said,
             after=after,
         )
         system = render(__package__, "critic/system", description=quote_description(self.context.env))

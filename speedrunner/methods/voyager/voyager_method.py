@@ -29,6 +29,7 @@ from speedrunner.methods.voyager.programs import add_programs
 from speedrunner.methods.voyager.rollout import (
     MethodState,
     Objectives,
+    Retrieve,
     Rollout,
     decode_objectives,
     programming,
@@ -42,12 +43,15 @@ class Voyager(Method):
 
     Attributes:
         tries: maximum answers of the actor for one objective (Voyager: 4).
+        retrieve: number of programs whose code the programming actor sees, those that fit the objective best
+            (Voyager: 5); `all` lists all programs by signature and docstring.
         overflow: handling of a list of programs that does not fit the context of the programming actor.
             `skip` ends the rollout, and its programs so far are kept; with `discard`, the sleep changes
             nothing, as in the paper.
     """
 
     tries: AtLeastOne = 4
+    retrieve: Retrieve = 5
     overflow: Overflow = "skip"
 
     @property
@@ -68,17 +72,16 @@ class Voyager(Method):
         return Policy(version=0, method=msgspec.to_builtins(Objectives()))
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
-        """Return all skills as tools; in training, all programs in the prompt and a tool that
-        runs a new one."""
+        """Return all skills as tools; in training, a tool that runs a new program."""
         library = Library(env.primitives).of(policy)
-        return programming(library, env) if training else ActorSpec(library)
+        return programming(library, env, self.retrieve) if training else ActorSpec(library)
 
     async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
         """Pursue one objective after another until the world or the budget ends the rollout."""
         if not context.training:
             return await context.act(spec)
         objectives = decode_objectives(policy.method, Objectives, f"policy v{policy.version:04d}")
-        return await Rollout(context, context.library(policy), objectives, self.tries).play()
+        return await Rollout(context, context.library(policy), objectives, self.tries, self.retrieve).play()
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs, and record which objectives were reached.

@@ -57,14 +57,13 @@ class TestOfARunThatBeginsWithAnother_s:
         config = compose(["method=asi", f"run.start_from={source}", "model.prefix_caching=false"])
         assert condition_name(config) == ConditionName("babyai", "asi-from_babyai", "tiny-random-uncached")
 
-    def test_hidden_and_removed_skills_are_named_or_counted(self) -> None:
+    def test_hidden_skills_are_named_or_counted(self) -> None:
         def named(*settings: str) -> str:
             given = ["run.rollouts=0", "run.start_from=runs/mine:2", *settings]
             return condition_name(compose(given)).method
 
         assert named("library.hide=[open,go_to]") == "speedrunner-hide_go_to+open-from_mine_2"
         assert named("library.hide=[a_b]") != named("library.hide=[a,b]")
-        assert named("library.remove=[open]") == "speedrunner-remove_open-from_mine_2"
         many = [f"skill_{number}" for number in range(12)]
         found = named(f"library.hide=[{','.join(many)}]")
         assert re.fullmatch(r"speedrunner-hide_12_[0-9a-f]{8}-from_mine_2", found)

@@ -270,12 +270,13 @@ class TestThePaper_sExperiments:
         assert set(group_choices("experiment")) == {
             *("main", "models", "open-models", "ablations", "interpreter", "zombies"),
             *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
-            *("sensitivity", "real"),
+            *("modality", "sensitivity", "real"),
         }
 
     @pytest.mark.parametrize(
         ("name", "count", "seeds"),
         [
+            ("modality", 60, {0, 1, 2}),
             ("sensitivity", 75, {0, 1, 2}),
         ],
     )

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from envs import Outcome, Task
+from speedrunner.library.library import Library
 from speedrunner.methods.append_only import TAKEN
-from speedrunner.methods.asi import ASI, Successful, select_successful
+from speedrunner.methods.asi import ASI, Successful, find_excess, select_successful
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Policy, Termination, Trajectory
 from speedrunner.verification.policy_check import check_policies
@@ -25,6 +26,7 @@ STRIDE = '''def stride(steps: int) -> str:
     return look()'''
 HURRY = 'def hurry(steps: int) -> str:\n    """Stride twice."""\n    stride(steps)\n    return stride(steps)'
 OTHER_STRIDE = STRIDE.replace("look()", "walk(1)")
+ONCE = 'def once() -> str:\n    """Walk."""\n    return walk(1)'
 BROKEN = "def broken(steps):\n    return fly(steps)"
 
 
@@ -52,7 +54,8 @@ class TestASession:
         self, corridor: Runs
     ) -> None:
         run = corridor(inducer(STRIDE, f"{OTHER_STRIDE}\n\n{HURRY}", f"{HURRY}\n\n{BROKEN}"))
-        await run.play("method=asi", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
+        plan = ("run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
+        await run.play("method=asi", "method.style=free", *plan)
         policy = run.data.policies.load(3)
         assert policy.module == f"from __future__ import annotations\n\n\n{STRIDE}\n\n\n{HURRY}\n"
         assert [(each.name, each.public, each.created) for each in policy.skills] == [
@@ -80,8 +83,8 @@ class TestASession:
         assert "The library is empty." in first.task
         assert "train/0000: " in first.task
         assert "train/0001" not in first.task
-        assert "walk(steps=9) -> You are at the flag." in first.task
-        assert "- stride(steps: int): Walk and look." in second.task
+        assert first.task.endswith("Its successful calls:\n\n```python\nwalk(steps=9)\n```")
+        assert "# stride(steps: int): Walk and look." in second.task
 
 
 class TestWhatDoesNotFit:
@@ -95,7 +98,7 @@ class TestWhatDoesNotFit:
 
         run = corridor(inducer(STRIDE, actor=wanderer), context=12_000)
         await run.play(
-            *("method=asi", f"method.overflow={overflow}", "env.numbers=4000"),
+            *("method=asi", "method.style=free", f"method.overflow={overflow}", "env.numbers=4000"),
             *("run.rollouts=2", "run.test_episodes=0"),
         )
         (sleep,) = run.data.sleeps
@@ -134,6 +137,35 @@ class TestWhichEpisodesSucceeded:
     ) -> None:
         found = select_successful([played(score) for score in scores], rule)
         assert [each.outcome.score for each in found if each.outcome] == chosen
+
+
+class TestTheOriginalsBounds:
+    @pytest.mark.parametrize(
+        ("body", "why"),
+        [
+            ("    walk(1)\n    # a comment\n\n    return walk(\n        2\n    )", None),
+            ("    for _ in range(9):\n        walk(1)\n    return stride(1)", None),
+            ("    return str(walk(1))", "f has 1 calls of primitives or skills (2 to 5)"),
+            ("    walk(1)\n" * 6, "f has 6 calls of primitives or skills (2 to 5)"),
+            ("    x = 1\n" * 9 + "    walk(x)\n    return walk(x)", "f has 11 lines of code (at most 10)"),
+        ],
+    )
+    def test_count_lines_after_the_docstring_and_calls_as_they_are_written(
+        self, body: str, why: str | None
+    ) -> None:
+        library = Library(Corridor().primitives).write(STRIDE, sleep=1)
+        found = find_excess(library, f'def f() -> str:\n    """One.\n\n    Two.\n    """\n{body}')
+        assert found.get("f") == why
+
+    async def test_refuse_a_proposal_until_all_its_functions_are_within_them(self, corridor: Runs) -> None:
+        run = corridor(inducer(f"{STRIDE}\n\n{ONCE}", STRIDE))
+        await run.play("method=asi", "run.rollouts=1", "run.sleep_every=1", "run.test_episodes=0")
+        (sleep,) = run.data.sleeps
+        why = "once has 1 calls of primitives or skills (2 to 5)"
+        assert [(each.name, each.error) for each in sleep.edits] == [("once", why), ("stride", None)]
+        asked = [each for each in run.server.requests if "propose_functions" in each.tools][-1]
+        assert f"nothing was submitted: {why}. Submit all functions again" in asked.last
+        assert [each.name for each in run.data.policies.load(1).skills] == ["stride"]
 
 
 class TestVerification:

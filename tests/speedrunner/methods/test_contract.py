@@ -78,6 +78,7 @@ class TestAnEpisodeOfSeveralConversations:
         assert [each.name for each in both.calls[0].calls[0].calls] == ["walk"]
 
     def test_what_a_sleep_makes_of_them_reaches_the_next_episodes(self, programmed: ScriptedRun) -> None:
+        assert {turn.role for each in programmed.data.evaluations() for turn in each.turns} == {"actor"}
         policy = programmed.data.policies.load(1)
         assert [skill.name for skill in policy.skills] == ["one_step"]
         assert policy.method == {"aims": ["the flag"]}
@@ -120,30 +121,18 @@ class TestAnEpisodeOfSeveralConversations:
         assert acted[2].calls[0].error is None
         assert [skill.name for skill in run.data.policies.load(1).skills] == ["one_step"]
 
-    def test_held_out_episodes_may_be_played_in_another_way(self, programmed: ScriptedRun) -> None:
-        assert {turn.role for each in programmed.data.evaluations() for turn in each.turns} == {"actor"}
-        assert {row.termination for row in programmed.data.episodes} == {Termination.SUCCESS}
-
-    async def test_an_unfinished_role_ends_as_the_method_says(self, corridor: Runs) -> None:
-        def silent(request: Request) -> Answer:
-            return say("Hm.") if "propose" in request.tools else programmer(request)
-
-        run = corridor(silent, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1", "run.test_episodes=0")
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.termination, row.llm_calls, row.score) == (Termination.CALL_LIMIT, 2, 0.0)
-
-    async def test_the_model_config_may_allow_a_role_fewer_calls_than_the_method(
-        self, corridor: Runs
+    @pytest.mark.parametrize("most", [None, 1])
+    async def test_an_unfinished_role_ends_as_the_method_or_the_model_config_says(
+        self, corridor: Runs, most: int | None
     ) -> None:
         def silent(request: Request) -> Answer:
             return say("Hm.") if "propose" in request.tools else programmer(request)
 
-        roles = Roles(actor=Role(string_tokens=80), inducer=Role(string_tokens=80, max_calls=1))
+        roles = Roles(actor=Role(string_tokens=80), inducer=Role(string_tokens=80, max_calls=most))
         run = corridor(silent, PROGRAMMING, "run.rollouts=1", "run.test_episodes=0", roles=roles)
         await run.play()
         (row,) = run.data.episodes
-        assert (row.termination, row.llm_calls) == (Termination.CALL_LIMIT, 1)
+        assert (row.termination, row.llm_calls, row.score) == (Termination.CALL_LIMIT, most or 2, 0.0)
 
 
 @pytest.fixture(scope="module")

@@ -23,6 +23,8 @@ from tests.toy_env import Racetrack
 
 RACETRACK = "env=tests.toy_env:Racetrack"
 LEARNING = sorted(METHODS.keys() - {"react"})
+INDUCING = ("skill_folder", "speedrunner")
+"""Those whose inducer may edit whenever it likes, or have nothing to change."""
 LLM_SLEEPS = sorted(METHODS.keys() - {"react", "voyager"})
 """Those whose sleeps ask a model."""
 
@@ -32,6 +34,10 @@ def school(request: Request) -> Answer:
     tools = request.tools
     if "write_notes" in tools:
         return call("write_notes", text="Walk on.")
+    if "report_lessons" in tools:
+        return call("report_lessons", lessons="It walked on.", helpful=[], harmful=[])
+    if "change_playbook" in tools:
+        return call("change_playbook", remove=[], add=[{"section": "strategy", "text": "Walk on."}])
     if "propose_functions" in tools:
         return call("propose_functions", source=STRIDE)
     if "propose_objective" in tools:
@@ -41,7 +47,7 @@ def school(request: Request) -> Answer:
     if "judge" in tools:
         return call("judge", reasoning="Look.", success=True, critique="")
     if "run_program" in tools:
-        known = "- leave_start(" in request.system
+        known = "def leave_start(" in request.system
         return call("run_program", source=HELPED if known else STEP)
     if "write_skill" in tools:
         return script(school, (call("write_skill", source=TO_FLAG, public=True),))(request)
@@ -52,7 +58,8 @@ def school(request: Request) -> Answer:
 
 def asks(request: Request) -> bool:
     """Whether a sleep asks, for something that it has not got yet."""
-    return not {"write_notes", "propose_functions", "write_skill"}.isdisjoint(request.tools)
+    asking = {"write_notes", "report_lessons", "propose_functions", "write_skill"}
+    return not asking.isdisjoint(request.tools)
 
 
 def policies(run: ScriptedRun) -> list[Policy]:
@@ -85,7 +92,7 @@ def test_a_whole_run(whole: ScriptedRun) -> None:
     assert learnt == (whole.data.settings.method.name != "react")
 
 
-@pytest.mark.parametrize("whole", ["opo", "voyager"], indirect=True)
+@pytest.mark.parametrize("whole", ["ace", "opo", "skill_folder", "voyager"], indirect=True)
 async def test_a_run_may_start_with_what_another_one_has_learnt(corridor: Runs, whole: ScriptedRun) -> None:
     """As in the distribution shift: the library, the notes, the objectives."""
     method = whole.data.settings.method.name
@@ -94,7 +101,7 @@ async def test_a_run_may_start_with_what_another_one_has_learnt(corridor: Runs, 
     old, new = policies(whole)[-1], policies(run)[0]
     assert (new.module, new.notes, new.method) == (old.module, old.notes, old.method)
     asked = [each for each in run.server.requests if "walk" in each.tools][-1]
-    assert "Walk on." in asked.system if method == "opo" else len(asked.tools) > 2
+    assert "Walk on." in asked.system if method in ("ace", "opo") else len(asked.tools) > 2
 
 
 @pytest.mark.parametrize("method", LEARNING)
@@ -109,7 +116,7 @@ async def test_a_batch_in_which_every_episode_ends_by_a_fault(corridor: Runs, me
     assert {row.termination for row in run.data.episodes} == {Termination.ENGINE_ERROR}
     assert sleep.attempts == []
     before, after = policies(run)
-    if method != "speedrunner":  # whose inducer may edit whenever it likes
+    if method not in INDUCING:
         assert (after.module, after.notes, after.method) == (before.module, before.notes, before.method)
 
 
@@ -138,16 +145,18 @@ async def test_a_sleep_that_is_cut_off_by_its_call_limit(corridor: Runs, method:
     before, after = policies(run)
     assert (after.module, after.notes) == (before.module, before.notes)
     silent = "made no valid call of" in str(sleep.error)
-    assert silent == (method != "speedrunner")  # whose inducer may as well have nothing to change
+    assert silent == (method not in INDUCING)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("whole", "here"),
     [
+        ("ace", lambda request: "change_playbook" in request.tools and "Walk on." in request.task),
         ("opo", asks),
+        ("skill_folder", asks),
         ("asi_replay", lambda request: "stride" in request.tools and request.turn == 0),
-        ("voyager", lambda request: "run_program" in request.tools and "- leave_start(" in request.system),
+        ("voyager", lambda request: "run_program" in request.tools and "def leave_start(" in request.system),
     ],
     indirect=["whole"],
 )

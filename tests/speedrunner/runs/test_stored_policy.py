@@ -86,33 +86,31 @@ BOTH = ["again", "to_flag"]
 
 
 @pytest.mark.parametrize(
-    ("part", "shown", "callable_"),
+    ("part", "shown"),
     [
-        ("visible_last=0", [], BOTH),
-        ("visible_last=1", ["again"], BOTH),
-        ("visible_last=2", BOTH, BOTH),
-        ("visible_last=9", BOTH, BOTH),
-        ("hide=[]", BOTH, BOTH),
-        ("hide=[to_flag]", ["again"], BOTH),
-        ("hide=[again,to_flag]", [], BOTH),
-        ("remove=[again]", ["to_flag"], ["to_flag"]),
-        ("remove=[again,to_flag]", [], []),
+        ("visible_last=0", []),
+        ("visible_last=1", ["again"]),
+        ("visible_last=2", BOTH),
+        ("visible_last=9", BOTH),
+        ("hide=[]", BOTH),
+        ("hide=[to_flag]", ["again"]),
+        ("hide=[again,to_flag]", []),
     ],
 )
-def test_an_evaluation_may_show_a_part_of_the_library_or_remove_skills(
-    learnt_copy: ScriptedRun, part: str, shown: list[str], callable_: list[str], tmp_path: Path
+def test_an_evaluation_may_show_a_part_of_the_library(
+    learnt_copy: ScriptedRun, part: str, shown: list[str], tmp_path: Path
 ) -> None:
     """The last skills: paper, "Post-hoc Library Truncation on Voyager"."""
     setup = evaluation_of(learnt_copy, two_skills(learnt_copy, tmp_path / "source"), part)
     assert setup.config.run.dir.endswith(part.replace("visible_last=", "-last")) == ("last" in part)
     library = setup.actor_spec(setup.initial_policy()).with_part(setup.config.library).library
-    assert sorted(library.by_name) == callable_
+    assert sorted(library.by_name) == BOTH
     assert [tool.name for tool in library.tools()] == ["walk", "look", *shown]
 
 
 @pytest.mark.parametrize(
     ("part", "skill"),
-    [("visible_last=1", "again"), ("hide=[to_flag]", "again"), ("remove=[again]", "to_flag")],
+    [("visible_last=1", "again"), ("hide=[to_flag]", "again")],
 )
 async def test_it_plays_with_that_part(
     learnt_copy: ScriptedRun, part: str, skill: str, tmp_path: Path
@@ -129,12 +127,11 @@ async def test_it_plays_with_that_part(
 @pytest.mark.parametrize(
     ("part", "problem"),
     [
-        ("remove=[to_flag]", "to_flag is called by again: remove these too, or hide to_flag"),
-        ("remove=[to_flg]", "there is no skill to_flg; did you mean to_flag?"),
+        ("hide=[to_flg]", "there is no public skill to_flg; did you mean to_flag?"),
         ("hide=[agan]", "there is no public skill agan; did you mean again?"),
     ],
 )
-def test_a_skill_that_cannot_be_hidden_or_removed_is_named_before_anything_is_written(
+def test_a_skill_that_cannot_be_hidden_is_named_before_anything_is_written(
     learnt_copy: ScriptedRun, part: str, problem: str, tmp_path: Path
 ) -> None:
     source = two_skills(learnt_copy, tmp_path / "source")

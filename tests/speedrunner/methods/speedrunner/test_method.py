@@ -150,20 +150,13 @@ async def test_each_reply_says_how_many_calls_and_tokens_are_left(
 
 
 @pytest.mark.process
-async def test_the_end_of_its_calls_ends_it_and_keeps_its_edits(night: Nights) -> None:
-    slept = await night([WRITE] * 2, inducer_calls=2)
-    assert slept.tools.agents[0].termination is Termination.CALL_LIMIT
-    assert len(slept.policy.skills) == 1
-    assert slept.tools.error is None
-
-
-@pytest.mark.process
-async def test_or_discards_them_and_says_so(night: Nights) -> None:
-    before = Policy(version=0, notes="kept")
-    slept = await night([WRITE] * 2, before, inducer_calls=2, on_limit="discard")
-    assert slept.policy == before
-    assert slept.tools.error == "the inducer used up its 2 calls"
-    assert [edit.error for edit in slept.tools.edits] == [slept.tools.error]
+async def test_the_end_of_its_calls_keeps_its_edits_or_discards_them_and_says_so(night: Nights) -> None:
+    kept, before = await night([WRITE] * 2, inducer_calls=2), Policy(version=0, notes="kept")
+    assert kept.tools.agents[0].termination is Termination.CALL_LIMIT
+    assert (len(kept.policy.skills), kept.tools.error) == (1, None)
+    gone = await night([WRITE] * 2, before, inducer_calls=2, on_limit="discard")
+    assert (gone.policy, gone.tools.error) == (before, "the inducer used up its 2 calls")
+    assert [edit.error for edit in gone.tools.edits] == [gone.tools.error]
 
 
 @pytest.mark.process
@@ -189,40 +182,7 @@ async def test_it_is_told_when_little_of_its_context_is_left(
     assert re.search(r"\(99 calls and \d{3} tokens left; finish soon\)\n", tight)
 
 
-@pytest.mark.process
-class TestTheLibraryInThePrompt:
-    @staticmethod
-    def policy(source: str) -> Policy:
-        bare = Skill(name="bare", public=True, created=0, edited=0)
-        return Policy(version=0, module=source, skills=(bare,))
-
-    @pytest.fixture
-    def long(self, tiny_model_config: ModelConfig) -> str:
-        """A body of more tokens than may stand in the prompt."""
-        return f"    return len('{'long ' * tiny_model_config.context}')"
-
-    async def test_its_source_stands_there_while_it_is_short(self, night: Nights) -> None:
-        slept = await night([FINISH], self.policy("def bare():\n    return 1"))
-        source = "# public, from sleep 0\ndef bare():\n    return 1"
-        assert f"## Library\n\n```python\n{source}\n```\n" in slept.requests[0].task
-
-    async def test_else_signatures_and_first_lines_of_docstrings(self, night: Nights, long: str) -> None:
-        head = 'def bare(a: int = 1) -> int:\n    """Add.\n\n    All."""\n'
-        slept = await night([FINISH], self.policy(head + long))
-        assert (
-            "source of a skill.\n- bare(a: int = 1) (public): Add.\n\n## Budget\n" in slept.requests[0].task
-        )
-
-
 class TestAblations:
-    @pytest.mark.process
-    async def test_asi_style_asks_for_observed_behaviour_with_the_same_tools(self, night: Nights) -> None:
-        goal, asi = await night([FINISH]), await night([FINISH], prompt="asi_style")
-        assert goal.requests[0].tools == asi.requests[0].tools
-        assert "Find failures" in goal.requests[0].system
-        assert "Find failures" not in asi.requests[0].system
-        assert "behavior that was observed" in asi.requests[0].system
-
     @pytest.mark.process
     async def test_without_private_skills_all_are_shown_to_the_actor(
         self, night: Nights, babyai: envs.TextEnv

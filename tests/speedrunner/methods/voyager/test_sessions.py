@@ -60,11 +60,11 @@ def pupil(request: Request) -> Answer:
         return call("to_flag") if "to_flag" in request.tools else call("walk", steps=9)
     for objective, source in (("leave the start", STEP), ("go on", ON)):
         if f"Your task: {objective}" in request.task:
-            known = f"- {source.split()[1].partition('(')[0]}(" in request.system
+            known = f"def {source.split()[1].partition('(')[0]}(" in request.system
             return call("run_program", source=source if not known else source.replace("def ", "def again_"))
     return call(
         "run_program",
-        source=HELPED if "- to_flag(" not in request.system else HELPED.replace("def ", "def re"),
+        source=HELPED if "def to_flag(" not in request.system else HELPED.replace("def ", "def re"),
     )
 
 
@@ -118,8 +118,10 @@ class TestASession:
     def test_programs_can_be_called_at_once_and_are_listed_in_the_prompt(self, session: ScriptedRun) -> None:
         asked = [each for each in session.server.requests if "run_program" in each.tools]
         assert "The library is empty." in asked[0].system
-        assert "The programs in the library:\n- leave_start(): Walk one field." in asked[1].system
-        assert "- go_on(): Leave the start, and look." in asked[2].system
+        head = "These fit the objective best:\n\n```python\n"
+        assert f"The library has 1 program. {head}{STEP}\n```" in asked[1].system
+        # "the" of the objective is in the docstring of `go_on` alone.
+        assert f"The library has 2 programs. {head}{ON}\n\n\n{STEP}\n```" in asked[2].system
         played = session.data.trajectories()[0]
         second = [turn.executed for turn in played.turns if turn.role == "programmer" and turn.executed][1]
         assert [each.name for each in second.calls[0].calls] == ["leave_start", "look"]
@@ -247,7 +249,9 @@ class TestWhatDoesNotFit:
 
         steps = [f"step {number}" for number in range(20)]
         run = corridor(roles(programs, steps), RACETRACK, context=9_000)
-        await run.play("method=voyager", f"method.overflow={overflow}", "method.tries=1", *SHORT)
+        await run.play(
+            "method=voyager", f"method.overflow={overflow}", "method.retrieve=all", "method.tries=1", *SHORT
+        )
         (played,) = run.data.trajectories()
         programs_learnt = len(run.data.policies.load(1).skills)
         assert (programs_learnt == 0) == (overflow == "discard")  # the paper: no changes in such a sleep

@@ -1,0 +1,61 @@
+"""Skills as documents: SpeedRunner's library, which the actor reads and does not call.
+
+It varies the form of what is learned and nothing else: programs as text, compared with programs as tools. The
+form follows folders of agent skills: name and description are always in the prompt, the body is read on
+demand.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from speedrunner.methods import (
+    ActorSpec,
+    EpisodeContext,
+    Library,
+    Policy,
+    Task,
+    Termination,
+    TextEnv,
+    Tool,
+    Toolbox,
+    ToolError,
+    render,
+)
+from speedrunner.methods.speedrunner.speedrunner_method import SpeedRunner
+
+
+def make_reader(library: Library) -> Tool:
+    """Return the tool that reads a library's skills."""
+
+    def read_skill(name: str) -> str:
+        """Read the code of a skill, with everything that it uses. `name` is its name in the list."""
+        if name not in library.by_name:
+            raise ToolError(f"there is no skill {name}")
+        return library.excerpt(name)
+
+    return read_skill
+
+
+class SkillFolder(SpeedRunner):
+    """SpeedRunner, with its options, and an actor that calls primitives only and reads public skills."""
+
+    documents: ClassVar[bool] = True
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        """Return an actor with the primitives, a list of the public skills, and a tool that reads them."""
+        library = super().agent(policy, task, env, training=training).library
+        if not library.public:
+            return ActorSpec(library)
+        skills = [
+            f"{each.name}{library.signature(each.name)}: {library.doc(each.name)}" for each in library.public
+        ]
+        return ActorSpec(
+            library,
+            tools=(*Library(env.primitives).tools(), *Toolbox([make_reader(library)]).specs),
+            instructions=render("speedrunner.methods", "skill_folder/instructions", skills=skills),
+        )
+
+    async def play(self, policy: Policy, spec: ActorSpec, context: EpisodeContext) -> Termination:
+        """Let the actor play alone; it can read skills if there are any."""
+        return await context.act(spec, Toolbox([make_reader(spec.library)]) if spec.tools else None)
