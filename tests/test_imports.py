@@ -69,7 +69,7 @@ def test_options_and_splits_of_babyai_need_no_simulator() -> None:
     ("words", "modules"),
     [
         ("--help", set()),
-        ("library --help", set()),
+        ("bench probe --help", set()),
         ("status --help", {"command", "status_command"}),
     ],
 )
@@ -108,10 +108,10 @@ QUICK = {
         "show RUN",
         "show RUN train/0",
         "show RUN sleep/1",
-        "library show RUN",
+        "library RUN",
         "list models",
     ),
-    (*SLOW, "scipy"): ("library stats RUN", "cost RUN", "status RUN"),
+    (*SLOW, "scipy"): ("cost RUN", "status RUN"),
     (*SLOW, "scipy.stats"): ("compare RUN",),
 }
 """Commands that answer at once, by the modules that they must not import, since each takes long."""

@@ -24,11 +24,6 @@ class Command:
     shares: bool = False
 
 
-LIBRARY = (
-    Command("show", "Print the source of a library and who may call each skill.", "library_command:show"),
-    Command("stats", "Print a library's size, complexity and calls of its skills.", "library_command:stats"),
-)
-
 PROBE = (
     Command("tools", "Count valid, invalid and truncated tool calls of an engine.", "probe_command:tools"),
     Command("cache", "Compare cached tokens of one conversation with the maximum.", "probe_command:cache"),
@@ -57,7 +52,7 @@ COMMANDS = {
         Command("view", "Browse runs, episodes, skills and sleeps in a web browser.", shares=True),
         Command("compare", "Print learning curves of runs and compare each run with the first."),
         Command("cost", "Price runs by role, class of tokens and checkpoint."),
-        Command("library", "Show skill libraries.", commands=LIBRARY),
+        Command("library", "Print the source of a library and who may call each skill."),
         Command("verify", "Check a run's records by repeating every call, without a model."),
     ),
     "Publish": (

@@ -27,11 +27,11 @@ pytestmark = pytest.mark.process
 NO_SERVER = "serving.url=unix:/nowhere/engine.sock"
 
 QUICK = (
-    *("show RUN", "show RUN train/0", "show RUN sleep/1", "cost RUN", "status FOLDER", "library show RUN"),
+    *("show RUN", "show RUN train/0", "show RUN sleep/1", "cost RUN", "status FOLDER", "library RUN"),
     f"run run.start_from=RUN run.rollouts=0 {NO_SERVER} run.dir=OUT/evaluation",
 )
 SLOW = (
-    *("compare RUN", "library stats RUN"),
+    *("compare RUN",),
     f"episode run.start_from=RUN {NO_SERVER}",
     *("verify RUN", "export RUN --to skills --out OUT/skills", f"bench replay RUN {NO_SERVER}"),
     "view FOLDER --static OUT/view",
